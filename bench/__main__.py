@@ -1,0 +1,129 @@
+"""Our figures beside the floor's and, on request, the peers', as ratios from one run.
+
+make bench                          ours and the floor
+make bench PEERS="agno langgraph"   also these, each in an environment of its own (PEERS=all)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).resolve().parent
+PEERS: Final = {
+    "agno": ["agno", "openai"],
+    "langgraph": ["langgraph", "langchain"],
+    "pydantic_ai": ["pydantic-ai-slim"],
+    "openai_agents": ["openai-agents"],
+}
+ROUNDS: Final = 3
+"""Floor and ours take turns, because a machine has slow and fast minutes."""
+STARTS: Final = 9
+
+
+def python_of(peer: str) -> Path:
+    """The peer's interpreter, in an environment that is made when it is first asked for."""
+    home = HERE / ".peers" / peer
+    python = home / "bin" / "python"
+    if not python.exists():
+        print(f"installing {peer} …", file=sys.stderr)
+        uv = shutil.which("uv") or str(HERE.parent / ".tools" / "bin" / "uv")
+        subprocess.run([uv, "venv", "-q", str(home)], check=True)
+        install = [uv, "pip", "install", "-q", "--compile-bytecode", "-p", str(python)]
+        subprocess.run([*install, *PEERS[peer]], check=True)
+    return python
+
+
+def run(python: Path | str, program: Path) -> list[dict[str, Any]]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(HERE.parent),
+        "PYTHONWARNINGS": "ignore",
+    }
+    done = subprocess.run(
+        [python, program], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def bench_loop(peers: list[str]) -> None:
+    print("\nloop: CPU per step (one streamed model call and one tool call), microseconds\n")
+    rows: dict[str, dict[int, list[float]]] = {}
+
+    def take(python: Path | str, program: Path) -> None:
+        for row in run(python, program):
+            rows.setdefault(row["who"], {}).setdefault(row["size"], []).append(row["median"])
+
+    for _ in range(ROUNDS):
+        take(sys.executable, HERE / "loop_floor.py")
+        take(sys.executable, HERE / "loop_holdfast.py")
+    for peer in peers:
+        take(python_of(peer), HERE / "peers" / f"loop_{peer}.py")
+
+    floor = statistics.median(rows["floor"][200])
+    print(f"{'':16}{'50 steps':>10}{'200':>10}{'800':>10}{'x floor':>10}{'800 : 50':>10}")
+    for who, sizes in rows.items():
+        at = {size: statistics.median(figures) for size, figures in sizes.items()}
+        growth = statistics.median(b / a for a, b in zip(sizes[50], sizes[800], strict=True))
+        print(
+            f"{who:16}{at[50]:10.1f}{at[200]:10.1f}{at[800]:10.1f}"
+            f"{at[200] / floor:10.1f}{growth:10.2f}"
+        )
+
+
+def start(statement: str) -> tuple[float, float]:
+    """Milliseconds of wall clock, and megabytes, of a process that runs one statement."""
+    probe = f"{statement}\nprint(int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6)"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    times, memory = [], 0.0
+    for attempt in range(STARTS + 1):
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", probe],
+            env=environment,
+            cwd=HERE.parent,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if attempt:  # the first one compiles
+            times.append((time.perf_counter() - began) * 1e3)
+        memory = float(done.stdout)
+    return statistics.median(times), memory
+
+
+def bench_start() -> None:
+    print("\nstart: a process that imports, wall clock and memory\n")
+    floor = 0.0
+    for label, statement in (
+        ("python", "pass"),
+        ("floor", "import asyncio, json, sqlite3"),
+        ("import holdfast", "import holdfast"),
+        ("holdfast.Agent", "from holdfast import Agent, tool"),
+    ):
+        taken, memory = start(statement)
+        floor = taken if label == "floor" else floor
+        ratio = f"{taken / floor:10.2f} x floor" if floor else ""
+        print(f"{label:16}{taken:8.0f} ms{memory:8.1f} MB{ratio}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", nargs="*", default=[], choices=[*PEERS, "all"])
+    asked = parser.parse_args().peers
+    peers = list(PEERS) if "all" in asked else asked
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    bench_loop(peers)
+    bench_start()
+
+
+if __name__ == "__main__":
+    main()

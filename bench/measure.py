@@ -1,0 +1,50 @@
+"""How a figure is taken: process CPU and wall clock, many runs, the median with its spread.
+
+A program that is measured runs in a process of its own and prints one line of JSON per size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+
+
+class Steps:
+    """How many steps the fake model still has to ask for, and how many the tool really ran."""
+
+    def __init__(self) -> None:
+        self.wanted = self.asked = self.ran = 0
+
+    def begin(self, wanted: int) -> None:
+        self.wanted, self.asked, self.ran = wanted, 0, 0
+
+
+def measure_steps(who: str, run: Callable[[int], Awaitable[int]]) -> None:
+    """Print microseconds of CPU per step. `run(n)` returns how many tool calls really ran."""
+    sizes = [int(size) for size in os.environ.get("BENCH_SIZES", "50,200,800").split(",")]
+    repeats = int(os.environ.get("BENCH_REPEATS", "5"))
+
+    async def main() -> None:
+        assert await run(20) == 20  # warm up
+        for size in sizes:
+            taken = []
+            for _ in range(repeats):
+                gc.collect()
+                began = time.process_time()
+                ran = await run(size)
+                taken.append((time.process_time() - began) / size * 1e6)
+                assert ran == size, f"{who} ran {ran} tool calls instead of {size}"
+            row = {
+                "who": who,
+                "size": size,
+                "median": statistics.median(taken),
+                "least": min(taken),
+            }
+            print(json.dumps(row), flush=True)
+
+    asyncio.run(main())

@@ -1,0 +1,111 @@
+"""Holdfast: a durable agent loop for Python."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Looked up on first use: importing holdfast costs nothing until something of it is needed.
+_HOMES = {
+    "holdfast.agent": ("Agent", "approve"),
+    "holdfast.kernel.decide": ("Approved",),
+    "holdfast.kernel.errors": (
+        "ConfigError",
+        "Failure",
+        "FormatError",
+        "HoldfastError",
+        "ProviderError",
+    ),
+    "holdfast.kernel.events": ("Action", "Event"),
+    "holdfast.kernel.fallback": ("Fallback",),
+    "holdfast.kernel.loop": ("Escalate", "Inject", "RunFailed", "RunResult", "Stopping"),
+    "holdfast.kernel.messages": (
+        "File",
+        "Message",
+        "Reasoning",
+        "Source",
+        "Text",
+        "ToolCall",
+        "ToolResult",
+        "Usage",
+        "dump",
+        "load",
+    ),
+    "holdfast.kernel.model": ("Block", "Model", "Request", "Settings"),
+    "holdfast.kernel.policy": (
+        "Calls",
+        "Context",
+        "Policy",
+        "Retry",
+        "Stream",
+        "Wording",
+    ),
+    "holdfast.kernel.ports": ("Ports",),
+    "holdfast.kernel.run": ("Run", "RunOver"),
+    "holdfast.kernel.tool": ("Allow", "Deny", "Rewrite", "Tool", "ToolContext", "tool"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+if TYPE_CHECKING:
+    from holdfast.agent import Agent as Agent
+    from holdfast.agent import approve as approve
+    from holdfast.kernel.decide import Approved as Approved
+    from holdfast.kernel.errors import ConfigError as ConfigError
+    from holdfast.kernel.errors import Failure as Failure
+    from holdfast.kernel.errors import FormatError as FormatError
+    from holdfast.kernel.errors import HoldfastError as HoldfastError
+    from holdfast.kernel.errors import ProviderError as ProviderError
+    from holdfast.kernel.events import Action as Action
+    from holdfast.kernel.events import Event as Event
+    from holdfast.kernel.fallback import Fallback as Fallback
+    from holdfast.kernel.loop import Escalate as Escalate
+    from holdfast.kernel.loop import Inject as Inject
+    from holdfast.kernel.loop import RunFailed as RunFailed
+    from holdfast.kernel.loop import RunResult as RunResult
+    from holdfast.kernel.loop import Stopping as Stopping
+    from holdfast.kernel.messages import File as File
+    from holdfast.kernel.messages import Message as Message
+    from holdfast.kernel.messages import Reasoning as Reasoning
+    from holdfast.kernel.messages import Source as Source
+    from holdfast.kernel.messages import Text as Text
+    from holdfast.kernel.messages import ToolCall as ToolCall
+    from holdfast.kernel.messages import ToolResult as ToolResult
+    from holdfast.kernel.messages import Usage as Usage
+    from holdfast.kernel.messages import dump as dump
+    from holdfast.kernel.messages import load as load
+    from holdfast.kernel.model import Block as Block
+    from holdfast.kernel.model import Model as Model
+    from holdfast.kernel.model import Request as Request
+    from holdfast.kernel.model import Settings as Settings
+    from holdfast.kernel.policy import Calls as Calls
+    from holdfast.kernel.policy import Context as Context
+    from holdfast.kernel.policy import Policy as Policy
+    from holdfast.kernel.policy import Retry as Retry
+    from holdfast.kernel.policy import Stream as Stream
+    from holdfast.kernel.policy import Wording as Wording
+    from holdfast.kernel.ports import Ports as Ports
+    from holdfast.kernel.run import Run as Run
+    from holdfast.kernel.run import RunOver as RunOver
+    from holdfast.kernel.tool import Allow as Allow
+    from holdfast.kernel.tool import Deny as Deny
+    from holdfast.kernel.tool import Rewrite as Rewrite
+    from holdfast.kernel.tool import Tool as Tool
+    from holdfast.kernel.tool import ToolContext as ToolContext
+    from holdfast.kernel.tool import tool as tool
+
+__all__ = [*sorted(_HOME), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

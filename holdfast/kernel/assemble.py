@@ -1,0 +1,241 @@
+"""The one owner of an answer that is being streamed: deltas in, a message (or half of one) out.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Literal
+
+from msgspec.structs import replace
+
+from holdfast.kernel.events import Event, ToolCalled, Warned
+from holdfast.kernel.messages import (
+    Finish,
+    Message,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.kernel.model import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Finished,
+    Notice,
+    Opened,
+    PartAdded,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+)
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.schema import complaint
+
+
+class _OpenCall:
+    """A call whose arguments are still arriving. Keeps its place among the parts."""
+
+    __slots__ = ("given_id", "id", "pieces", "provider_executed", "tool")
+
+    def __init__(self, given_id: str, id: str, started: CallStarted) -> None:
+        self.given_id = given_id
+        self.id = id
+        self.tool = started.tool
+        self.provider_executed = started.provider_executed
+        self.pieces: list[str] = []
+
+
+class Assembly:
+    """An answer so far. `feed` it every delta; ask for `message` once it is finished."""
+
+    def __init__(self, model: str, ports: Ports, taken: Container[str] = ()) -> None:
+        self.model = model
+        self.finish: Finish | None = None
+        """Why the model stopped; None until it did."""
+        self.usage: Usage | None = None
+        self.window: int | None = None
+        self.metadata: Metadata | None = None
+        self.size = 0
+        """Characters that arrived."""
+        self._ports = ports
+        self._taken = taken
+        self._parts: list[Part | _OpenCall] = []
+        self._open: Literal["text", "reasoning"] | None = None
+        self._pieces: list[str] = []
+        self._reasoning_started: int | None = None
+        self._calls: dict[str, _OpenCall] = {}
+        """Open calls by the id that the provider uses for them."""
+        self.ids: set[str] = set()
+        """Of all calls, as they are committed."""
+        self.unannounced: list[ToolCall] = []
+        """Calls whose end the provider did not say and that `feed` therefore did not give back."""
+
+    def feed(self, delta: Delta) -> Event | None:
+        """Take one delta in. Gives back what people are shown of it, if anything."""
+        kind = type(delta)
+        if kind is TextDelta:
+            return self._piece("text", delta)  # type: ignore[arg-type]
+        if kind is ReasoningDelta:
+            return self._piece("reasoning", delta)  # type: ignore[arg-type]
+        if self.finish is not None:
+            return None
+        match delta:
+            case ArgumentsDelta():
+                return self._arguments(delta)
+            case CallStarted():
+                return self._start_call(delta)
+            case CallEnded(call_id, metadata):
+                call = self._calls.pop(call_id, None)
+                return None if call is None else ToolCalled(self._end_call(call, metadata))
+            case Finished():
+                self._finish(delta)
+            case PartEnded(signature, metadata):
+                self._close(signature, metadata)
+            case PartAdded(part):
+                self._close()
+                self._parts.append(part)
+            case Opened(model):
+                self.model = model
+            case Notice(text):
+                return Warned(text)
+            case _:
+                pass  # a ping: that it came is all it says
+        return None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The complete calls that we are to run, so far."""
+        return tuple(
+            part for part in self._parts if type(part) is ToolCall and not part.provider_executed
+        )
+
+    @property
+    def empty(self) -> bool:
+        """No text and no call: reasoning alone is no answer."""
+        return not any(self._visible(part) for part in self._parts) and not (
+            self._open == "text" and "".join(self._pieces).strip()
+        )
+
+    def message(self) -> Message:
+        """The complete answer. Only once it is finished."""
+        assert self.finish is not None
+        parts = tuple(part for part in self._parts if not isinstance(part, _OpenCall))
+        finish: Finish = self.finish
+        if any(type(part) is ToolCall and not part.provider_executed for part in parts):
+            # Whatever the provider calls it: that there are calls is what decides.
+            finish = "length" if finish == "length" else "tool_calls"
+        return Message(
+            "assistant",
+            parts,
+            "answer",
+            finish=finish,
+            usage=self.usage,
+            model=self.model,
+            metadata=self.metadata,
+        )
+
+    def partial(self, finish: Literal["interrupted", "error"]) -> Message | None:
+        """What there is so far as a valid message, or None when there is nothing to show.
+
+        Text and reasoning are kept, complete calls are kept, calls that were still being written
+        go.
+        """
+        self._close()
+        parts = tuple(part for part in self._parts if not isinstance(part, _OpenCall))
+        if not any(self._visible(part) or isinstance(part, Reasoning) for part in parts):
+            return None
+        return Message(
+            "assistant",
+            parts,
+            "answer",
+            finish=finish,
+            usage=self.usage,
+            model=self.model,
+            metadata=self.metadata,
+        )
+
+    # --- pieces ---
+
+    def _piece(self, kind: Literal["text", "reasoning"], delta: TextDelta) -> Event | None:
+        if self.finish is not None:
+            return None
+        if self._open != kind:
+            self._close()
+            self._open = kind
+            if kind == "reasoning":
+                self._reasoning_started = self._ports.now()
+        self._pieces.append(delta.text)
+        self.size += len(delta.text)
+        return delta
+
+    def _close(self, signature: str | None = None, metadata: Metadata | None = None) -> None:
+        """End the open text or reasoning. Reasoning without text is kept if something must be
+        replayed."""
+        open, self._open = self._open, None
+        text, self._pieces = "".join(self._pieces), []
+        if open == "reasoning" or (open is None and (signature or metadata)):
+            started = self._reasoning_started or self._ports.now()
+            self._reasoning_started = None
+            if text or signature or metadata:
+                part = Reasoning(text, signature, started, self._ports.now(), metadata)
+                self._parts.append(part)
+        elif open == "text" and text:
+            self._parts.append(Text(text, metadata))
+
+    # --- calls ---
+
+    def _start_call(self, delta: CallStarted) -> Event:
+        self._close()
+        given = delta.call_id
+        unique = bool(given) and given not in self.ids and given not in self._taken
+        call = _OpenCall(given, given if unique else self._ports.new_id(), delta)
+        self.ids.add(call.id)
+        earlier = self._calls.pop(given, None)
+        if earlier is not None:  # the provider repeats an id: the first call must be complete
+            self.unannounced.append(self._end_call(earlier, None))
+        self._calls[given] = call
+        self._parts.append(call)
+        return delta if unique else replace(delta, call_id=call.id)
+
+    def _arguments(self, delta: ArgumentsDelta) -> Event | None:
+        call = self._calls.get(delta.call_id)
+        if call is None:
+            return None
+        call.pieces.append(delta.text)
+        self.size += len(delta.text)
+        return delta if call.id == delta.call_id else ArgumentsDelta(call.id, delta.text)
+
+    def _end_call(self, call: _OpenCall, metadata: Metadata | None) -> ToolCall:
+        arguments = "".join(call.pieces)
+        done = ToolCall(
+            call.id,
+            call.tool,
+            arguments,
+            complaint(arguments),
+            self._ports.now(),
+            call.provider_executed,
+            metadata,
+        )
+        self._parts[self._parts.index(call)] = done
+        return done
+
+    def _finish(self, delta: Finished) -> None:
+        self._close()
+        self.finish = delta.finish
+        self.usage = delta.usage
+        self.metadata = delta.metadata
+        self.window = delta.window
+        # A provider without an explicit end of a call means it by finishing, unless it was cut.
+        if delta.finish in ("stop", "tool_calls"):
+            self.unannounced += [self._end_call(call, None) for call in self._calls.values()]
+        self._calls = {}
+
+    def _visible(self, part: Part | _OpenCall) -> bool:
+        if isinstance(part, Text):
+            return bool(part.text.strip())
+        return not isinstance(part, (Reasoning, _OpenCall, ToolResult))

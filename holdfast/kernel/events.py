@@ -1,0 +1,164 @@
+"""Everything a run may say, as a closed union of frozen values, one class per happening.
+
+The last event of every run is `RunEnded`, exactly once, whatever happened. Deltas belong to an
+attempt: `Retrying` says that what was shown of the answer so far is void.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, Union
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import Failure, FailureKind
+from holdfast.kernel.messages import AskedBy, Message, ToolCall, ToolResult, Usage
+from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
+
+EndReason = Literal[
+    "stop", "stop_after_tool", "requires_action", "max_steps", "interrupted", "error"
+]
+Delivery = Literal["steering", "follow_up", "guard", "recovery"]
+ActionKind = Literal["client", "approval", "answer", "child"]
+
+
+class Action(Struct, frozen=True, gc=False):
+    """Something the run waits for from outside: a client's result, an approval, an answer."""
+
+    kind: ActionKind
+    call: ToolCall
+    arguments: str
+    """Canonical JSON of what would be run: after coercion and after the gate."""
+    digest: str
+    """SHA-256 of call id, tool and arguments: what an approval is bound to."""
+    preview: str | None = None
+
+
+class RunStarted(Struct, frozen=True, gc=False, tag_field="type", tag="run_started"):
+    messages: int
+    """How many messages the history has."""
+
+
+class StepStarted(Struct, frozen=True, gc=False, tag_field="type", tag="step_started"):
+    """The model is about to be called."""
+
+    number: int
+    """Of this turn, from 1."""
+    messages: int
+    tokens: int
+    """Estimated size of the request."""
+
+
+class ToolCalled(Struct, frozen=True, gc=False, tag_field="type", tag="tool_called"):
+    """The model finished writing a call."""
+
+    call: ToolCall
+
+
+class ToolStarted(Struct, frozen=True, gc=False, tag_field="type", tag="tool_started"):
+    call_id: str
+    tool: str
+    label: str
+
+
+class ToolProgressed(Struct, frozen=True, gc=False, tag_field="type", tag="tool_progressed"):
+    call_id: str
+    tool: str
+    what: Literal["preview", "progress"]
+    text: str
+
+
+class ToolFinished(Struct, frozen=True, gc=False, tag_field="type", tag="tool_finished"):
+    """A call has its result: also one that was skipped or refused and never started."""
+
+    result: ToolResult
+    seconds: float
+
+
+class MessageCommitted(Struct, frozen=True, tag_field="type", tag="message_committed"):
+    message: Message
+    number: int
+    """Its position in the history, from 0."""
+    first_delta: float | None = None
+    """Of an answer: seconds from the request to the first delta."""
+    seconds: float | None = None
+
+
+class Retrying(Struct, frozen=True, gc=False, tag_field="type", tag="retrying"):
+    """An attempt failed; what it showed is void. The next one begins after `delay`."""
+
+    attempt: int
+    """The one that failed, from 1."""
+    of: int
+    delay: float
+    at: int
+    """When the next begins: wall clock, microseconds."""
+    kind: FailureKind
+    message: str
+
+
+class Compacting(Struct, frozen=True, gc=False, tag_field="type", tag="compacting"):
+    """The history is being summarized. `delta` is the next piece of the summary, first an empty
+    one."""
+
+    asked_by: AskedBy | None
+    delta: str = ""
+
+
+class Compacted(Struct, frozen=True, gc=False, tag_field="type", tag="compacted"):
+    before: int
+    after: int
+    summarized: bool
+    """False when shortening old tool results was enough."""
+
+
+class Delivered(Struct, frozen=True, tag_field="type", tag="delivered"):
+    """Messages entered the history between two steps."""
+
+    why: Delivery
+    messages: tuple[Message, ...]
+
+
+class Warned(Struct, frozen=True, gc=False, tag_field="type", tag="warning"):
+    text: str
+
+
+class Summary(Struct, frozen=True, gc=False):
+    """What a run came to."""
+
+    steps: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+    """None when a price is not known."""
+    seconds: float = 0.0
+
+
+class RunEnded(Struct, frozen=True, tag_field="type", tag="run_ended"):
+    """The last event of every run, however it ended."""
+
+    reason: EndReason
+    summary: Summary
+    failure: Failure | None = None
+    actions: tuple[Action, ...] = ()
+
+
+Event: TypeAlias = Union[
+    RunStarted,
+    StepStarted,
+    TextDelta,
+    ReasoningDelta,
+    CallStarted,
+    ArgumentsDelta,
+    ToolCalled,
+    ToolStarted,
+    ToolProgressed,
+    ToolFinished,
+    MessageCommitted,
+    Retrying,
+    Compacting,
+    Compacted,
+    Delivered,
+    Warned,
+    RunEnded,
+]

@@ -1,0 +1,551 @@
+"""The calls of one answer: the way of each call, which may run beside which, results in call order.
+
+Each call is a task of its own, cancelled once and by hand, outside any cancel scope: inside one,
+anyio would cancel again at every await, a tool's clean-up would die and a tool that swallows
+cancellation would spin. A failure on a call's way is a result for the model, never an exception
+that ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, Union
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.kernel import results
+from holdfast.kernel.channel import Sink
+from holdfast.kernel.decide import Approved, CallState, Recorded, Started, Waiting
+from holdfast.kernel.errors import describe
+from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted, Warned
+from holdfast.kernel.messages import Outcome, Text, ToolCall, ToolResult, encode
+from holdfast.kernel.policy import Calls
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.schema import BadArguments
+from holdfast.kernel.tool import Decision, Deny, Rewrite, Tool, ToolContext, Values
+
+Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
+"""Asked before each call. May deny it or rewrite its arguments; one that raises denies."""
+Proceed: TypeAlias = Callable[[], Awaitable[object]]
+Middleware: TypeAlias = Callable[[ToolCall, Values, Proceed], Awaitable[object]]
+"""Wraps the run of a call. May answer without proceeding; cannot change the arguments."""
+Eager = Literal["pure", "all"]
+
+
+class Toolbox(Struct, frozen=True, kw_only=True):
+    """What the calls of a run share."""
+
+    tools: Mapping[str, Tool]
+    gate: Gate | None
+    middleware: tuple[Middleware, ...]
+    limits: Calls
+    max_result: int
+    """Bytes, for tools that do not set their own."""
+    eager: Eager
+    ports: Ports
+
+
+class Ready(Struct, frozen=True):
+    """A call whose arguments are in order."""
+
+    tool: Tool
+    values: Values
+
+
+class Executed(Struct, frozen=True):
+    """What became of the calls that were to be run, in call order."""
+
+    results: Sequence[ToolResult]
+    waiting: Sequence[Action]
+
+
+class _Entry:
+    """One call on its way."""
+
+    __slots__ = (
+        "abandoned",
+        "began",
+        "call",
+        "checked",
+        "outcome",
+        "parallel",
+        "running",
+        "stopped",
+        "task",
+        "timers",
+    )
+
+    def __init__(self, call: ToolCall, checked: Ready | ToolResult, parallel: bool) -> None:
+        self.call = call
+        self.checked = checked
+        self.parallel = parallel
+        self.task: asyncio.Task[None] | None = None
+        self.running = False
+        """Its coroutine has been entered."""
+        self.began: float | None = None
+        """When its function was called."""
+        self.outcome: ToolResult | Action | None = None
+        self.stopped: tuple[Outcome, str] | None = None
+        """Why we cancelled it, if we did."""
+        self.abandoned = False
+        self.timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def tool(self) -> Tool | None:
+        return self.checked.tool if isinstance(self.checked, Ready) else None
+
+
+class _Room:
+    """Waits for room in the sink when awaited; may just as well be dropped."""
+
+    def __init__(self, sink: Sink | None) -> None:
+        self._sink = sink
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._sink is not None and self._sink.full:
+            yield from self._sink.room().__await__()
+
+
+class Batch:
+    """The calls of one answer, from the stream that brings them to their results."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        sink: Sink,
+        *,
+        failures: Mapping[str, int],
+        active: frozenset[str] | None,
+        states: Mapping[str, CallState],
+    ) -> None:
+        self._box = toolbox
+        self._sink = sink
+        self._failures = failures
+        self._active = active
+        self._states = states
+        self._loop = asyncio.get_running_loop()
+        self._entries: dict[str, _Entry] = {}
+        self._queue: list[_Entry] = []
+        self._running: list[_Entry] = []
+        self._wake: asyncio.Future[None] | None = None
+        self._eager = True
+        """Calls from the stream may still start: all before them could, too."""
+        self._halted: tuple[Outcome, str] | None = None
+        """Why nothing more is started."""
+
+    # --- what is asked of a batch ---
+
+    def offer(self, call: ToolCall) -> None:
+        """A call is complete in the stream. It starts if it may before its message is committed."""
+        if not self._eager or self._halted is not None:
+            return
+        tool = self._box.tools.get(call.tool)
+        if tool is None or not self._may_start_early(tool):
+            self._eager = False
+            return
+        self._enqueue(call)
+        self._start()
+
+    async def run(self, calls: Sequence[ToolCall]) -> Executed:
+        """Run the calls of a committed answer to their ends."""
+        for call in calls:
+            if call.id not in self._entries:
+                self._enqueue(call)
+        self._start()
+        await self._idle()
+        made: list[ToolResult] = []
+        waiting: list[Action] = []
+        for call in calls:
+            outcome = self._entries[call.id].outcome
+            if isinstance(outcome, ToolResult):
+                made.append(outcome)
+            elif outcome is not None:
+                waiting.append(outcome)
+        return Executed(made, waiting)
+
+    def steer(self) -> None:
+        """A new message waits: start nothing more, and cancel what says that it wants to be."""
+        self._halt("skipped", "Skipped because of a new message from the user.")
+        for entry in tuple(self._running):
+            if entry.tool is not None and entry.tool.on_steer == "cancel":
+                self._cancel(
+                    entry, "interrupted", "Cancelled because of a new message from the user."
+                )
+
+    def interrupt(self) -> None:
+        """The user stopped the run: cancel everything, whatever it says."""
+        self._cancel_all("interrupted", "Interrupted by the user.")
+
+    async def discard(self) -> None:
+        """The attempt that brought the calls failed: leave nothing of them behind."""
+        self._cancel_all("interrupted", "Void.")
+        await self._idle()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the stream brought a call that was taken on."""
+        return bool(self._entries)
+
+    @property
+    def started(self) -> bool:
+        """Whether a function was called, so that its effect cannot be taken back."""
+        return any(entry.began is not None for entry in self._entries.values())
+
+    def states(self) -> dict[str, CallState]:
+        """How far the calls are that the stream brought."""
+        states: dict[str, CallState] = {}
+        for call_id, entry in self._entries.items():
+            if isinstance(entry.outcome, ToolResult):
+                states[call_id] = Recorded(entry.outcome)
+            elif isinstance(entry.outcome, Action):
+                states[call_id] = Waiting(entry.outcome)
+            elif entry.task is not None:
+                states[call_id] = Started()
+        return states
+
+    # --- scheduling ---
+
+    def _may_start_early(self, tool: Tool) -> bool:
+        if tool.approval != "never" or tool.exclusive or tool.action is not None:
+            return False
+        return tool.effect == "pure" or self._box.eager == "all"
+
+    def _enqueue(self, call: ToolCall) -> None:
+        checked = self._check(call)
+        entry = _Entry(call, checked, _is_parallel(checked))
+        self._entries[call.id] = entry
+        state = self._states.get(call.id)
+        if isinstance(state, Recorded):
+            self._end(entry, state.result)
+        elif self._halted is not None:
+            self._end(entry, results.result(call, *self._halted))
+        else:
+            self._queue.append(entry)
+
+    def _start(self) -> None:
+        """Start what may start, in call order: one that has to wait holds up all behind it."""
+        while self._queue and self._has_room_for(self._queue[0]):
+            entry = self._queue.pop(0)
+            if isinstance(entry.checked, ToolResult):
+                self._end(entry, entry.checked)
+                continue
+            self._running.append(entry)
+            entry.task = self._loop.create_task(self._drive(entry), name=f"tool {entry.call.tool}")
+
+    def _has_room_for(self, entry: _Entry) -> bool:
+        if not self._running:
+            return True
+        return (
+            entry.parallel
+            and all(other.parallel for other in self._running)
+            and len(self._running) < self._box.limits.concurrency
+        )
+
+    async def _idle(self) -> None:
+        """Wait until no call runs. When we are cancelled, the calls are, and still waited for."""
+        cancelled: asyncio.CancelledError | None = None
+        while self._running:
+            self._wake = self._loop.create_future()
+            try:
+                await self._wake
+            except asyncio.CancelledError as error:
+                if cancelled is not None:
+                    raise  # asked twice: whoever asks does not want to wait for the calls
+                cancelled = error
+                self._cancel_all("interrupted", "The run was cancelled.")
+        if cancelled is not None:
+            raise cancelled
+
+    def _end(self, entry: _Entry, outcome: ToolResult | Action) -> None:
+        """A call has come to its end, or to a point where it waits."""
+        entry.outcome = outcome
+        for timer in entry.timers:
+            timer.cancel()
+        if isinstance(outcome, ToolResult):
+            began = entry.began
+            self._sink.put(
+                ToolFinished(outcome, 0.0 if began is None else self._loop.time() - began)
+            )
+        if entry in self._running:
+            self._running.remove(entry)
+            if self._halted is None:
+                self._start()
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    # --- stopping ---
+
+    def _halt(self, outcome: Outcome, why: str) -> None:
+        if self._halted is None:
+            self._halted = (outcome, why)
+        waiting, self._queue = self._queue, []
+        for entry in waiting:
+            self._end(entry, results.result(entry.call, outcome, why))
+
+    def _cancel_all(self, outcome: Outcome, why: str) -> None:
+        self._halted = (outcome, why)
+        self._halt(outcome, why)
+        for entry in tuple(self._running):
+            self._cancel(entry, outcome, why)
+
+    def _cancel(self, entry: _Entry, outcome: Outcome, why: str) -> None:
+        """Cancel a running call, once. One that does not end in time is left behind."""
+        if entry.stopped is not None or entry.task is None:
+            return
+        entry.stopped = (outcome, why)
+        entry.task.cancel()
+        if entry.running:
+            grace = self._box.limits.grace
+            entry.timers.append(self._loop.call_later(grace, self._abandon, entry))
+        else:  # cancelled before its first line: nothing of it will run, not even a `finally`
+            self._end(entry, results.result(entry.call, outcome, why))
+
+    def _abandon(self, entry: _Entry) -> None:
+        assert entry.stopped is not None
+        entry.abandoned = True
+        tool = entry.call.tool
+        seconds = self._box.limits.grace
+        self._sink.put(Warned(f"{tool} did not stop within {seconds:g} s and was left behind."))
+        self._end(entry, results.stopped(entry.call, entry.tool, *entry.stopped, ended=False))
+
+    # --- the way of one call ---
+
+    async def _drive(self, entry: _Entry) -> None:
+        """Walk one call's way to its end, and let nothing but the end out."""
+        entry.running = True
+        outcome: ToolResult | Action
+        try:
+            outcome = await self._walk(entry)
+            if entry.stopped is not None and entry.stopped[0] == "timed_out":
+                outcome = results.stopped(entry.call, entry.tool, *entry.stopped, ended=True)
+        except asyncio.CancelledError as error:
+            if entry.stopped is None:  # the tool's own doing, not ours
+                outcome = results.failed(entry.call, error)
+            else:
+                ended = not (
+                    entry.began is not None and entry.tool is not None and entry.tool.in_thread
+                )
+                outcome = results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            outcome = results.failed(entry.call, error)
+        if not entry.abandoned:
+            self._end(entry, outcome)
+
+    def _check(self, call: ToolCall) -> Ready | ToolResult:
+        """The part of the way that needs no waiting: find the tool, parse, validate."""
+        tool = self._box.tools.get(call.tool)
+        if tool is None:
+            return results.refused_unknown(call, tuple(self._box.tools))
+        if self._active is not None and call.tool not in self._active:
+            return results.result(call, "refused", f"{call.tool} is not available at this point.")
+        failures = self._failures.get(call.tool, 0)
+        if failures >= self._box.limits.failures:
+            text = f"{call.tool} failed {failures} times in a row: not run again in this turn."
+            return results.result(call, "refused", text)
+        if len(call.arguments) > self._box.limits.max_arguments:
+            limit = self._box.limits.max_arguments
+            text = (
+                f"The arguments have {len(call.arguments)} characters; at most {limit} are taken."
+            )
+            return results.result(call, "failed", text)
+        if call.complaint is not None:
+            text = f"The arguments are not valid JSON, so {call.tool} was not run: {call.complaint}"
+            return results.result(call, "failed", text)
+        try:
+            return Ready(tool, tool.arguments.parse(call.arguments))
+        except BadArguments as error:
+            return results.result(call, "failed", str(error))
+
+    async def _walk(self, entry: _Entry) -> ToolResult | Action:
+        """From valid arguments to the result, or to the point where somebody outside must act."""
+        call, ready = entry.call, entry.checked
+        assert isinstance(ready, Ready)
+        checked = await self._admit(call, ready)
+        if isinstance(checked, ToolResult):
+            return checked
+        tool = checked.tool
+        preview = None
+        if tool.preview is not None:
+            preview = str(await _answer(tool.preview(checked.values)))
+            self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
+        if tool.action is not None:
+            return action(tool.action, call, checked, preview)
+        changed = False
+        if self._asks(checked):
+            asked = action("approval", call, checked, preview)
+            approval = self._states.get(call.id)
+            if not isinstance(approval, Approved) or approval.digest != asked.digest:
+                return asked
+            if approval.arguments is not None:
+                changed = True
+                again = await self._approved_change(call, tool, approval.arguments)
+                if isinstance(again, ToolResult):
+                    return again
+                checked = again
+        return await self._run(entry, checked, changed)
+
+    async def _admit(self, call: ToolCall, ready: Ready) -> Ready | ToolResult:
+        """Ask the tool's own validation and then the gate, which may rewrite the arguments."""
+        tool = ready.tool
+        if tool.validate is not None:
+            try:
+                problem = await _answer(tool.validate(ready.values))
+            except Exception as error:
+                problem = describe(error)
+            if problem:
+                return results.result(call, "failed", f"{call.tool} was not run: {problem}")
+        if self._box.gate is None:
+            return ready
+        try:
+            decision = await _answer(self._box.gate(call, ready.values))
+        except Exception as error:
+            decision = Deny(f"the gate failed: {describe(error)}")
+        if isinstance(decision, Deny):
+            return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
+        if isinstance(decision, Rewrite):
+            try:
+                return Ready(tool, tool.arguments.check(decision.arguments))
+            except BadArguments as error:
+                text = f"{call.tool} was not run: the gate's arguments do not fit. {error}"
+                return results.result(call, "refused", text)
+        return ready
+
+    async def _approved_change(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
+    ) -> Ready | ToolResult:
+        """What a person agreed to instead must pass like any other arguments, and stay as it is."""
+        try:
+            changed = Ready(tool, tool.arguments.check(arguments))
+        except BadArguments as error:
+            text = f"{call.tool} was not run: the arguments that a person set do not fit. {error}"
+            return results.result(call, "failed", text)
+        admitted = await self._admit(call, changed)
+        if isinstance(admitted, Ready) and admitted is not changed:
+            text = f"{call.tool} was not run: the gate changed the arguments that a person set."
+            return results.result(call, "refused", text)
+        return admitted
+
+    def _asks(self, ready: Ready) -> bool:
+        approval = ready.tool.approval
+        if approval == "never":
+            return False
+        return approval == "ask" or bool(approval(ready.values))
+
+    async def _run(self, entry: _Entry, ready: Ready, changed: bool) -> ToolResult:
+        call, tool = entry.call, ready.tool
+        entry.began = self._loop.time()
+        self._sink.put(ToolStarted(call.id, call.tool, _label(ready)))
+        if tool.timeout is not None:
+            why = f"{call.tool} took longer than {tool.timeout:g} s and was cancelled."
+            timer = self._loop.call_later(tool.timeout, self._cancel, entry, "timed_out", why)
+            entry.timers.append(timer)
+        if self._box.middleware:
+            value = await self._through_middleware(entry, ready)
+        else:
+            value = await self._invoke(entry, ready)
+        made = results.returned(call, tool, value, tool.max_result or self._box.max_result)
+        return _mention_change(made, ready) if changed else made
+
+    async def _through_middleware(self, entry: _Entry, ready: Ready) -> object:
+        proceed: Proceed = partial(self._invoke, entry, ready)
+        shown = MappingProxyType(ready.values)  # to look at: what was approved is what runs
+        for middleware in reversed(self._box.middleware):
+            proceed = partial(_wrap, middleware, entry.call, shown, proceed)
+        return await proceed()
+
+    async def _invoke(self, entry: _Entry, ready: Ready) -> object:
+        tool = ready.tool
+        function = tool.function
+        assert function is not None  # a tool without one waits for an action
+        positional = (self._context(entry, tool),) if tool.takes_context else ()
+        if not tool.in_thread:
+            return await function(*positional, **ready.values)
+        value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
+        return await _answer(value)
+
+    def _context(self, entry: _Entry, tool: Tool) -> ToolContext:
+        deadline = None
+        if tool.timeout is not None and entry.began is not None:
+            deadline = entry.began + tool.timeout
+        report = self._report_from_thread if tool.in_thread else self._report
+        return ToolContext(entry.call.id, partial(report, entry), deadline=deadline)
+
+    def _report(self, entry: _Entry, text: str) -> Awaitable[None]:
+        if entry.outcome is not None:  # late words of a call that is over
+            return _Room(None)
+        text = str(text)[: self._box.limits.progress_length]
+        self._sink.put(ToolProgressed(entry.call.id, entry.call.tool, "progress", text))
+        return _Room(self._sink)
+
+    def _report_from_thread(self, entry: _Entry, text: str) -> Awaitable[None]:
+        async def report() -> None:
+            await self._report(entry, text)
+
+        self._box.ports.from_thread(report)
+        return _Room(None)
+
+
+def action(
+    kind: Literal["client", "approval", "answer", "child"],
+    call: ToolCall,
+    ready: Ready,
+    preview: str | None,
+) -> Action:
+    """What somebody outside is asked, bound to exactly these arguments."""
+    arguments = canonical(ready.tool.arguments.plain(ready.values))
+    return Action(kind, call, arguments, digest(call.id, call.tool, arguments), preview)
+
+
+def canonical(value: object) -> str:
+    """One text for one JSON value: keys sorted, no spaces."""
+    return encode(msgspec.to_builtins(value, order="sorted")).decode()
+
+
+def digest(call_id: str, tool: str, arguments: str) -> str:
+    """SHA-256 over what an approval is for."""
+    return hashlib.sha256(encode([call_id, tool, arguments])).hexdigest()
+
+
+def _is_parallel(checked: Ready | ToolResult) -> bool:
+    if isinstance(checked, ToolResult):
+        return True
+    parallel = checked.tool.parallel
+    if not callable(parallel):
+        return parallel
+    try:
+        return bool(parallel(checked.values))
+    except Exception:
+        return False  # alone is always right
+
+
+def _label(ready: Ready) -> str:
+    if ready.tool.describe is None:
+        return ready.tool.label
+    try:
+        return str(ready.tool.describe(ready.values))
+    except Exception:
+        return ready.tool.label
+
+
+def _mention_change(made: ToolResult, ready: Ready) -> ToolResult:
+    arguments = canonical(ready.tool.arguments.plain(ready.values))
+    said = Text(f"[A person changed the arguments to {arguments}]\n")
+    return replace(made, content=(said, *made.content))
+
+
+async def _wrap(middleware: Middleware, call: ToolCall, values: Values, proceed: Proceed) -> object:
+    return await middleware(call, values, proceed)
+
+
+async def _answer(value: Any) -> Any:
+    """What a hook said, whether or not it is `async`."""
+    return await value if inspect.isawaitable(value) else value

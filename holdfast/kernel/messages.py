@@ -1,0 +1,303 @@
+"""Messages and their parts: the history of a conversation, as frozen values.
+
+The only place where they become JSON and come back. Whatever text Python can hold survives the
+trip: what a database refuses (NUL, lone surrogates) is written with the escape described at
+`ESCAPE`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.kernel.errors import FormatError
+
+Role = Literal["user", "assistant", "tool", "system"]
+Kind = Literal[
+    "prompt",  # a person wrote it: a turn begins
+    "answer",  # a model wrote it
+    "results",  # what the tools of an answer returned
+    "checkpoint",  # stands for earlier messages when a model is asked
+    "injected",  # we wrote it for the model: length recovery, a stop guard's veto
+    "marker",  # tells the model what happened, for example that the user interrupted
+    "context",  # what a workspace says about itself
+    "note",  # tells people what happened
+]
+Visibility = Literal["both", "user", "model"]
+Finish = Literal["stop", "tool_calls", "length", "content_filter", "interrupted", "error"]
+Outcome = Literal[
+    "ok",
+    "failed",
+    "refused",
+    "skipped",
+    "interrupted",
+    "edited",
+    "forked",
+    "lost",
+    "timed_out",
+]
+Metadata: TypeAlias = Mapping[str, Any]
+"""What a provider wants back verbatim, as `{provider: anything that is JSON}`."""
+
+TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "note"})
+"""Kinds that do not count as *the last message* when the next step is decided."""
+
+
+class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text"):
+    text: str
+    metadata: Metadata | None = None
+
+
+class Reasoning(
+    Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning"
+):
+    text: str
+    signature: str | None = None
+    """Opaque proof of origin, replayed verbatim."""
+    started_at: int | None = None
+    finished_at: int | None = None
+    metadata: Metadata | None = None
+
+
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="call"):
+    id: str
+    tool: str
+    arguments: str
+    """JSON text exactly as the model wrote it; also when it is not JSON (see `complaint`)."""
+    complaint: str | None = None
+    """What the parser said, when the arguments are not JSON."""
+    called_at: int | None = None
+    provider_executed: bool = False
+    metadata: Metadata | None = None
+
+
+class File(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="file"):
+    media_type: str
+    name: str | None = None
+    data: bytes | None = None
+    ref: str | None = None
+    """Where the bytes are stored, when they are not here."""
+    metadata: Metadata | None = None
+
+
+class Source(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="source"):
+    url: str
+    title: str | None = None
+    metadata: Metadata | None = None
+
+
+Content: TypeAlias = Union[Text, File]
+"""What a tool result is made of."""
+
+
+class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="result"):
+    call_id: str
+    tool: str
+    content: tuple[Content, ...]
+    outcome: Outcome = "ok"
+    stops: bool = False
+    """Ends the turn: an `ok` result of a stop-after tool."""
+    provider_executed: bool = False
+    metadata: Metadata | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+
+Part: TypeAlias = Union[Text, Reasoning, ToolCall, ToolResult, File, Source]
+
+
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Tokens of one model call. `input` is what was neither read from nor written to a cache."""
+
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    """Of the output, how much was reasoning."""
+    cache_read: int = 0
+    cache_write: int = 0
+
+    @property
+    def context(self) -> int:
+        """How much of the model's window the request and its answer fill."""
+        return self.input + self.cache_read + self.cache_write + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.reasoning + other.reasoning,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+        )
+
+
+AskedBy = Literal["person", "overflow"]
+
+
+class Checkpoint(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a checkpoint message stands for, by position in the history it was appended to."""
+
+    covers: int
+    """The summary replaces this many leading messages; 0 when nothing was ever summarized."""
+    trims: int
+    """Bulky tool results among this many leading messages are sent shortened."""
+    before: int
+    """Estimated tokens of the next request before."""
+    after: int
+    """... and after."""
+    summarized: bool = True
+    """False when shortening old tool results was enough; the earlier summary is carried along."""
+    pinned: int | None = None
+    """Among the covered messages, the last prompt: kept verbatim behind the summary."""
+    asked_by: AskedBy | None = None
+    """None when the threshold asked."""
+
+
+class Message(Struct, frozen=True, omit_defaults=True):
+    role: Role
+    parts: tuple[Part, ...]
+    kind: Kind
+    visibility: Visibility = "both"
+    finish: Finish | None = None
+    usage: Usage | None = None
+    model: str | None = None
+    """The model that wrote it, as `provider:model`."""
+    checkpoint: Checkpoint | None = None
+    metadata: Metadata | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+Prompt: TypeAlias = Union[str, Part, Message, Sequence[Part]]
+"""What a caller may hand over as a user's message."""
+
+
+def user_message(prompt: Prompt) -> Message:
+    """A prompt, in whichever form it was given, as a message that starts a turn."""
+    if isinstance(prompt, Message):
+        return prompt
+    if isinstance(prompt, str):
+        return Message("user", (Text(prompt),), "prompt")
+    parts: tuple[Part, ...]
+    parts = (prompt,) if isinstance(prompt, Struct) else tuple(prompt)
+    return Message("user", parts, "prompt")
+
+
+def results_message(results: Sequence[ToolResult]) -> Message:
+    return Message("tool", tuple(results), "results")
+
+
+def injected(text: str) -> Message:
+    """A prompt of our own: the model sees it, people do not, and no turn begins with it."""
+    return Message("user", (Text(text),), "injected", "model")
+
+
+def note(text: str) -> Message:
+    return Message("system", (Text(text),), "note", "user")
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+FORMAT: Final = 1
+
+ESCAPE: Final = "\ue000"
+"""Stands in front of four hexadecimal digits: a code point that stored text cannot hold.
+
+That is NUL, a surrogate on its own, or this very character. It is a private-use character, so real
+text hardly ever has it, and text without any of the three is stored as it is.
+"""
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff\ue000]")
+_ESCAPED: Final = re.compile("\ue000([0-9a-f]{4})")
+_ESCAPE_UTF8: Final = ESCAPE.encode()
+
+T = TypeVar("T")
+
+
+def encode(value: object) -> bytes:
+    """JSON that every store can hold, for any value of the kernel."""
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        return msgspec.json.encode(_escape(msgspec.to_builtins(value)))
+    # Looked for in the bytes, because nearly no text needs it and walking every value costs.
+    if b"\\u0000" in data or _ESCAPE_UTF8 in data:
+        return msgspec.json.encode(_escape(msgspec.to_builtins(value)))
+    return data
+
+
+def decode(data: bytes | str, type: type[T]) -> T:
+    """The value that `encode` was given."""
+    raw = data.encode() if isinstance(data, str) else data
+    try:
+        if _ESCAPE_UTF8 in raw or b"\\ue000" in raw:
+            return msgspec.convert(_unescape(msgspec.json.decode(raw)), type)
+        return msgspec.json.decode(raw, type=type)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(f"this is not JSON that holdfast wrote: {error}") from None
+
+
+def _escape(value: Any) -> Any:
+    return _map_text(value, _escape_text)
+
+
+def _unescape(value: Any) -> Any:
+    return _map_text(value, _unescape_text)
+
+
+def _escape_text(text: str) -> str:
+    return _UNSTORABLE.sub(lambda match: f"{ESCAPE}{ord(match[0]):04x}", text)
+
+
+def _unescape_text(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def _map_text(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_map_text(key, change): _map_text(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_map_text(item, change) for item in value]
+    return value
+
+
+class _Stored(Struct, frozen=True):
+    format: int
+    messages: tuple[Message, ...]
+
+
+class _Version(Struct, frozen=True):
+    format: int
+
+
+def dump(messages: Sequence[Message]) -> bytes:
+    """A history as JSON, with the version of its format."""
+    return encode(_Stored(FORMAT, tuple(messages)))
+
+
+def load(data: bytes | str) -> tuple[Message, ...]:
+    """The history that `dump` was given."""
+    version = decode(data, _Version).format
+    if version != FORMAT:
+        raise FormatError(
+            f"this history has format {version}, and this version of holdfast reads {FORMAT}: "
+            "upgrade holdfast"
+        )
+    return decode(data, _Stored).messages

@@ -1,0 +1,51 @@
+"""Everything of the outside world that the kernel touches, as one value that is passed in.
+
+Wall clock, randomness, ids and threads come from here and from nowhere else in the kernel, so that
+a test (or a simulator) decides what they answer. Timers are the event loop's.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+
+
+def wall_clock() -> int:
+    """Now, in microseconds since 1970, UTC."""
+    return time.time_ns() // 1_000
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Run a blocking function beside the event loop. Cancelled: the thread is left to end alone."""
+    from anyio import to_thread
+
+    return await to_thread.run_sync(function, abandon_on_cancel=True)
+
+
+def from_thread(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """From inside `in_thread`: run a coroutine function on the event loop and wait for its end."""
+    from anyio import from_thread
+
+    from_thread.run(function)
+
+
+class Ports(Struct, frozen=True, kw_only=True):
+    now: Callable[[], int] = wall_clock
+    """Wall clock in microseconds, UTC: what people see. Durations are the event loop's."""
+    random: Callable[[], float] = random.random
+    """Uniform in [0, 1)."""
+    new_id: Callable[[], str] = new_id
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = in_thread
+    """Where tools that are not `async` run."""
+    from_thread: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = from_thread

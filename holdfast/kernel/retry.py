@@ -1,0 +1,40 @@
+"""Whether, and when, a failed model call is tried again. Pure; this is the only place that decides
+it."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, Union
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.policy import Retry
+
+
+class Wait(Struct, frozen=True):
+    """Try again after this many seconds."""
+
+    seconds: float
+
+
+class GiveUp(Struct, frozen=True):
+    why: str = ""
+    """What people should know beside the failure itself."""
+
+
+Verdict: TypeAlias = Union[Wait, GiveUp]
+
+
+def after(failure: Failure, attempt: int, policy: Retry, random: float) -> Verdict:
+    """What follows when attempt number `attempt` (from 1) failed. `random` is uniform in [0, 1)."""
+    if not failure.retryable:
+        return GiveUp()
+    if attempt >= policy.attempts:
+        return GiveUp(f"Given up after {attempt} attempts." if attempt > 1 else "")
+    if failure.retry_after is not None and failure.retry_after > 0:
+        if failure.retry_after > policy.max_retry_after:
+            return GiveUp(f"It asks to be tried again in {failure.retry_after:.0f} seconds.")
+        return Wait(failure.retry_after)
+    # Exponents beyond the cap would overflow a float long before anybody waits that long.
+    ceiling = min(policy.max_delay, policy.first_delay * 2.0 ** min(attempt - 1, 60))
+    return Wait(ceiling * random)

@@ -1,0 +1,236 @@
+"""Tools: what a model may ask for, and what running it may do to the world."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, overload
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import ToolResult
+from holdfast.kernel.model import ToolSpec
+
+if TYPE_CHECKING:
+    from holdfast.kernel.schema import Arguments
+
+Effect = Literal[
+    "pure",  # may be run any number of times
+    "idempotent",  # may be run again with the same call id
+    "once",  # is not run again when nobody knows whether it ran
+    "commit",  # returns writes that are made together with its result; only in a durable host
+]
+WaitsFor = Literal["client", "answer", "child"]
+OnSteer = Literal["cancel", "finish"]
+Values: TypeAlias = Mapping[str, Any]
+"""Validated arguments by name, as the function will get them."""
+
+
+class ToolContext:
+    """What a tool may know about the call it serves, as its first parameter."""
+
+    __slots__ = ("_report", "call_id", "chat", "deadline", "workspace")
+
+    def __init__(
+        self,
+        call_id: str,
+        report: Callable[[str], Awaitable[None]],
+        *,
+        deadline: float | None = None,
+        chat: str | None = None,
+        workspace: object = None,
+    ) -> None:
+        self.call_id = call_id
+        """Also the idempotency key of a tool whose effect is `idempotent`."""
+        self.deadline = deadline
+        """When the call will be cancelled, on the event loop's clock."""
+        self.chat = chat
+        self.workspace = workspace
+        self._report = report
+
+    def progress(self, text: str) -> Awaitable[None]:
+        """Tell people how far the call is. Await it in an `async` tool; just call it in another."""
+        return self._report(text)
+
+
+class Tool:
+    """One tool, made by `@tool` or from a JSON schema. Without a function it is the client's.
+
+    Properties that may depend on the arguments take a function of the validated arguments, by name.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str = "",
+        function: Callable[..., Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        effect: Effect = "once",
+        action: WaitsFor | None = None,
+        parallel: bool | Callable[[Values], bool] | None = None,
+        exclusive: bool = False,
+        on_steer: OnSteer | None = None,
+        approval: Literal["never", "ask"] | Callable[[Values], bool] = "never",
+        timeout: float | None = None,
+        stop_after: bool | Callable[[ToolResult], bool] = False,
+        max_result: int | None = None,
+        label: str | None = None,
+        describe: Callable[[Values], str] | None = None,
+        validate: Callable[[Values], object] | None = None,
+        preview: Callable[[Values], object] | None = None,
+    ) -> None:
+        pure = effect == "pure"
+        self.name = name
+        self.description = description
+        self.function = function
+        self.effect: Effect = effect
+        self.action: WaitsFor | None = action or ("client" if function is None else None)
+        self.parallel = pure if parallel is None else parallel
+        self.exclusive = exclusive
+        self.on_steer: OnSteer = on_steer or ("cancel" if pure else "finish")
+        self.approval = approval
+        self.timeout = timeout
+        self.stop_after = stop_after
+        self.max_result = max_result
+        self.label = label or name
+        self.describe = describe
+        self.validate = validate
+        self.preview = preview
+        self._schema = schema
+        self._check()
+
+    def _check(self) -> None:
+        if not _NAME(self.name):
+            raise ConfigError(
+                f"{self.name!r} cannot be a tool's name: use 1 to 64 letters, digits, '_' or '-'"
+            )
+        if self.effect not in get_args(Effect):
+            raise ConfigError(
+                f"effect of {self.name} is {self.effect!r}: use one of {get_args(Effect)}"
+            )
+        if self.on_steer not in get_args(OnSteer):
+            raise ConfigError(f"on_steer of {self.name} is {self.on_steer!r}: use cancel or finish")
+        if self.approval not in ("never", "ask") and not callable(self.approval):
+            raise ConfigError(f"approval of {self.name}: use 'never', 'ask' or a function")
+        if self.timeout is not None and self.timeout <= 0:
+            raise ConfigError(f"timeout of {self.name} is {self.timeout}: use seconds, or None")
+        if self.function is None and self._schema is None:
+            raise ConfigError(f"{self.name} has neither a function nor a schema: give it one")
+        if self.function is not None and self.action is not None:
+            raise ConfigError(
+                f"{self.name} waits for {self.action}: it is never run, give it no function"
+            )
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """Schema and validator of the arguments. Built once, when first asked for."""
+        from holdfast.kernel import schema
+
+        if self._schema is not None:
+            return schema.from_schema(self._schema)
+        assert self.function is not None  # _check
+        return schema.from_function(self.function, skip_first=self.takes_context)
+
+    @cached_property
+    def takes_context(self) -> bool:
+        return self.function is not None and _first_is_context(self.function)
+
+    @cached_property
+    def in_thread(self) -> bool:
+        """Not `async`: it may block, so it runs beside the event loop."""
+        function = self.function
+        return not (
+            inspect.iscoroutinefunction(function)
+            or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+        )
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.arguments.schema)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name} effect={self.effect}>"
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    schema: Mapping[str, Any] | None = None,
+    effect: Effect = "once",
+    parallel: bool | Callable[[Values], bool] | None = None,
+    exclusive: bool = False,
+    on_steer: OnSteer | None = None,
+    approval: Literal["never", "ask"] | Callable[[Values], bool] = "never",
+    timeout: float | None = None,
+    stop_after: bool | Callable[[ToolResult], bool] = False,
+    max_result: int | None = None,
+    label: str | None = None,
+    describe: Callable[[Values], str] | None = None,
+    validate: Callable[[Values], object] | None = None,
+    preview: Callable[[Values], object] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> Any:
+    """Turn a typed function into a tool: schema from its annotations, description from its
+    docstring."""
+
+    def make(function: Callable[..., Any]) -> Tool:
+        chosen = {key: value for key, value in properties.items() if value is not None}
+        chosen.setdefault("name", getattr(function, "__name__", type(function).__name__))
+        chosen.setdefault("description", inspect.getdoc(function) or "")
+        return Tool(function=function, **chosen)
+
+    return make if function is None else make(function)
+
+
+_NAME_CHARACTERS: Final = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+)
+
+
+def _NAME(name: str) -> bool:
+    return 1 <= len(name) <= 64 and _NAME_CHARACTERS.issuperset(name)
+
+
+def _first_is_context(function: Callable[..., Any]) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        return False
+    annotation = parameters[0].annotation
+    # Under `from __future__ import annotations` it is the text that stands in the source.
+    return annotation is ToolContext or (
+        isinstance(annotation, str) and annotation.rpartition(".")[2] == "ToolContext"
+    )
+
+
+# --- What stands between a call and its run -----------------------------------------------------
+
+
+class Allow(Struct, frozen=True):
+    """The gate lets the call pass."""
+
+
+class Deny(Struct, frozen=True):
+    """The gate, or a person who was asked, says no."""
+
+    reason: str = "denied"
+
+
+class Rewrite(Struct, frozen=True):
+    """The gate lets the call pass with other arguments."""
+
+    arguments: Mapping[str, Any]
+
+
+Decision: TypeAlias = "Allow | Deny | Rewrite | None"
+"""None allows."""

@@ -1,0 +1,57 @@
+"""What tests of agents need: a model that plays a script, virtual time, a check for leaks."""
+
+from holdfast.testing.inline import ports
+from holdfast.testing.leaks import no_leaked_tasks
+from holdfast.testing.script import (
+    Call,
+    Cut,
+    Item,
+    ScriptedModel,
+    ScriptEnded,
+    Turn,
+    call,
+    call_raw,
+    cut,
+    fail,
+    file,
+    finish,
+    hang,
+    notice,
+    pause,
+    ping,
+    say,
+    source,
+    think,
+    usage,
+)
+from holdfast.testing.virtual import START, Clock, Deadlock, VirtualLoop, run_virtual
+
+__all__ = [
+    "START",
+    "Call",
+    "Clock",
+    "Cut",
+    "Deadlock",
+    "Item",
+    "ScriptEnded",
+    "ScriptedModel",
+    "Turn",
+    "VirtualLoop",
+    "call",
+    "call_raw",
+    "cut",
+    "fail",
+    "file",
+    "finish",
+    "hang",
+    "no_leaked_tasks",
+    "notice",
+    "pause",
+    "ping",
+    "ports",
+    "run_virtual",
+    "say",
+    "source",
+    "think",
+    "usage",
+]

@@ -1,0 +1,57 @@
+"""A check that a block of async code leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.testing.virtual import describe_task
+
+
+@asynccontextmanager
+async def no_leaked_tasks(*, turns: int = 10) -> AsyncIterator[None]:
+    """Fail unless every task started inside has ended, and nothing was reported to the event loop.
+
+    A task has `turns` turns of the loop to end after the block. Reported are, for example, an
+    exception that nobody retrieved and a generator that failed while it was being closed. Where the
+    block itself raises, what was left behind is added to that exception as a note.
+
+    Also a decorator for async functions.
+    """
+    loop = asyncio.get_running_loop()
+    before = asyncio.all_tasks()
+    reports: list[str] = []
+
+    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        message, error = str(context.get("message")), context.get("exception")
+        reports.append(f"{message}: {error!r}" if error else message)
+
+    handler = loop.get_exception_handler()
+    loop.set_exception_handler(report)
+    try:
+        try:
+            yield
+        except Exception as error:
+            for line in await _left(before, reports, turns):
+                error.add_note(line)
+            raise
+        if left := await _left(before, reports, turns):
+            raise AssertionError("\n".join(left))
+    finally:
+        loop.set_exception_handler(handler)
+
+
+async def _left(before: set[asyncio.Task[Any]], reports: list[str], turns: int) -> list[str]:
+    # Young objects only: that is cheap, and finds the tasks that failed a moment ago.
+    gc.collect(1)
+    leaked: set[asyncio.Task[Any]] = set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+        leaked = asyncio.all_tasks() - before - {asyncio.current_task()}
+        if not leaked:
+            break
+    lines = [f"still running: {task}" for task in sorted(map(describe_task, leaked))]
+    return lines + [f"reported to the event loop: {line}" for line in reports]

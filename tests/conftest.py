@@ -1,0 +1,33 @@
+"""Every async test runs in virtual time, and fails when it leaves a task behind."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from holdfast.testing import VirtualLoop, no_leaked_tasks
+
+settings.register_profile("holdfast", deadline=None)
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "holdfast"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> Generator[None, object, object]:
+    """Check for leaks around the test function itself: around each example of hypothesis too."""
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test):
+        pyfuncitem.obj = no_leaked_tasks()(test)
+    elif hasattr(test, "hypothesis") and inspect.iscoroutinefunction(test.hypothesis.inner_test):
+        test.hypothesis.inner_test = no_leaked_tasks()(test.hypothesis.inner_test)
+    return (yield)

@@ -1,0 +1,189 @@
+"""The `@tool` decorator, and what a tool is when nothing is said."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+
+from holdfast.kernel import tool as module
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.schema import BadArguments
+from holdfast.kernel.tool import Tool, ToolContext, tool
+
+
+@tool
+async def weather(city: Annotated[str, "where"], days: int = 3) -> str:
+    """Tell the weather."""
+    return f"{city} {days}"
+
+
+def test_a_bare_decorator_takes_name_and_description_from_the_function() -> None:
+    assert isinstance(weather, Tool)
+    assert weather.name == weather.label == "weather"
+    assert weather.description == "Tell the weather."
+    assert weather.spec.name == "weather"
+    assert weather.spec.description == "Tell the weather."
+
+
+def test_the_spec_shows_the_schema_of_the_arguments() -> None:
+    assert weather.arguments.schema["properties"] == {
+        "city": {"type": "string", "description": "where"},
+        "days": {"type": "integer", "default": 3},
+    }
+    assert weather.arguments.schema["required"] == ["city"]
+    assert weather.spec.schema == weather.arguments.schema
+
+
+async def call(made: Tool, text: str) -> Any:
+    assert made.function is not None
+    return await made.function(**made.arguments.parse(text))
+
+
+@pytest.mark.anyio
+async def test_the_function_gets_its_arguments_by_name_and_keeps_its_own_defaults() -> None:
+    assert await call(weather, '{"city": "Rome"}') == "Rome 3"
+    assert await call(weather, '{"city": "Rome", "days": "5"}') == "Rome 5"
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(BadArguments, match="city: missing"):
+        weather.arguments.parse("{}")
+
+
+def test_what_is_said_wins_over_what_the_function_says() -> None:
+    @tool(name="sky", description="Look up.", label="Sky", effect="pure", timeout=5)
+    def weather() -> str:
+        """Tell the weather."""
+        return ""
+
+    assert (weather.name, weather.description, weather.label) == ("sky", "Look up.", "Sky")
+    assert (weather.effect, weather.timeout) == ("pure", 5)
+
+
+def test_a_tool_is_cautious_unless_it_is_pure() -> None:
+    def act() -> None: ...
+
+    careful, pure = tool(act), tool(effect="pure")(act)
+    assert (careful.effect, careful.parallel, careful.on_steer) == ("once", False, "finish")
+    assert (pure.effect, pure.parallel, pure.on_steer) == ("pure", True, "cancel")
+    assert not tool(effect="pure", parallel=False)(act).parallel
+    assert tool(effect="pure", on_steer="finish")(act).on_steer == "finish"
+
+
+def test_arguments_are_built_once() -> None:
+    assert weather.arguments is weather.arguments
+
+
+# --- The context --------------------------------------------------------------------------------
+
+
+def test_a_context_as_first_parameter_is_no_argument() -> None:
+    @tool
+    def resolved(context: ToolContext, city: str) -> None: ...
+
+    @tool
+    def through_a_module(context: module.ToolContext, city: str) -> None: ...
+
+    for made in (resolved, through_a_module):
+        assert made.takes_context
+        assert list(made.arguments.schema["properties"]) == ["city"]
+    assert not weather.takes_context
+
+
+def test_a_context_is_known_also_where_annotations_are_not_strings() -> None:
+    def act(context: ToolContext, city: str) -> None: ...
+
+    act.__annotations__ = {"context": ToolContext, "city": str}
+    assert tool(act).takes_context
+
+
+# --- Where it runs ------------------------------------------------------------------------------
+
+
+class Searching:
+    """Search."""
+
+    async def __call__(self, query: str) -> str:
+        return query
+
+
+def blocking(query: str) -> None: ...
+
+
+async def waiting(query: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "in_thread"),
+    [
+        (blocking, True),
+        (waiting, False),
+        (Searching(), False),
+        (functools.partial(waiting), False),
+    ],
+)
+def test_only_what_is_not_async_runs_beside_the_event_loop(
+    function: Callable[..., Any], in_thread: bool
+) -> None:
+    assert tool(name="search")(function).in_thread is in_thread
+
+
+def test_an_object_that_can_be_called_is_a_tool_named_for_its_class() -> None:
+    made = tool(Searching())
+    assert (made.name, made.description) == ("Searching", "Search.")
+    assert list(made.arguments.schema["properties"]) == ["query"]
+
+
+# --- From a JSON schema -------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_a_raw_schema_takes_the_place_of_the_annotations() -> None:
+    @tool(schema=SCHEMA)
+    def count(**arguments: Any) -> None: ...
+
+    assert count.spec.schema == SCHEMA
+    assert count.arguments.parse('{"n": "5"}') == {"n": 5}
+
+
+def test_a_tool_without_a_function_is_the_clients() -> None:
+    made = Tool(name="pick", schema=SCHEMA)
+    assert made.action == "client"
+    assert not made.takes_context
+    assert made.arguments.parse('{"n": 5}') == {"n": 5}
+
+
+# --- What is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"name": ""}, "cannot be a tool's name"),
+        ({"name": "a b"}, "cannot be a tool's name"),
+        ({"name": "é"}, "cannot be a tool's name"),
+        ({"name": "x" * 65}, "cannot be a tool's name"),
+        ({"effect": "sometimes"}, "effect of act"),
+        ({"on_steer": "wait"}, "on_steer of act"),
+        ({"approval": "always"}, "approval of act"),
+        ({"timeout": 0}, "timeout of act"),
+        ({"timeout": -1}, "timeout of act"),
+        ({"function": None}, "neither a function nor a schema"),
+        ({"action": "answer"}, "give it no function"),
+    ],
+)
+def test_a_property_that_cannot_be_right_is_refused_by_name(
+    properties: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Tool(**{"name": "act", "function": blocking, **properties})
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(ConfigError, match="cannot be a tool's name"):
+        tool(lambda: None)
+    assert tool(name="nothing")(lambda: None).arguments.parse("") == {}
