@@ -20,7 +20,8 @@ _HOMES = {
     ),
     "holdfast.kernel.events": ("Action", "Event"),
     "holdfast.kernel.fallback": ("Fallback",),
-    "holdfast.kernel.loop": ("Escalate", "Inject", "RunFailed", "RunResult", "Stopping"),
+    "holdfast.kernel.guard": ("Escalate", "Inject", "Stopping"),
+    "holdfast.kernel.outcome": ("RunFailed", "RunOver", "RunResult"),
     "holdfast.kernel.messages": (
         "File",
         "Message",
@@ -43,7 +44,7 @@ _HOMES = {
         "Wording",
     ),
     "holdfast.kernel.ports": ("Ports",),
-    "holdfast.kernel.run": ("Run", "RunOver"),
+    "holdfast.kernel.run": ("Run",),
     "holdfast.kernel.tool": ("Allow", "Deny", "Rewrite", "Tool", "ToolContext", "tool"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -60,11 +61,9 @@ if TYPE_CHECKING:
     from holdfast.kernel.events import Action as Action
     from holdfast.kernel.events import Event as Event
     from holdfast.kernel.fallback import Fallback as Fallback
-    from holdfast.kernel.loop import Escalate as Escalate
-    from holdfast.kernel.loop import Inject as Inject
-    from holdfast.kernel.loop import RunFailed as RunFailed
-    from holdfast.kernel.loop import RunResult as RunResult
-    from holdfast.kernel.loop import Stopping as Stopping
+    from holdfast.kernel.guard import Escalate as Escalate
+    from holdfast.kernel.guard import Inject as Inject
+    from holdfast.kernel.guard import Stopping as Stopping
     from holdfast.kernel.messages import File as File
     from holdfast.kernel.messages import Message as Message
     from holdfast.kernel.messages import Reasoning as Reasoning
@@ -79,6 +78,9 @@ if TYPE_CHECKING:
     from holdfast.kernel.model import Model as Model
     from holdfast.kernel.model import Request as Request
     from holdfast.kernel.model import Settings as Settings
+    from holdfast.kernel.outcome import RunFailed as RunFailed
+    from holdfast.kernel.outcome import RunOver as RunOver
+    from holdfast.kernel.outcome import RunResult as RunResult
     from holdfast.kernel.policy import Calls as Calls
     from holdfast.kernel.policy import Context as Context
     from holdfast.kernel.policy import Policy as Policy
@@ -87,7 +89,6 @@ if TYPE_CHECKING:
     from holdfast.kernel.policy import Wording as Wording
     from holdfast.kernel.ports import Ports as Ports
     from holdfast.kernel.run import Run as Run
-    from holdfast.kernel.run import RunOver as RunOver
     from holdfast.kernel.tool import Allow as Allow
     from holdfast.kernel.tool import Deny as Deny
     from holdfast.kernel.tool import Rewrite as Rewrite

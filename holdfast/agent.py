@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias, Union, cast
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
@@ -12,12 +13,15 @@ from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Eager, Gate, Middleware
-from holdfast.kernel.loop import Active, Guard, Inbox, Loop, Project
+from holdfast.kernel.guard import Guard
+from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
-from holdfast.kernel.model import Block, Effort, Model, Settings
+from holdfast.kernel.model import Block, Effort, Model, Settings, ToolSpec
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
-from holdfast.kernel.results import content, mark_stop, result
+from holdfast.kernel.prepare import Active, Project
+from holdfast.kernel.results import Unencodable, given, mark_stop, result
 from holdfast.kernel.run import Run
 from holdfast.kernel.tool import Deny, Tool, tool
 from holdfast.kernel.turn import fold_all
@@ -53,21 +57,39 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 f"model is the text {self.model!r}: pass a Model, such as "
                 "holdfast.testing.ScriptedModel(…)"
             )
-        if not callable(getattr(self.model, "stream", None)):
-            raise ConfigError(
-                f"model is a {type(self.model).__name__}, which has no stream() method"
-            )
-        if self.eager not in ("pure", "all"):
+        for part in ("stream", "name", "window"):
+            if not hasattr(self.model, part):
+                raise ConfigError(f"model is a {type(self.model).__name__}, which has no {part}")
+        if self.eager not in get_args(Eager):
             raise ConfigError(f"eager is {self.eager!r}: use 'pure' or 'all'")
-        tools = tuple(_as_tool(given) for given in self.tools)
-        structs.force_setattr(self, "tools", tools)
+        if self.effort is not None and self.effort not in get_args(Effort):
+            raise ConfigError(f"effort is {self.effort!r}: use one of {get_args(Effort)}, or None")
+        for name, kind in (("settings", Settings), ("policy", Policy), ("ports", Ports)):
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
+        for name in ("gate", "guard", "active", "project"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}: use a function, or None")
+        middleware: tuple[Middleware, ...] = _several("middleware", self.middleware)
+        for one in middleware:
+            if not callable(one):
+                raise ConfigError(f"{one!r} is no middleware: use an async function")
+        tools = tuple(_as_tool(given) for given in _several("tools", self.tools))
         _by_name(tools)
-        structs.force_setattr(self, "middleware", tuple(self.middleware))
+        # Copies: whoever still holds what was given may change it.
+        structs.force_setattr(self, "tools", tools)
+        structs.force_setattr(self, "middleware", middleware)
+        structs.force_setattr(self, "instructions", _instructions(self.instructions))
 
     @cached_property
     def toolset(self) -> Mapping[str, Tool]:
         """The tools by name."""
         return _by_name(cast(tuple[Tool, ...], self.tools))
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told about the tools."""
+        return tuple(tool.spec for tool in self.toolset.values())
 
     @cached_property
     def system(self) -> tuple[Block, ...]:
@@ -94,11 +116,18 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         """
         self._refuse_commit_tools()
         history = tuple(history)
+        for message in history:
+            if not isinstance(message, Message):
+                raise ConfigError(
+                    f"the history has {message!r} in it: use the history of a result, or load(…)"
+                )
         if prompt is None and not history:
             raise ConfigError("there is nothing to do: give a prompt, or a history to go on with")
+        turn = fold_all(history)
+        if compact and not turn.compactable:
+            raise ConfigError("there is nothing to compact: no answer came since the last summary")
         inbox = Inbox()
-        open_calls = fold_all(history).open
-        journal = self._journal(open_calls, resolve or {})
+        journal = self._journal(turn.open, resolve or {})
         loop = Loop(
             self,
             history,
@@ -117,17 +146,20 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             if call_id not in calls:
                 known = ", ".join(calls) or "none"
                 raise ConfigError(f"no call {call_id!r} waits for anything. Waiting: {known}")
-        return {call_id: self._state(calls[call_id], given) for call_id, given in resolve.items()}
+        return {call_id: self._state(calls[call_id], value) for call_id, value in resolve.items()}
 
-    def _state(self, call: ToolCall, given: Resolution) -> CallState:
-        if isinstance(given, Approved):
-            return given
-        if isinstance(given, Deny):
-            return Recorded(result(call, "refused", f"A person said no: {given.reason}"))
-        if isinstance(given, ToolResult):
-            made = structs.replace(given, call_id=call.id, tool=call.tool)
-        else:
-            made = ToolResult(call.id, call.tool, content(given))
+    def _state(self, call: ToolCall, value: Resolution) -> CallState:
+        if isinstance(value, Approved):
+            return value
+        if isinstance(value, Deny):
+            return Recorded(result(call, "refused", f"A person said no: {value.reason}"))
+        try:
+            made = given(call, value)
+        except Unencodable as error:
+            raise ConfigError(
+                f"the result for {call.id} is {error}: "
+                "give text, parts, or something that can be written as JSON"
+            ) from None
         known = self.toolset.get(call.tool)
         return Recorded(mark_stop(made, known) if known is not None else made)
 
@@ -145,21 +177,43 @@ def approve(action: Action, arguments: Mapping[str, object] | None = None) -> Ap
     return Approved(action.digest, arguments)
 
 
+def _several(name: str, given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} is {given!r}: use a list, also for one")
+    return tuple(given)
+
+
+PROPERTIES: Final = (
+    "name",
+    "description",
+    "schema",
+    "effect",
+    "parallel",
+    "exclusive",
+    "on_steer",
+    "approval",
+    "timeout",
+    "stop_after",
+    "max_result",
+    "label",
+    "describe",
+    "validate",
+    "preview",
+)
+"""What an object that is to be a tool may have, beside that it can be called."""
+
+
 def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
     if isinstance(given, Tool):
         return given
+    if isinstance(given, type):
+        raise ConfigError(f"{given.__name__} is a class: pass an instance of it")
     if not callable(given):
         raise ConfigError(f"{given!r} is no tool: use @tool on a function, or make a Tool")
-    schema = getattr(given, "schema", None)
-    if schema is None:
+    if not hasattr(given, "schema"):
         return tool(given)
-    return Tool(
-        name=getattr(given, "name", type(given).__name__),
-        description=getattr(given, "description", "") or "",
-        schema=schema,
-        function=given,
-        effect=getattr(given, "effect", "once"),
-    )
+    properties: dict[str, Any] = {key: getattr(given, key, None) for key in PROPERTIES}
+    return tool(**properties)(given)
 
 
 def _by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
@@ -168,7 +222,19 @@ def _by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
         if one.name in named:
             raise ConfigError(f"two tools are named {one.name!r}: rename one")
         named[one.name] = one
-    return named
+    return MappingProxyType(named)
+
+
+def _instructions(given: Any) -> str | tuple[Block, ...]:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"instructions are {given!r}: use text, or a list of Block(…)")
+    blocks = tuple(given)
+    for block in blocks:
+        if not isinstance(block, Block):
+            raise ConfigError(f"instructions have {block!r} among them: use Block(…)")
+    return blocks
 
 
 def _blocks(instructions: str | Sequence[Block]) -> tuple[Block, ...]:

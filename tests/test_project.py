@@ -112,17 +112,6 @@ def test_no_file_mentions_a_path_of_the_machine_it_was_written_on() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def test_the_program_of_the_readme_runs() -> None:
-    done = subprocess.run(
-        [sys.executable, "docs/run_readme.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_change_log_has_a_section_for_this_version() -> None:
     version = re.escape(PROJECT["version"])
     assert re.search(rf"^## \[?{version}\b", read("CHANGELOG.md"), re.MULTILINE)

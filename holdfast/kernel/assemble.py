@@ -19,6 +19,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    encode,
 )
 from holdfast.kernel.model import (
     ArgumentsDelta,
@@ -61,7 +62,7 @@ class Assembly:
         self.window: int | None = None
         self.metadata: Metadata | None = None
         self.size = 0
-        """Characters that arrived."""
+        """Bytes that arrived."""
         self._ports = ports
         self._taken = taken
         self._parts: list[Part | _OpenCall] = []
@@ -72,6 +73,9 @@ class Assembly:
         """Open calls by the id that the provider uses for them."""
         self.ids: set[str] = set()
         """Of all calls, as they are committed."""
+        self._known_as: dict[str, str] = {}
+        """By the id that the provider uses: the one that its last call is committed under."""
+        self._dropped_call = False
         self.unannounced: list[ToolCall] = []
         """Calls whose end the provider did not say and that `feed` therefore did not give back."""
 
@@ -98,7 +102,8 @@ class Assembly:
                 self._close(signature, metadata)
             case PartAdded(part):
                 self._close()
-                self._parts.append(part)
+                self.size += len(encode(part))
+                return self._add(part)
             case Opened(model):
                 self.model = model
             case Notice(text):
@@ -116,10 +121,13 @@ class Assembly:
 
     @property
     def empty(self) -> bool:
-        """No text and no call: reasoning alone is no answer."""
-        return not any(self._visible(part) for part in self._parts) and not (
-            self._open == "text" and "".join(self._pieces).strip()
-        )
+        """No text and no call: reasoning alone is no answer. A call that was cut off is one."""
+        for part in self._parts:
+            if self._visible(part):
+                return False
+        if self._open == "text" and "".join(self._pieces).strip():
+            return False
+        return not self._dropped_call
 
     def message(self) -> Message:
         """The complete answer. Only once it is finished."""
@@ -164,13 +172,16 @@ class Assembly:
     def _piece(self, kind: Literal["text", "reasoning"], delta: TextDelta) -> Event | None:
         if self.finish is not None:
             return None
+        if not delta.text and self._open is not None:
+            return None  # ends nothing: a signature for what is open may follow
         if self._open != kind:
             self._close()
             self._open = kind
             if kind == "reasoning":
                 self._reasoning_started = self._ports.now()
-        self._pieces.append(delta.text)
-        self.size += len(delta.text)
+        text = delta.text
+        self._pieces.append(text)
+        self.size += len(text) if text.isascii() else _bytes(text)
         return delta
 
     def _close(self, signature: str | None = None, metadata: Metadata | None = None) -> None:
@@ -178,7 +189,7 @@ class Assembly:
         replayed."""
         open, self._open = self._open, None
         text, self._pieces = "".join(self._pieces), []
-        if open == "reasoning" or (open is None and (signature or metadata)):
+        if open == "reasoning" or (not text and (signature or metadata)):
             started = self._reasoning_started or self._ports.now()
             self._reasoning_started = None
             if text or signature or metadata:
@@ -187,27 +198,56 @@ class Assembly:
         elif open == "text" and text:
             self._parts.append(Text(text, metadata))
 
+    def _add(self, part: Part) -> Event | None:
+        """Take in a part that came whole. It is shown like one that came in pieces."""
+        event: Event | None = None
+        match part:
+            case Text(text=text):
+                if not text:
+                    return None
+                event = TextDelta(text)
+            case Reasoning(text=text) if text:
+                event = ReasoningDelta(text)
+            case ToolCall(id=id, arguments=arguments):
+                at = part.called_at or self._ports.now()
+                problem = complaint(arguments)
+                part = replace(part, id=self._claim(id), complaint=problem, called_at=at)
+                event = ToolCalled(part)
+            case ToolResult(call_id=given):
+                part = replace(part, call_id=self._known_as.get(given, given))
+            case _:
+                pass
+        self._parts.append(part)
+        return event
+
     # --- calls ---
 
     def _start_call(self, delta: CallStarted) -> Event:
         self._close()
         given = delta.call_id
-        unique = bool(given) and given not in self.ids and given not in self._taken
-        call = _OpenCall(given, given if unique else self._ports.new_id(), delta)
-        self.ids.add(call.id)
+        call = _OpenCall(given, self._claim(given), delta)
         earlier = self._calls.pop(given, None)
         if earlier is not None:  # the provider repeats an id: the first call must be complete
             self.unannounced.append(self._end_call(earlier, None))
         self._calls[given] = call
         self._parts.append(call)
-        return delta if unique else replace(delta, call_id=call.id)
+        return delta if call.id == given else replace(delta, call_id=call.id)
+
+    def _claim(self, given: str) -> str:
+        """The id that a call is committed under: its own, unless it has none or it is taken."""
+        id = given
+        while not id or id in self.ids or id in self._taken:
+            id = self._ports.new_id()
+        self.ids.add(id)
+        self._known_as[given] = id
+        return id
 
     def _arguments(self, delta: ArgumentsDelta) -> Event | None:
         call = self._calls.get(delta.call_id)
         if call is None:
             return None
         call.pieces.append(delta.text)
-        self.size += len(delta.text)
+        self.size += _bytes(delta.text)
         return delta if call.id == delta.call_id else ArgumentsDelta(call.id, delta.text)
 
     def _end_call(self, call: _OpenCall, metadata: Metadata | None) -> ToolCall:
@@ -233,9 +273,14 @@ class Assembly:
         # A provider without an explicit end of a call means it by finishing, unless it was cut.
         if delta.finish in ("stop", "tool_calls"):
             self.unannounced += [self._end_call(call, None) for call in self._calls.values()]
+        self._dropped_call = bool(self._calls) and delta.finish == "length"
         self._calls = {}
 
     def _visible(self, part: Part | _OpenCall) -> bool:
         if isinstance(part, Text):
             return bool(part.text.strip())
         return not isinstance(part, (Reasoning, _OpenCall, ToolResult))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

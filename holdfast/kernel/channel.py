@@ -25,18 +25,6 @@ class Sink(Protocol):
     async def room(self) -> None: ...
 
 
-class Nowhere:
-    """The sink of a run that is only awaited."""
-
-    full = False
-
-    def put(self, event: Event) -> None:
-        pass
-
-    async def room(self) -> None:
-        pass
-
-
 class Channel:
     """A bounded buffer between one run and one reader."""
 
@@ -46,46 +34,48 @@ class Channel:
         self._events: deque[Event] = deque()
         self._released = False
         self._closed = False
-        self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
+        self._readers: list[asyncio.Future[None]] = []
+        self._writers: list[asyncio.Future[None]] = []
+        """Whoever waits for room: the stream, and each tool that has something to report."""
 
     def put(self, event: Event) -> None:
         self._events.append(event)
         if len(self._events) >= self._size and not self._released:
             self.full = True
-        reader = self._reader
-        if reader is not None and not reader.done():
-            reader.set_result(None)
+        if self._readers:
+            _wake(self._readers)
 
     async def room(self) -> None:
         """Wait until the reader has caught up with half of the buffer, or is gone."""
         while self.full:
-            self._writer = asyncio.get_running_loop().create_future()
-            await self._writer
+            await _wait_in(self._writers)
 
     def release(self) -> None:
-        """Never make the run wait again: it was interrupted, or its reader left."""
+        """Never make the run wait again: it was told to stop."""
         self._released = True
         self._make_room()
 
     def abandon(self) -> None:
-        """Nobody will read what is or will be in here."""
-        self.release()
+        """Nobody reads what is or comes in here, until somebody listens again."""
         self._events = deque(maxlen=0)
+        self._make_room()
+
+    def listen(self) -> None:
+        """Somebody reads from now on."""
+        if self._events.maxlen == 0:
+            self._events = deque()
 
     def close(self) -> None:
         """No event comes after this."""
         self._closed = True
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        _wake(self._readers)
 
     async def get(self) -> Event | None:
         """The next event, or None after the last."""
         while not self._events:
             if self._closed:
                 return None
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
+            await _wait_in(self._readers)
         return self.take()
 
     def take(self) -> Event | None:
@@ -100,5 +90,23 @@ class Channel:
 
     def _make_room(self) -> None:
         self.full = False
-        if self._writer is not None and not self._writer.done():
-            self._writer.set_result(None)
+        _wake(self._writers)
+
+
+async def _wait_in(queue: list[asyncio.Future[None]]) -> None:
+    """Wait in a queue until it is woken. Cancelling one who waits leaves the others waiting."""
+    waiter = asyncio.get_running_loop().create_future()
+    queue.append(waiter)
+    try:
+        await waiter
+    finally:
+        if waiter in queue:
+            queue.remove(waiter)
+
+
+def _wake(queue: list[asyncio.Future[None]]) -> None:
+    waiting = tuple(queue)
+    queue.clear()
+    for waiter in waiting:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -60,11 +60,19 @@ Write Markdown with exactly these headings, in this order, each on a line of its
 ## Goal
 What the user wants to reach, and the task at hand.
 ## Constraints
-What the user asked for, corrected or forbade, close to the user's own words. It holds until
-revoked. ## Decisions What was decided, and why. ## State of work What is done, what is being done,
-what failed and how it was solved. Exact names, commands and values. ## Files touched Each path,
-with what was read in it or changed. "None" if there are none. ## Open questions What is not known
-yet, or waits for the user. ## Next steps What to do next, beginning with the very next action.
+What the user asked for, corrected or forbade, close to the user's own words. It holds until \
+revoked.
+## Decisions
+What was decided, and why.
+## State of work
+What is done, what is being done, what failed and how it was solved. Exact names, commands and \
+values.
+## Files touched
+Each path, with what was read in it or changed. "None" if there are none.
+## Open questions
+What is not known yet, or waits for the user.
+## Next steps
+What to do next, beginning with the very next action.
 
 Keep what is in the earlier memory and still true; change what is not. Be dense. Do not answer the \
 conversation, do not greet, do not call tools."""
@@ -166,20 +174,27 @@ async def by_summary(now: Situation, ask: Ask) -> tuple[Message, str | None]:
     """
     cut = plan_cut(now.history, keep=_keep(now), keep_results=now.policy.keep_results)
     earlier = last_checkpoint(now.history)
-    problem = ""
+    usable: tuple[Message, str] | None = None
+    failure: ModelError = SummaryFailed("no summary came back")
     for attempt in range(now.policy.summary_attempts):
-        last = attempt == now.policy.summary_attempts - 1
         try:
             answer = await ask(summary_request(now, cut, earlier, attempt))
         except ModelError as error:
-            if last or error.kind not in ("empty_response", "context_overflow"):
+            if error.kind not in ("empty_response", "context_overflow"):
                 raise
+            failure = error
             continue
         message = _summary_message(now, cut, answer.text)
         fatal, problem = _judge(answer, message)
-        if not problem or (last and not fatal):
-            return message, problem or None
-    raise SummaryFailed(problem or "no summary came back")
+        if not problem:
+            return message, None
+        if fatal:
+            failure = SummaryFailed(problem)
+        else:
+            usable = message, problem
+    if usable is None:
+        raise failure
+    return usable
 
 
 def _keep(now: Situation) -> int:
@@ -217,39 +232,50 @@ def _judge(answer: Summarized, message: Message) -> tuple[bool, str]:
 
 def summary_request(now: Situation, cut: Cut, earlier: Message | None, attempt: int) -> Request:
     """Ask for the summary of what is before the cut; each further attempt with less of it."""
-    start = covered(now.history)
-    room = None
-    if now.window is not None:
-        room = max(1_000, now.window - now.policy.summary_tokens - 2_000) // 2**attempt
-    lines = transcript(
-        [m for m in now.history[start : cut.covers] if m.visibility != "user"],
-        result_length=max(100, now.policy.trim_to * 2 // 4**attempt),
-        room=room,
-    )
+    memory = earlier.text.removeprefix(PREFIX) if earlier is not None else ""
+    longest, room = _shares(now, memory)
+    messages = [m for m in now.history[covered(now.history) : cut.covers] if m.visibility != "user"]
+    lines = transcript(messages, result_length=now.policy.trim_to * 2, room=room)
+    if attempt:
+        length = max(100, now.policy.trim_to * 2 // 4**attempt)
+        lines = transcript(messages, result_length=length, room=estimate_text(lines) // 2**attempt)
     pieces = []
-    if earlier is not None and earlier.text:
-        pieces.append(f"<earlier-memory>\n{earlier.text.removeprefix(PREFIX)}\n</earlier-memory>")
+    if memory:
+        pieces.append(f"<earlier-memory>\n{memory}\n</earlier-memory>")
     pieces.append(f"<conversation>\n{lines}\n</conversation>")
     pieces.append("Write the new memory now.")
     return Request(
         system=(Block(INSTRUCTIONS),),
         messages=(Message("user", (Text("\n\n".join(pieces)),), "prompt"),),
-        settings=Settings(max_output_tokens=now.policy.summary_tokens),
+        settings=Settings(max_output_tokens=longest),
     )
 
 
+def _shares(now: Situation, memory: str) -> tuple[int, int | None]:
+    """Tokens of the window for the summary and for the conversation that it is made from."""
+    if now.window is None:
+        return now.policy.summary_tokens, None
+    longest = min(now.policy.summary_tokens, now.window // 4)
+    spare = min(2_000, now.window // 8)  # our estimate is one
+    room = now.window - longest - spare - estimate_text(INSTRUCTIONS) - estimate_text(memory)
+    return longest, max(100, room)
+
+
 def transcript(messages: Sequence[Message], *, result_length: int, room: int | None) -> str:
-    """Messages as plain text, the newest that fit into `room` tokens."""
+    """Messages as plain text, the newest that fit into `room` tokens; of one at least a part."""
     lines: list[str] = []
     for message in reversed(messages):
         if message.kind == "checkpoint":
             continue
         text = _render(message, result_length)
         if room is not None:
-            room -= estimate_text(text)
-            if room < 0:
+            size = estimate_text(text)
+            if size > room:
+                if not lines:
+                    lines.append(_shorten(text, len(text) * room // size))
                 lines.append("[earlier messages are left out]")
                 break
+            room -= size
         lines.append(text)
     return "\n".join(reversed(lines))
 

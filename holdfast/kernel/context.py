@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.messages import (
+    TRANSPARENT,
     Checkpoint,
     Content,
     File,
@@ -93,9 +94,11 @@ class Projection:
         self._history = history
         self._trim = trim
         self._settled: list[Message] = []
-        self._awaited: dict[str, ToolResult | None] = {}
-        """Results of the last answer's calls, in call order, as far as they are there."""
+        self._awaited: dict[str, ToolCall | ToolResult] = {}
+        """Of the last answer, in call order: each call, or its result once that is there."""
         self._missing = 0
+        self._behind: list[Message] = []
+        """What came while results were missing and does not end the wait for them."""
         self._rebuild()
 
     def add(self, message: Message) -> None:
@@ -108,12 +111,13 @@ class Projection:
     def messages(self) -> tuple[Message, ...]:
         if not self._awaited:
             return tuple(self._settled)
-        return (*self._settled, *self._pending())
+        return (*self._settled, *self._pending(), *self._behind)
 
     def _rebuild(self) -> None:
         self._settled = []
         self._awaited = {}
         self._missing = 0
+        self._behind = []
         for message in view(self._history, self._trim):
             self._append(message)
 
@@ -121,30 +125,37 @@ class Projection:
         if message.role == "tool":
             self._take_results(message)
             return
+        if self._awaited and message.role != "assistant" and message.kind in TRANSPARENT:
+            message = without_calls(message)
+            if message.parts:
+                self._behind.append(message)
+            return
         if self._awaited:
-            self._settled.extend(self._pending())
+            self._settled += (*self._pending(), *self._behind)
             self._awaited = {}
+            self._behind = []
         if message.role == "assistant":
             message = whole_pairs(message)
-            if not message.parts:
-                return
             self._awaited = {
-                part.id: None
+                part.id: part
                 for part in message.parts
                 if type(part) is ToolCall and not part.provider_executed
             }
             self._missing = len(self._awaited)
-        self._settled.append(message)
+        else:
+            message = without_calls(message)
+        if message.parts:
+            self._settled.append(message)
 
     def _take_results(self, message: Message) -> None:
         if len(message.parts) == self._missing == len(self._awaited) == 1:
             part = message.parts[0]
-            if type(part) is ToolResult and part.call_id in self._awaited:
+            if type(part) is ToolResult and part.call_id in self._awaited and not self._behind:
                 self._settled.append(message)  # the usual case, as it is
                 self._awaited = {}
                 return
         for part in message.parts:
-            if type(part) is ToolResult and self._awaited.get(part.call_id, part) is None:
+            if type(part) is ToolResult and type(self._awaited.get(part.call_id)) is ToolCall:
                 self._awaited[part.call_id] = part
                 self._missing -= 1
 
@@ -152,41 +163,92 @@ class Projection:
         """The results of the last assistant message; what is missing is said to be missing."""
         if not self._awaited:
             return ()
-        results = tuple(
-            result or ToolResult(call_id, "", (Text(NO_RESULT),), "interrupted")
-            for call_id, result in self._awaited.items()
-        )
-        return (results_message(results),)
+        return (results_message([_result(part) for part in self._awaited.values()]),)
+
+
+def _result(part: ToolCall | ToolResult) -> ToolResult:
+    if isinstance(part, ToolResult):
+        return part
+    return ToolResult(part.id, part.tool, (Text(NO_RESULT),), "interrupted")
 
 
 def repair(messages: Sequence[Message], trim: Trim) -> tuple[Message, ...]:
-    """Any sequence of messages as one that every provider accepts."""
-    return Projection(messages, trim).messages()
+    """Any sequence of messages as one that every provider accepts.
+
+    It is no history: what its checkpoint covers is gone already.
+    """
+    projection = Projection((), trim)
+    for message in messages:
+        if message.visibility != "user":
+            projection._append(message)
+    return projection.messages()
 
 
 def whole_pairs(message: Message) -> Message:
-    """The message with each provider-executed call directly followed by its result, or without
-    both."""
-    if not any(
-        type(part) in (ToolCall, ToolResult) and part.provider_executed  # type: ignore[union-attr]
-        for part in message.parts
-    ):
+    """The answer with each provider-executed call directly followed by its result, or without both.
+
+    Results of ours do not belong into an answer, and no id may stand for two calls.
+    """
+    if not _needs_pairing(message):
         return message
-    results = {part.call_id: part for part in message.parts if isinstance(part, ToolResult)}
+    ours = {call.id for call in message.calls if not call.provider_executed}
+    made = {r.call_id: r for r in message.results if r.provider_executed and r.call_id not in ours}
     parts: list[Part] = []
     for part in message.parts:
-        if isinstance(part, ToolResult):
-            continue
-        if isinstance(part, ToolCall) and part.provider_executed:
-            if part.id in results:
-                parts += (part, results.pop(part.id))
-            continue
-        parts.append(part)
+        match part:
+            case ToolResult():
+                continue
+            case ToolCall(id=id, provider_executed=True):
+                result = made.pop(id, None)
+                if result is not None:
+                    parts += (part, result)
+            case ToolCall(id=id):
+                if id in ours:
+                    ours.remove(id)
+                    parts.append(part)
+            case _:
+                parts.append(part)
     return replace(message, parts=tuple(parts))
 
 
+def _needs_pairing(message: Message) -> bool:
+    ids: set[str] = set()
+    for part in message.parts:
+        if type(part) is ToolResult:
+            return True
+        if type(part) is ToolCall:
+            if part.provider_executed or part.id in ids:
+                return True
+            ids.add(part.id)
+    return False
+
+
+def without_calls(message: Message) -> Message:
+    """What somebody else than a model wrote, without what only an answer may have."""
+    if not any(isinstance(part, (ToolCall, ToolResult)) for part in message.parts):
+        return message
+    return replace(
+        message,
+        parts=tuple(p for p in message.parts if not isinstance(p, (ToolCall, ToolResult))),
+    )
+
+
 def last_checkpoint(history: Sequence[Message]) -> Message | None:
-    return next((m for m in reversed(history) if m.kind == "checkpoint"), None)
+    at = _checkpoint_at(history)
+    return None if at is None else history[at]
+
+
+def _checkpoint_at(history: Sequence[Message]) -> int | None:
+    positions = range(len(history) - 1, -1, -1)
+    return next((at for at in positions if history[at].kind == "checkpoint"), None)
+
+
+def covered(history: Sequence[Message]) -> int:
+    """How many leading messages the last checkpoint stands for."""
+    at = _checkpoint_at(history)
+    checkpoint = None if at is None else history[at].checkpoint
+    # Never more than there are before it: a caller may have cut off the past that it counted.
+    return 0 if at is None or checkpoint is None else min(checkpoint.covers, at)
 
 
 def view(history: Sequence[Message], trim: Trim) -> list[Message]:
@@ -195,10 +257,12 @@ def view(history: Sequence[Message], trim: Trim) -> list[Message]:
     if message is None or message.checkpoint is None:
         return [m for m in history if m.visibility != "user"]
     checkpoint = message.checkpoint
+    start = covered(history)
     seen: list[Message] = [message] if message.parts else []
-    if checkpoint.pinned is not None:
-        seen.append(history[checkpoint.pinned])
-    for position in range(checkpoint.covers, len(history)):
+    pinned = checkpoint.pinned
+    if pinned is not None and pinned < start and _is_prompt(history[pinned]):
+        seen.append(history[pinned])
+    for position in range(start, len(history)):
         current = history[position]
         if current.kind == "checkpoint" or current.visibility == "user":
             continue
@@ -254,17 +318,18 @@ def plan_cut(history: Sequence[Message], *, keep: int, keep_results: int) -> Cut
     Cuts only between steps, never between a call and its result. At least one answer is covered
     that no earlier checkpoint covers; the caller made sure that there is one.
     """
-    start = covered(history)
-    least = next(
-        (at + 1 for at in range(start, len(history)) if history[at].kind == "answer"), len(history)
-    )
+    new = (at for at in range(covered(history), len(history)) if _is_answer(history[at]))
+    least = next(new, len(history) - 1) + 1
     covers = len(history)
     room = keep
     for position in range(len(history) - 1, least - 1, -1):
-        room -= estimate(history[position])
+        message = history[position]
+        if message.visibility == "user" or message.kind == "checkpoint":
+            continue  # is not sent
+        room -= estimate(message)
         if room < 0:
             break
-        if _starts_step(history[position]):
+        if _starts_step(message):
             covers = position
     prompts = (at for at in range(len(history) - 1, -1, -1) if _is_prompt(history[at]))
     last_prompt = next(prompts, None)
@@ -272,24 +337,26 @@ def plan_cut(history: Sequence[Message], *, keep: int, keep_results: int) -> Cut
     return Cut(covers, pinned, max(covers, trim_before(history, keep_results)))
 
 
-def covered(history: Sequence[Message]) -> int:
-    """How many leading messages the last checkpoint stands for."""
-    message = last_checkpoint(history)
-    return message.checkpoint.covers if message is not None and message.checkpoint else 0
-
-
 def trim_before(history: Sequence[Message], keep_results: int) -> int:
     """The position before which tool results may be shortened: the newest few stay as they are."""
     kept = 0
     for position in range(len(history) - 1, -1, -1):
-        kept += len(history[position].results)
-        if kept > keep_results:
+        message = history[position]
+        if message.role != "tool" or not message.parts:
+            continue
+        if kept >= keep_results:
             return position + 1
+        kept += len(message.results)
     return 0
 
 
 def _starts_step(message: Message) -> bool:
-    return message.kind != "results" and message.visibility != "user"
+    """Whether no call before it can have a result behind it."""
+    return message.kind in ("prompt", "injected", "answer")
+
+
+def _is_answer(message: Message) -> bool:
+    return message.kind == "answer" and message.visibility != "user"
 
 
 def _is_prompt(message: Message) -> bool:

@@ -143,7 +143,7 @@ def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
     """What the run does next, from what is committed and nothing else."""
     if turn.open:
         return _open_calls(turn, facts, rules)  # 1, 2, 3
-    if facts.compaction == "overflow" and not turn.compactable:  # 4
+    if facts.compaction == "overflow" and not _may_compact(turn, rules):  # 4
         return Fail("still_over_limit")
     ending = _ending(turn, rules)
     if facts.compaction is not None and turn.compactable:  # 5
@@ -200,6 +200,10 @@ def _ending(turn: Turn, rules: Rules) -> Finish | Recover | None:
     if turn.steps >= rules.max_steps:  # 10
         return Finish("max_steps")
     return None
+
+
+def _may_compact(turn: Turn, rules: Rules) -> bool:
+    return turn.compactable > 0 and turn.compactions < rules.max_compactions
 
 
 def _compaction_did_not_help(turn: Turn, rules: Rules, limit: int) -> bool:

@@ -269,6 +269,8 @@ def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
 
 def classify(error: BaseException, model: str | None = None) -> Failure:
     """What an exception means. Never raises, whatever the exception is."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]  # a task group around a model's request
     kind = _kind_of_exception(error)
     facts = KINDS[kind]
     status = retry_after = None
@@ -298,6 +300,16 @@ def _own_words(error: BaseException) -> str:
         return ""
 
 
+_LOCAL: Final = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+"""Of the operating system's errors, those that no network has."""
+
+
 def _kind_of_exception(error: BaseException) -> FailureKind:
     if isinstance(error, ModelError):
         return error.kind
@@ -305,8 +317,8 @@ def _kind_of_exception(error: BaseException) -> FailureKind:
         return "config"
     if isinstance(error, TimeoutError):
         return "timeout"
-    if isinstance(error, OSError):  # ConnectionError and name resolution among them
-        return "network"
+    if isinstance(error, OSError) and not isinstance(error, _LOCAL):
+        return "network"  # a connection, or a name that does not resolve
     if type(error).__name__ == "CancelledError":  # asyncio's, without importing asyncio for it
         return "cancelled"
     return "internal"
@@ -337,7 +349,7 @@ def describe(error: BaseException) -> str:
         if isinstance(error, BaseExceptionGroup):
             return f"{name}: " + "; ".join(describe(inner) for inner in error.exceptions[:5])
         text = str(error)
-    except Exception:
+    except BaseException:  # even SystemExit: whoever is told of an error must survive it
         return name
     return f"{name}: {text}" if text else name
 

@@ -9,6 +9,7 @@ that ends the run.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -18,18 +19,16 @@ from typing import Any, Literal, TypeAlias, Union
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.kernel import results
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import Approved, CallState, Recorded, Started, Waiting
-from holdfast.kernel.errors import describe
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted, Warned
-from holdfast.kernel.messages import Outcome, Text, ToolCall, ToolResult, encode
+from holdfast.kernel.messages import Outcome, ToolCall, ToolResult, encode
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import BadArguments
-from holdfast.kernel.tool import Decision, Deny, Rewrite, Tool, ToolContext, Values
+from holdfast.kernel.tool import Allow, Decision, Deny, Rewrite, Tool, ToolContext, Values
 
 Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
 """Asked before each call. May deny it or rewrite its arguments; one that raises denies."""
@@ -57,6 +56,11 @@ class Ready(Struct, frozen=True):
 
     tool: Tool
     values: Values
+
+    @property
+    def shown(self) -> Values:
+        """To look at: what was validated, and perhaps approved, is what runs."""
+        return MappingProxyType(self.values)
 
 
 class Executed(Struct, frozen=True):
@@ -101,16 +105,24 @@ class _Entry:
     def tool(self) -> Tool | None:
         return self.checked.tool if isinstance(self.checked, Ready) else None
 
+    @property
+    def has_effect(self) -> bool:
+        """Its function was called, and that cannot be taken back."""
+        return self.began is not None and self.tool is not None and self.tool.effect != "pure"
+
 
 class _Room:
     """Waits for room in the sink when awaited; may just as well be dropped."""
 
-    def __init__(self, sink: Sink | None) -> None:
+    def __init__(self, sink: Sink | None, breathe: bool = False) -> None:
         self._sink = sink
+        self._breathe = breathe
 
     def __await__(self) -> Generator[Any, None, None]:
         if self._sink is not None and self._sink.full:
             yield from self._sink.room().__await__()
+        elif self._breathe:
+            yield
 
 
 class Batch:
@@ -135,16 +147,18 @@ class Batch:
         self._queue: list[_Entry] = []
         self._running: list[_Entry] = []
         self._wake: asyncio.Future[None] | None = None
+        self._reports = 0
         self._eager = True
         """Calls from the stream may still start: all before them could, too."""
         self._halted: tuple[Outcome, str] | None = None
         """Why nothing more is started."""
+        self._refusing = False
 
     # --- what is asked of a batch ---
 
     def offer(self, call: ToolCall) -> None:
         """A call is complete in the stream. It starts if it may before its message is committed."""
-        if not self._eager or self._halted is not None:
+        if call.provider_executed or not self._eager or self._halted is not None:
             return
         tool = self._box.tools.get(call.tool)
         if tool is None or not self._may_start_early(tool):
@@ -172,21 +186,42 @@ class Batch:
 
     def steer(self) -> None:
         """A new message waits: start nothing more, and cancel what says that it wants to be."""
-        self._halt("skipped", "Skipped because of a new message from the user.")
+        skipped = "Skipped because of a new message from the user."
+        self._halt("skipped", skipped)
         for entry in tuple(self._running):
-            if entry.tool is not None and entry.tool.on_steer == "cancel":
+            if entry.began is None:  # still at its gate, for example
+                self._cancel(entry, "skipped", skipped)
+            elif entry.tool is not None and entry.tool.on_steer == "cancel":
                 self._cancel(
                     entry, "interrupted", "Cancelled because of a new message from the user."
                 )
 
-    def interrupt(self) -> None:
-        """The user stopped the run: cancel everything, whatever it says."""
-        self._cancel_all("interrupted", "Interrupted by the user.")
+    def interrupt(self, why: str = "Interrupted by the user.") -> None:
+        """The run was stopped: cancel everything, whatever it says."""
+        self._cancel_all("interrupted", why)
 
     async def discard(self) -> None:
         """The attempt that brought the calls failed: leave nothing of them behind."""
         self._cancel_all("interrupted", "Void.")
         await self._idle()
+
+    async def refuse(
+        self, calls: Sequence[ToolCall], answer: Callable[[ToolCall], ToolResult]
+    ) -> list[ToolResult]:
+        """Answer calls instead of running them. One that has begun and is not pure keeps its own
+        result: nobody may be told that it was not run."""
+        self._refusing = True
+        self._cancel_all("interrupted", "Cancelled because of another call of the same message.")
+        await self._idle()
+        made: list[ToolResult] = []
+        for call in calls:
+            entry = self._entries.get(call.id)
+            if entry is not None and entry.has_effect and isinstance(entry.outcome, ToolResult):
+                made.append(entry.outcome)
+            else:
+                made.append(answer(call))
+                self._sink.put(ToolFinished(made[-1], 0.0))
+        return made
 
     @property
     def busy(self) -> bool:
@@ -223,7 +258,7 @@ class Batch:
         self._entries[call.id] = entry
         state = self._states.get(call.id)
         if isinstance(state, Recorded):
-            self._end(entry, state.result)
+            self._end(entry, results.fitted(state.result, self._max_result(entry.tool)))
         elif self._halted is not None:
             self._end(entry, results.result(call, *self._halted))
         else:
@@ -268,7 +303,7 @@ class Batch:
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
-        if isinstance(outcome, ToolResult):
+        if isinstance(outcome, ToolResult) and (entry.has_effect or not self._refusing):
             began = entry.began
             self._sink.put(
                 ToolFinished(outcome, 0.0 if began is None else self._loop.time() - began)
@@ -313,7 +348,7 @@ class Batch:
         tool = entry.call.tool
         seconds = self._box.limits.grace
         self._sink.put(Warned(f"{tool} did not stop within {seconds:g} s and was left behind."))
-        self._end(entry, results.stopped(entry.call, entry.tool, *entry.stopped, ended=False))
+        self._end(entry, _stopped(entry, ended=False))
 
     # --- the way of one call ---
 
@@ -324,19 +359,22 @@ class Batch:
         try:
             outcome = await self._walk(entry)
             if entry.stopped is not None and entry.stopped[0] == "timed_out":
-                outcome = results.stopped(entry.call, entry.tool, *entry.stopped, ended=True)
-        except asyncio.CancelledError as error:
-            if entry.stopped is None:  # the tool's own doing, not ours
+                outcome = _stopped(entry, ended=True)
+        except BaseException as error:
+            thrown_away = asyncio.current_task(self._loop) is not entry.task
+            if thrown_away and isinstance(error, GeneratorExit):
+                raise  # no tool raised it: this coroutine is being closed
+            if entry.stopped is None:  # a CancelledError too is then the tool's own doing, not ours
                 outcome = results.failed(entry.call, error)
             else:
-                ended = not (
-                    entry.began is not None and entry.tool is not None and entry.tool.in_thread
-                )
-                outcome = results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:
-            outcome = results.failed(entry.call, error)
+                outcome = _stopped(entry, ended=not (entry.tool and entry.tool.in_thread))
+            if isinstance(error, KeyboardInterrupt):
+                self._halt("interrupted", "The program was interrupted.")
+                self._finish(entry, outcome)
+                raise
+        self._finish(entry, outcome)
+
+    def _finish(self, entry: _Entry, outcome: ToolResult | Action) -> None:
         if not entry.abandoned:
             self._end(entry, outcome)
 
@@ -344,7 +382,8 @@ class Batch:
         """The part of the way that needs no waiting: find the tool, parse, validate."""
         tool = self._box.tools.get(call.tool)
         if tool is None:
-            return results.refused_unknown(call, tuple(self._box.tools))
+            known = [n for n in self._box.tools if self._active is None or n in self._active]
+            return results.refused_unknown(call, known)
         if self._active is not None and call.tool not in self._active:
             return results.result(call, "refused", f"{call.tool} is not available at this point.")
         failures = self._failures.get(call.tool, 0)
@@ -375,8 +414,10 @@ class Batch:
         tool = checked.tool
         preview = None
         if tool.preview is not None:
-            preview = str(await _answer(tool.preview(checked.values)))
-            self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
+            shown = await _answer(tool.preview(checked.shown))
+            if shown is not None:
+                preview = str(shown)[: self._box.limits.progress_length]
+                self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
         if tool.action is not None:
             return action(tool.action, call, checked, preview)
         changed = False
@@ -398,26 +439,29 @@ class Batch:
         tool = ready.tool
         if tool.validate is not None:
             try:
-                problem = await _answer(tool.validate(ready.values))
+                problem = await _answer(tool.validate(ready.shown))
             except Exception as error:
-                problem = describe(error)
-            if problem:
+                problem = results.explain(error)
+            if problem is False:
+                problem = "the arguments are not valid"
+            if problem and problem is not True:
                 return results.result(call, "failed", f"{call.tool} was not run: {problem}")
         if self._box.gate is None:
             return ready
         try:
-            decision = await _answer(self._box.gate(call, ready.values))
+            decision = await _answer(self._box.gate(call, ready.shown))
         except Exception as error:
-            decision = Deny(f"the gate failed: {describe(error)}")
-        if isinstance(decision, Deny):
-            return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
+            decision = Deny(f"the gate failed: {results.explain(error)}")
+        if decision is None or isinstance(decision, Allow):
+            return ready
         if isinstance(decision, Rewrite):
             try:
                 return Ready(tool, tool.arguments.check(decision.arguments))
             except BadArguments as error:
-                text = f"{call.tool} was not run: the gate's arguments do not fit. {error}"
-                return results.result(call, "refused", text)
-        return ready
+                decision = Deny(f"the gate's arguments do not fit. {error}")
+        if not isinstance(decision, Deny):
+            decision = Deny(f"the gate gave a {type(decision).__name__}, which is no decision")
+        return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
 
     async def _approved_change(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
@@ -429,7 +473,7 @@ class Batch:
             text = f"{call.tool} was not run: the arguments that a person set do not fit. {error}"
             return results.result(call, "failed", text)
         admitted = await self._admit(call, changed)
-        if isinstance(admitted, Ready) and admitted is not changed:
+        if isinstance(admitted, Ready) and admitted.values != changed.values:
             text = f"{call.tool} was not run: the gate changed the arguments that a person set."
             return results.result(call, "refused", text)
         return admitted
@@ -438,10 +482,12 @@ class Batch:
         approval = ready.tool.approval
         if approval == "never":
             return False
-        return approval == "ask" or bool(approval(ready.values))
+        return approval == "ask" or bool(approval(ready.shown))
 
     async def _run(self, entry: _Entry, ready: Ready, changed: bool) -> ToolResult:
         call, tool = entry.call, ready.tool
+        if entry.stopped is not None:  # a hook kept the cancellation to itself
+            return _stopped(entry, ended=True)
         entry.began = self._loop.time()
         self._sink.put(ToolStarted(call.id, call.tool, _label(ready)))
         if tool.timeout is not None:
@@ -452,12 +498,12 @@ class Batch:
             value = await self._through_middleware(entry, ready)
         else:
             value = await self._invoke(entry, ready)
-        made = results.returned(call, tool, value, tool.max_result or self._box.max_result)
-        return _mention_change(made, ready) if changed else made
+        said = _about_the_change(ready) if changed else ""
+        return results.returned(call, tool, value, self._max_result(tool), preface=said)
 
     async def _through_middleware(self, entry: _Entry, ready: Ready) -> object:
         proceed: Proceed = partial(self._invoke, entry, ready)
-        shown = MappingProxyType(ready.values)  # to look at: what was approved is what runs
+        shown = _to_look_at(ready.values)
         for middleware in reversed(self._box.middleware):
             proceed = partial(_wrap, middleware, entry.call, shown, proceed)
         return await proceed()
@@ -472,6 +518,9 @@ class Batch:
         value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
         return await _answer(value)
 
+    def _max_result(self, tool: Tool | None) -> int:
+        return (tool.max_result if tool is not None else None) or self._box.max_result
+
     def _context(self, entry: _Entry, tool: Tool) -> ToolContext:
         deadline = None
         if tool.timeout is not None and entry.began is not None:
@@ -481,10 +530,12 @@ class Batch:
 
     def _report(self, entry: _Entry, text: str) -> Awaitable[None]:
         if entry.outcome is not None:  # late words of a call that is over
-            return _Room(None)
+            return _Room(None, breathe=True)
         text = str(text)[: self._box.limits.progress_length]
         self._sink.put(ToolProgressed(entry.call.id, entry.call.tool, "progress", text))
-        return _Room(self._sink)
+        self._reports += 1
+        # A tool that does nothing but report still lets others run, and can be stopped.
+        return _Room(self._sink, breathe=not self._reports % 64)
 
     def _report_from_thread(self, entry: _Entry, text: str) -> Awaitable[None]:
         async def report() -> None:
@@ -522,24 +573,39 @@ def _is_parallel(checked: Ready | ToolResult) -> bool:
     if not callable(parallel):
         return parallel
     try:
-        return bool(parallel(checked.values))
+        return bool(parallel(checked.shown))
     except Exception:
         return False  # alone is always right
+
+
+def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:
+    """The result of a call that we cancelled."""
+    assert entry.stopped is not None
+    if entry.began is None:
+        return results.result(entry.call, *entry.stopped)
+    return results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
+
+
+def _to_look_at(values: Values) -> Values:
+    """The arguments for somebody who may not change them: what was approved is what runs."""
+    try:
+        return MappingProxyType(copy.deepcopy(dict(values)))
+    except Exception:  # a type of the tool's own that cannot be copied
+        return MappingProxyType(dict(values))
 
 
 def _label(ready: Ready) -> str:
     if ready.tool.describe is None:
         return ready.tool.label
     try:
-        return str(ready.tool.describe(ready.values))
+        return str(ready.tool.describe(ready.shown))
     except Exception:
         return ready.tool.label
 
 
-def _mention_change(made: ToolResult, ready: Ready) -> ToolResult:
+def _about_the_change(ready: Ready) -> str:
     arguments = canonical(ready.tool.arguments.plain(ready.values))
-    said = Text(f"[A person changed the arguments to {arguments}]\n")
-    return replace(made, content=(said, *made.content))
+    return f"[A person changed the arguments to {arguments}]\n"
 
 
 async def _wrap(middleware: Middleware, call: ToolCall, values: Values, proceed: Proceed) -> object:

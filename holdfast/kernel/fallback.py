@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from holdfast.kernel.errors import ConfigError, classify
-from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Delta, Model, Notice, Opened, Ping, Request, close
 
 
@@ -37,8 +36,9 @@ class Fallback:
         for model in order:
             yield Opened(model.name)
             shown = False
-            stream = model.stream(request)
+            stream: AsyncIterator[Delta] | None = None
             try:
+                stream = model.stream(request)
                 async for delta in stream:
                     shown = shown or not isinstance(delta, (Ping, Opened, Notice))
                     yield delta
@@ -50,21 +50,13 @@ class Fallback:
                 yield Notice(f"{failure.message} Asking the next model.")
             finally:
                 # Left at a yield, it would be closed later and elsewhere, with its connection.
-                await close(stream)
+                if stream is not None:
+                    await close(stream)
 
     def _order(self, request: Request) -> list[Model]:
         """The model of this turn's last answer first, then in turn; those that just failed last."""
         names = [model.name for model in self._models]
-        last = _model_of_turn(request.messages)
-        start = names.index(last) if last in names else 0
+        stay = request.stay_with
+        start = names.index(stay) if stay in names else 0
         rotated = [*self._models[start:], *self._models[:start]]
         return sorted(rotated, key=lambda model: model.name in request.avoid)
-
-
-def _model_of_turn(messages: Sequence[Message]) -> str | None:
-    for message in reversed(messages):
-        if message.kind == "prompt":
-            return None
-        if message.role == "assistant":
-            return message.model
-    return None

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
@@ -18,29 +19,19 @@ from holdfast.kernel.errors import (
     StreamTooLong,
 )
 from holdfast.kernel.events import Event, ToolCalled
+from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Delta, Model, Opened, Request, close
 from holdfast.kernel.policy import Stream
 
 CLOSING: Final = 5.0
 """Seconds that a stream may take to let go of its connection."""
+BREATH: Final = 256
+"""Events after which everybody else may run, also when the stream itself never waits."""
 
 
 class Interrupted(Exception):
     """A person stopped the run while the model was answering."""
-
-
-class Interruption:
-    """A person's wish to stop, and whatever must be stopped for it right now."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self.stop: Callable[[], object] | None = None
-
-    def request(self) -> None:
-        self.requested = True
-        if self.stop is not None:
-            self.stop()
 
 
 class Silence:
@@ -66,10 +57,14 @@ class Silence:
         """Begin to listen to a stream."""
         self._cancel = cancel
         self.fired = self.waits_for_reader = False
+        self.expect(self._limits.first_event)
+
+    def expect(self, seconds: float) -> None:
+        """From now on an event must come within this long."""
         self.last = self.clock()
-        self.patience = self._limits.first_event
-        if self._timer is None or self._timer.when() > self.last + self.patience:
-            self._wait(self.patience)
+        self.patience = seconds
+        if self._timer is None or self._timer.when() > self.last + seconds:
+            self._wait(seconds)
 
     def disarm(self) -> None:
         self._cancel = None
@@ -172,17 +167,20 @@ class _Consumer:
         began = silence.last
         left = limits.max_events
         async for delta in stream:
-            if type(delta) is not Opened:
+            if type(delta) is Opened:  # another model is asked, and given as long as the first
+                self.first = None
+                silence.expect(limits.first_event)
+            elif self.first is None:
+                silence.expect(limits.between_events)
+                self.first = silence.last - began
+            else:
                 silence.last = clock()
-                if self.first is None:
-                    self.first = silence.last - began
-                    silence.patience = limits.between_events
             event = assembly.feed(delta)
             if event is not None:
                 self._tell(event)
             if assembly.unannounced:
                 self._tell_late()
-            if interruption.requested:
+            if interruption.requested or silence.fired:  # also where it goes on all the same
                 return False
             left -= 1
             if left < 0:
@@ -190,12 +188,15 @@ class _Consumer:
             if assembly.size > limits.max_bytes:
                 raise StreamTooLong(limits.max_bytes, "bytes")
             if assembly.finish is not None:
-                silence.patience = CLOSING
+                silence.expect(CLOSING)
+                return await _drain(stream, left)
             if sink.full:
                 silence.waits_for_reader = True
                 await sink.room()
                 silence.waits_for_reader = False
                 silence.last = clock()
+            elif not left % BREATH:
+                await anyio.lowlevel.checkpoint()
         return True
 
     def _tell(self, event: Event) -> None:
@@ -212,6 +213,15 @@ class _Consumer:
         late, self._assembly.unannounced = self._assembly.unannounced, []
         for call in late:
             self._tell(ToolCalled(call))
+
+
+async def _drain(stream: AsyncIterator[Delta], left: int) -> bool:
+    """Read a finished stream to its own end, so that its connection can be used again."""
+    async for _ in stream:
+        left -= 1
+        if left < 0:
+            return False
+    return True
 
 
 def _explain(

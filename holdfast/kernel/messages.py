@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args
 
 import msgspec
 from msgspec import Struct
 
-from holdfast.kernel.errors import FormatError
+from holdfast.kernel.errors import ConfigError, FormatError
 
 Role = Literal["user", "assistant", "tool", "system"]
 Kind = Literal[
@@ -171,6 +171,10 @@ class Message(Struct, frozen=True, omit_defaults=True):
     checkpoint: Checkpoint | None = None
     metadata: Metadata | None = None
 
+    def __post_init__(self) -> None:
+        if self.kind == "checkpoint" and self.checkpoint is None:
+            raise ConfigError("a checkpoint message has to say what it stands for: set checkpoint")
+
     @property
     def text(self) -> str:
         return "".join(part.text for part in self.parts if isinstance(part, Text))
@@ -194,8 +198,11 @@ def user_message(prompt: Prompt) -> Message:
         return prompt
     if isinstance(prompt, str):
         return Message("user", (Text(prompt),), "prompt")
-    parts: tuple[Part, ...]
-    parts = (prompt,) if isinstance(prompt, Struct) else tuple(prompt)
+    parts: tuple[Any, ...]
+    parts = tuple(prompt) if isinstance(prompt, Sequence) else (prompt,)
+    for part in parts:
+        if not isinstance(part, get_args(Part)):
+            raise ConfigError(f"a prompt has {part!r} in it: use text, or parts such as Text(…)")
     return Message("user", parts, "prompt")
 
 
@@ -225,6 +232,8 @@ text hardly ever has it, and text without any of the three is stored as it is.
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff\ue000]")
 _ESCAPED: Final = re.compile("\ue000([0-9a-f]{4})")
 _ESCAPE_UTF8: Final = ESCAPE.encode()
+_ESCAPE_WRITTEN: Final = (_ESCAPE_UTF8, b"\\ue000", b"\\uE000")
+"""As we write it, and as a store may that writes JSON in its own way."""
 
 T = TypeVar("T")
 
@@ -243,12 +252,12 @@ def encode(value: object) -> bytes:
 
 def decode(data: bytes | str, type: type[T]) -> T:
     """The value that `encode` was given."""
-    raw = data.encode() if isinstance(data, str) else data
     try:
-        if _ESCAPE_UTF8 in raw or b"\\ue000" in raw:
+        raw = data.encode() if isinstance(data, str) else data
+        if any(written in raw for written in _ESCAPE_WRITTEN):
             return msgspec.convert(_unescape(msgspec.json.decode(raw)), type)
         return msgspec.json.decode(raw, type=type)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise FormatError(f"this is not JSON that holdfast wrote: {error}") from None
 
 

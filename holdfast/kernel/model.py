@@ -60,6 +60,8 @@ class Request(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     settings: Settings = Settings()
     effort: Effort | None = None
+    stay_with: str | None = None
+    """The model that gave this turn's last answer: `Fallback` asks it first."""
     avoid: frozenset[str] = frozenset()
     """Names of models that already failed at this step: `Fallback` tries the others first."""
 

@@ -17,15 +17,27 @@ if TYPE_CHECKING:
     from holdfast.kernel.model import Model
 
 
+def _whole(least: int, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} is {value!r}: use a whole number, at least {least}")
+
+
+def _percent(least: int, most: int, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f"{name} is {value!r}: use {least} to {most} percent")
+
+
 def _at_least(least: float, **values: float) -> None:
     for name, value in values.items():
-        if not value >= least:
+        if not isinstance(value, (int, float)) or not value >= least:
             raise ConfigError(f"{name} is {value!r}: use at least {least:g}")
 
 
 def _above(limit: float, **values: float) -> None:
     for name, value in values.items():
-        if not value > limit:
+        if not isinstance(value, (int, float)) or not value > limit:
             raise ConfigError(f"{name} is {value!r}: use more than {limit:g}")
 
 
@@ -40,7 +52,7 @@ class Retry(Struct, frozen=True, kw_only=True):
     """A provider that asks for a longer wait than this ends the run instead."""
 
     def __post_init__(self) -> None:
-        _at_least(1, attempts=self.attempts)
+        _whole(1, attempts=self.attempts)
         _at_least(
             0,
             first_delay=self.first_delay,
@@ -59,7 +71,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _above(0, first_event=self.first_event, between_events=self.between_events)
-        _at_least(1, max_bytes=self.max_bytes, max_events=self.max_events)
+        _whole(1, max_bytes=self.max_bytes, max_events=self.max_events)
 
 
 class Calls(Struct, frozen=True, kw_only=True):
@@ -78,19 +90,19 @@ class Calls(Struct, frozen=True, kw_only=True):
     """Longer progress, in characters, is cut: it is shown, not kept."""
 
     def __post_init__(self) -> None:
-        _at_least(1, concurrency=self.concurrency, failures=self.failures)
+        _whole(1, concurrency=self.concurrency, failures=self.failures)
         _at_least(0, grace=self.grace)
-        _at_least(1, max_arguments=self.max_arguments, progress_length=self.progress_length)
+        _whole(1, max_arguments=self.max_arguments, progress_length=self.progress_length)
         if self.max_result is not None:
-            _at_least(256, max_result=self.max_result)
+            _whole(256, max_result=self.max_result)
 
 
 class Context(Struct, frozen=True, kw_only=True):
     """How much of the history is sent, and when and how it is summarized."""
 
     window: int | None = None
-    """How many tokens fit. None: as the model says; unknown there too: only its own overflow
-    counts."""
+    """How many tokens fit, where neither the provider nor the model says it. None: nobody knows,
+    and only the provider's overflow counts."""
     threshold: int = 70
     """Percent of the window at which the history is compacted; 100 switches it off."""
     keep: int = 20
@@ -113,19 +125,19 @@ class Context(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.window is not None:
-            _at_least(1_000, window=self.window)
-        if not 1 <= self.threshold <= 100:
-            raise ConfigError(f"threshold is {self.threshold}: use 1 to 99 percent, or 100 for off")
-        if not 0 <= self.keep < self.threshold:
+            _whole(1_000, window=self.window)
+        _percent(1, 100, threshold=self.threshold, relief=self.relief)
+        _percent(0, 99, keep=self.keep)
+        if not self.keep < self.threshold:
             raise ConfigError(
                 f"keep is {self.keep} percent and threshold {self.threshold}: "
                 "what is kept must be less than what triggers a compaction"
             )
-        _at_least(1, max_compactions=self.max_compactions, summary_attempts=self.summary_attempts)
-        _at_least(256, summary_tokens=self.summary_tokens)
-        _at_least(0, keep_results=self.keep_results)
-        _at_least(1, relief=self.relief)
-        if not 0 < self.trim_to <= self.trim_over:
+        _whole(1, max_compactions=self.max_compactions, summary_attempts=self.summary_attempts)
+        _whole(256, summary_tokens=self.summary_tokens)
+        _whole(0, keep_results=self.keep_results)
+        _whole(1, trim_over=self.trim_over, trim_to=self.trim_to)
+        if self.trim_to > self.trim_over:
             raise ConfigError(f"trim_to is {self.trim_to}: use 1 to trim_over, {self.trim_over}")
 
 
@@ -138,6 +150,10 @@ class Wording(Struct, frozen=True, kw_only=True):
     )
     interrupted_answer: str = "[The user interrupted while you were answering.]"
     interrupted_tools: str = "[The user interrupted while your tool calls were running.]"
+
+    def __post_init__(self) -> None:
+        if not self.recovery.strip():
+            raise ConfigError("recovery is empty: to switch recoveries off, set recoveries=0")
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -156,8 +172,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     wording: Wording = Wording()
 
     def __post_init__(self) -> None:
-        _at_least(1, max_steps=self.max_steps, buffer=self.buffer)
-        _at_least(0, recoveries=self.recoveries)
+        _whole(1, max_steps=self.max_steps, buffer=self.buffer)
+        _whole(0, recoveries=self.recoveries)
         _above(0, guard_timeout=self.guard_timeout)
 
 

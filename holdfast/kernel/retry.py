@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TypeAlias, Union
 
 from msgspec import Struct
@@ -25,16 +26,27 @@ class GiveUp(Struct, frozen=True):
 Verdict: TypeAlias = Union[Wait, GiveUp]
 
 
-def after(failure: Failure, attempt: int, policy: Retry, random: float) -> Verdict:
-    """What follows when attempt number `attempt` (from 1) failed. `random` is uniform in [0, 1)."""
+def after(failure: Failure, attempt: int, policy: Retry, *, random: float, now: int) -> Verdict:
+    """What follows when attempt number `attempt` (from 1) failed.
+
+    `random` is uniform in [0, 1), `now` is the wall clock in microseconds.
+    """
     if not failure.retryable:
         return GiveUp()
     if attempt >= policy.attempts:
         return GiveUp(f"Given up after {attempt} attempts." if attempt > 1 else "")
     if failure.retry_after is not None and failure.retry_after > 0:
         if failure.retry_after > policy.max_retry_after:
-            return GiveUp(f"It asks to be tried again in {failure.retry_after:.0f} seconds.")
+            return GiveUp(f"It asks to be tried again {_moment(now, failure.retry_after)}.")
         return Wait(failure.retry_after)
     # Exponents beyond the cap would overflow a float long before anybody waits that long.
     ceiling = min(policy.max_delay, policy.first_delay * 2.0 ** min(attempt - 1, 60))
     return Wait(ceiling * random)
+
+
+def _moment(now: int, seconds: float) -> str:
+    try:
+        at = datetime.fromtimestamp(now / 1_000_000 + seconds, UTC)
+    except (OverflowError, ValueError, OSError):  # a provider may ask for any number
+        return "much later"
+    return f"after {at:%Y-%m-%d %H:%M:%S} UTC"

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from functools import partial
 from types import TracebackType
 from typing import Any
 
-from holdfast.kernel.channel import Channel, Nowhere, Sink
-from holdfast.kernel.errors import HoldfastError
+import anyio
+
+from holdfast.kernel.channel import Channel
 from holdfast.kernel.events import Event
-from holdfast.kernel.loop import Inbox, Loop, RunFailed, RunResult
+from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
-
-
-class RunOver(HoldfastError):
-    """The run has ended and takes nothing any more. Start another with its history."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the run has ended: start another with agent.run(…, history=result.history)"
-        )
+from holdfast.kernel.outcome import RunFailed, RunOver, RunResult
 
 
 class Run:
@@ -36,10 +31,10 @@ class Run:
         # noticed.
         self._loop = loop
         self._inbox = inbox
-        self._buffer = buffer
+        self._channel = Channel(buffer)
         self._task: asyncio.Task[RunResult] | None = None
-        self._channel: Channel | None = None
         self._readers = 0
+        self._awaiting = 0
         self._closed = False
 
     # --- what it gives ---
@@ -48,9 +43,8 @@ class Run:
         return self._outcome().__await__()
 
     def __aiter__(self) -> Reader:
-        if self._task is None and not self._closed:
-            self._channel = Channel(self._buffer)
-            self._start(self._channel)
+        self._start()
+        self._channel.listen()
         return Reader(self, self._channel)
 
     @property
@@ -60,17 +54,29 @@ class Run:
 
     async def _outcome(self) -> RunResult:
         """The result; `RunFailed` when the run ended in an error."""
-        if self._task is None:
-            if self._closed:
-                raise RunOver
-            self._start(Nowhere())
-        elif self._channel is not None and not self._readers:
-            self._channel.abandon()  # whoever read before left: only the end counts
-        assert self._task is not None
-        result = await self._task
+        task = self._start()
+        if task is None:
+            raise RunOver
+        self._awaiting += 1
+        try:
+            self._without_reader()
+            if not task.done():
+                await asyncio.wait([task])  # not the task itself: its cancellation is not ours
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        finally:
+            self._awaiting -= 1
+        result = self._loop.result if task.cancelled() else task.result()
+        assert result is not None  # _ended
         if result.failure is not None:
             raise RunFailed(result)
         return result
+
+    def _without_reader(self) -> None:
+        """Keep nothing to be read when nobody reads and somebody waits for the end."""
+        if self._awaiting and not self._readers:
+            self._channel.abandon()
 
     # --- what it takes ---
 
@@ -84,8 +90,7 @@ class Run:
 
     def interrupt(self) -> None:
         """Stop now and keep what was produced. Does nothing once the run has ended."""
-        if self._channel is not None:
-            self._channel.release()  # nobody may hold up a run that was told to stop
+        self._channel.release()  # nobody may hold up a run that was told to stop
         self._inbox.interruption.request()
 
     def _inbox_open(self) -> Inbox:
@@ -95,22 +100,33 @@ class Run:
 
     # --- beginning and end ---
 
-    def _start(self, sink: Sink) -> None:
-        self._task = asyncio.get_running_loop().create_task(
-            _drive(self._loop, sink), name="holdfast run"
-        )
+    def _start(self) -> asyncio.Task[RunResult] | None:
+        """The task of the run, begun now if it has not been; None when it never will be."""
+        if self._task is None and not self._closed:
+            self._task = asyncio.get_running_loop().create_task(
+                self._loop.run(self._channel), name="holdfast run"
+            )
+            self._task.add_done_callback(partial(_ended, self._loop, self._channel))
+        return self._task
+
+    async def _stop(self) -> None:
+        if self._task is not None and not self._task.done():
+            # For a model that keeps the cancellation to itself and goes on talking.
+            self._inbox.interruption.requested = True
+            self._task.cancel()
+            with anyio.CancelScope(shield=True):  # bounded: a tool has a grace, a stream too
+                await asyncio.wait([self._task])
 
     async def aclose(self) -> None:
         """End the run, if it has not ended, and wait until nothing of it is left."""
         self._closed = True
-        if self._channel is not None:
-            self._channel.abandon()
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        self._channel.release()
+        if self._task is None:
+            self._channel.close()
+        await self._stop()
 
     async def __aenter__(self) -> Run:
-        self.__aiter__()
+        self._start()
         return self
 
     async def __aexit__(
@@ -125,15 +141,14 @@ class Run:
         task = getattr(self, "_task", None)
         if task is None or task.done() or task.get_loop().is_closed():
             return
-        if self._channel is not None:
-            self._channel.abandon()
+        self._channel.abandon()
         task.cancel()
 
 
 class Reader:
     """Iterates over the events of a run, and keeps the run alive meanwhile."""
 
-    def __init__(self, run: Run, channel: Channel | None) -> None:
+    def __init__(self, run: Run, channel: Channel) -> None:
         self._run = run
         self._channel = channel
         run._readers += 1
@@ -142,23 +157,18 @@ class Reader:
         return self
 
     async def __anext__(self) -> Event:
-        channel = self._channel
-        if channel is None:
-            raise StopAsyncIteration
-        event = channel.take()
+        event = self._channel.take() or await self._channel.get()
         if event is None:
-            event = await channel.get()
-            if event is None:
-                raise StopAsyncIteration
+            raise StopAsyncIteration
         return event
 
     def __del__(self) -> None:
         self._run._readers -= 1
+        self._run._without_reader()
 
 
-async def _drive(loop: Loop, sink: Sink) -> RunResult:
-    try:
-        return await loop.run(sink)
-    finally:
-        if isinstance(sink, Channel):
-            sink.close()
+def _ended(loop: Loop, channel: Channel, task: asyncio.Task[RunResult]) -> None:
+    """Not in a `finally` of the task: one that is cancelled before its first line has none."""
+    if loop.result is None and task.cancelled():
+        loop.never_began(channel)
+    channel.close()

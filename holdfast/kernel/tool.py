@@ -5,16 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, overload
+from typing import Any, Final, Literal, TypeAlias, get_args, overload
 
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import ToolSpec
-
-if TYPE_CHECKING:
-    from holdfast.kernel.schema import Arguments
+from holdfast.kernel.schema import Arguments, from_function, from_schema
+from holdfast.kernel.schema import Values as Values
 
 Effect = Literal[
     "pure",  # may be run any number of times
@@ -24,8 +23,6 @@ Effect = Literal[
 ]
 WaitsFor = Literal["client", "answer", "child"]
 OnSteer = Literal["cancel", "finish"]
-Values: TypeAlias = Mapping[str, Any]
-"""Validated arguments by name, as the function will get them."""
 
 
 class ToolContext:
@@ -103,7 +100,7 @@ class Tool:
         self._check()
 
     def _check(self) -> None:
-        if not _NAME(self.name):
+        if not _is_name(self.name):
             raise ConfigError(
                 f"{self.name!r} cannot be a tool's name: use 1 to 64 letters, digits, '_' or '-'"
             )
@@ -117,6 +114,10 @@ class Tool:
             raise ConfigError(f"approval of {self.name}: use 'never', 'ask' or a function")
         if self.timeout is not None and self.timeout <= 0:
             raise ConfigError(f"timeout of {self.name} is {self.timeout}: use seconds, or None")
+        if self.max_result is not None and self.max_result < 256:
+            raise ConfigError(
+                f"max_result of {self.name} is {self.max_result}: use at least 256 bytes, or None"
+            )
         if self.function is None and self._schema is None:
             raise ConfigError(f"{self.name} has neither a function nor a schema: give it one")
         if self.function is not None and self.action is not None:
@@ -127,12 +128,11 @@ class Tool:
     @cached_property
     def arguments(self) -> Arguments:
         """Schema and validator of the arguments. Built once, when first asked for."""
-        from holdfast.kernel import schema
-
+        context = self.takes_context  # first: it also finds whether we can read the function
         if self._schema is not None:
-            return schema.from_schema(self._schema)
+            return from_schema(self._schema)
         assert self.function is not None  # _check
-        return schema.from_function(self.function, skip_first=self.takes_context)
+        return from_function(self.function, skip_first=context)
 
     @cached_property
     def takes_context(self) -> bool:
@@ -186,8 +186,8 @@ def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> An
 
     def make(function: Callable[..., Any]) -> Tool:
         chosen = {key: value for key, value in properties.items() if value is not None}
-        chosen.setdefault("name", getattr(function, "__name__", type(function).__name__))
-        chosen.setdefault("description", inspect.getdoc(function) or "")
+        chosen.setdefault("name", _name(function))
+        chosen.setdefault("description", _description(function, whole="schema" in chosen))
         return Tool(function=function, **chosen)
 
     return make if function is None else make(function)
@@ -198,19 +198,39 @@ _NAME_CHARACTERS: Final = frozenset(
 )
 
 
-def _NAME(name: str) -> bool:
-    return 1 <= len(name) <= 64 and _NAME_CHARACTERS.issuperset(name)
+def _is_name(text: str) -> bool:
+    return 1 <= len(text) <= 64 and _NAME_CHARACTERS.issuperset(text)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    from holdfast.kernel.schema.signature import behind
+
+    named = behind(function, "__name__")
+    return str(getattr(named, "__name__", type(named).__name__))
+
+
+def _description(function: Callable[..., Any], *, whole: bool) -> str:
+    """The docstring; unless `whole`, without what the schema will say of the parameters."""
+    from holdfast.kernel.schema import docstring
+
+    return docstring.of(function) if whole else docstring.split(function)[0]
 
 
 def _first_is_context(function: Callable[..., Any]) -> bool:
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
+    from holdfast.kernel.schema import signature
+
+    first = next(iter(signature.parameters(function)), None)
+    if first is None:
         return False
-    annotation = parameters[0].annotation
-    # Under `from __future__ import annotations` it is the text that stands in the source.
-    return annotation is ToolContext or (
-        isinstance(annotation, str) and annotation.rpartition(".")[2] == "ToolContext"
-    )
+    annotation = first.annotation
+    if isinstance(annotation, str):
+        if annotation.rpartition(".")[2] == "ToolContext":  # also imported for type checkers alone
+            return True
+        try:
+            annotation = signature.resolved(function, first)
+        except Exception:  # an annotation is any expression; it is refused with the other arguments
+            return False
+    return getattr(annotation, "__value__", annotation) is ToolContext  # what a `type` stands for
 
 
 # --- What stands between a call and its run -----------------------------------------------------

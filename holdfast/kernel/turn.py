@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.context import estimate
-from holdfast.kernel.messages import TRANSPARENT, Message, ToolCall, ToolResult
+from holdfast.kernel.messages import Message, ToolCall, ToolResult
 
 NO_FAILURES: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -23,13 +23,15 @@ class Turn(Struct, frozen=True):
     length: int = 0
     """Messages of the history so far."""
     last: Literal["prompt", "answer", "results"] | None = None
-    """The last message that counts (see `TRANSPARENT`). What we inject counts as a prompt."""
+    """The last message that is not transparent. What we inject counts as a prompt."""
     calls: tuple[ToolCall, ...] = ()
     """Of the last answer, those that the provider does not execute."""
     open: tuple[ToolCall, ...] = ()
     """... and of these, those without a result."""
     cut: bool = False
     """The last message is an answer cut by length, without a complete call."""
+    model: str | None = None
+    """Who gave the last answer of this turn."""
     stopped: bool = False
     """A stop-after tool succeeded, and nothing was delivered, injected or answered since."""
     steps: int = 0
@@ -76,26 +78,25 @@ def fold_all(messages: Iterable[Message], turn: Turn | None = None) -> Turn:
 
 def _answer(turn: Turn, message: Message) -> Turn:
     calls: tuple[ToolCall, ...] = ()
-    complete = False
     for part in message.parts:
-        if type(part) is ToolCall:
-            complete = True
-            if not part.provider_executed:
-                calls += (part,)
-    usage = message.usage
-    size = usage.context if usage is not None else turn.size + estimate(message)
+        if type(part) is ToolCall and not part.provider_executed:
+            calls += (part,)
+    # A provider that reports zeros reports nothing.
+    reported = message.usage.context if message.usage is not None else 0
+    size = reported or turn.size + estimate(message)
     first = turn.compactions > 0 and turn.size_after is None
     return Turn(
         length=turn.length + 1,
         last="answer",
         calls=calls,
         open=calls,
-        cut=message.finish == "length" and not complete,
+        cut=message.finish == "length" and not calls,
+        model=message.model,
         steps=turn.steps + 1,
         recoveries=turn.recoveries,
         failures=turn.failures,
         size=size,
-        measured=turn.measured or usage is not None,
+        measured=turn.measured or reported > 0,
         compactable=turn.compactable + 1,
         compactions=turn.compactions,
         size_after=size if first else turn.size_after,
@@ -114,6 +115,7 @@ def _results(turn: Turn, message: Message) -> Turn:
         last="results",
         calls=turn.calls,
         open=open,
+        model=turn.model,
         stopped=stopped,
         steps=turn.steps,
         recoveries=turn.recoveries,
@@ -151,7 +153,13 @@ def _prompt(turn: Turn, message: Message) -> Turn:
     if message.kind == "injected":
         return replace(common, recoveries=turn.recoveries + turn.cut)
     return replace(
-        common, steps=0, recoveries=0, failures=NO_FAILURES, compactions=0, size_after=None
+        common,
+        model=None,
+        steps=0,
+        recoveries=0,
+        failures=NO_FAILURES,
+        compactions=0,
+        size_after=None,
     )
 
 
@@ -169,8 +177,3 @@ def _checkpoint(turn: Turn, message: Message) -> Turn:
 def _transparent(turn: Turn, message: Message) -> Turn:
     added = 0 if message.visibility == "user" else estimate(message)
     return replace(turn, length=turn.length + 1, size=turn.size + added)
-
-
-def transparent(message: Message) -> bool:
-    """Whether a message is passed over when *the last message* is looked for."""
-    return message.kind in TRANSPARENT or message.visibility == "user"

@@ -1,4 +1,4 @@
-"""Messages for tests, one short word for each kind, and hypothesis strategies over whole histories."""
+"""Messages for tests, one short word for each kind, and strategies for whole histories."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ histories: Final[st.SearchStrategy[list[Message]]] = st.lists(
 
 @st.composite
 def conversations(draw: st.DrawFn, turns: int = 3) -> list[Message]:
-    """What a run may produce: calls have unique ids, and a result each before anything else is said."""
+    """What a run may produce: every call has an id of its own, and a result before the next."""
     history: list[Message] = []
     numbers = iter(range(1_000))
     for _ in range(draw(st.integers(1, turns))):

@@ -1,4 +1,4 @@
-"""What the tests of a run share: tools, agents that play a script, ways to look at what happened."""
+"""What the tests of a run share: tools, agents with a script, ways to look at what happened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from holdfast import Agent, Event, Message, Request, Run, RunFailed, RunResult, Tool, tool
+from holdfast import Agent, Event, Message, Policy, Request, Run, RunFailed, RunResult, Tool, tool
 from holdfast.kernel.events import MessageCommitted, RunEnded, RunStarted, ToolFinished, ToolStarted
 from holdfast.testing import ScriptedModel, ports
 from holdfast.testing.script import Turn
@@ -55,7 +55,9 @@ asks_client = Tool(
 # --- Agents and runs ----------------------------------------------------------------------------
 
 
-def scripted(script: Sequence[Turn], *tools: Any, default: Turn | None = None, **more: Any) -> Agent:
+def scripted(
+    script: Sequence[Turn], *tools: Any, default: Turn | None = None, **more: Any
+) -> Agent:
     """An agent whose model plays this script, in a world that answers the same each time."""
     model = ScriptedModel(script, default=default)
     return Agent(model=model, tools=tools, ports=ports(), **more)
@@ -79,6 +81,20 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def running() -> set[str]:
+    """Names of the tasks that have not ended, beside those of the test and its runner."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    return {task.get_name() for task in others if "TestRunner" not in repr(task.get_coro())}
+
+
+async def a_few_turns() -> None:
+    """Of the event loop: virtual time stands still meanwhile."""
+    began = now()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert now() == began
+
+
 async def outcome(run: Run) -> RunResult:
     """What a run came to, also when it failed."""
     try:
@@ -89,6 +105,17 @@ async def outcome(run: Run) -> RunResult:
 
 async def events_of(run: Run) -> list[Event]:
     return [event async for event in run]
+
+
+async def held_up_after_its_answer(make: Callable[[Policy], Agent]) -> Run:
+    """A run that waits for its reader just when its first answer is committed, one second on."""
+    events = await events_of(make(Policy()).run("?"))
+    answer = only(MessageCommitted, events)[1]
+    run = make(Policy(buffer=events.index(answer) + 1)).run("?")
+    aiter(run)
+    await anyio.sleep(2)
+    assert kinds(run.history) == ["prompt", "answer"]
+    return run
 
 
 # --- What happened ------------------------------------------------------------------------------

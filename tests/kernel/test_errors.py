@@ -282,7 +282,6 @@ def test_no_text_changes_what_a_telling_status_says(text: str, status: int) -> N
         (FormatError("no JSON"), "internal"),
         (HoldfastError("ours"), "internal"),
         (TimeoutError(), "timeout"),
-        (asyncio.TimeoutError(), "timeout"),
         (ConnectionResetError(), "network"),
         (ConnectionRefusedError(), "network"),
         (BrokenPipeError(), "network"),

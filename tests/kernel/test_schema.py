@@ -19,13 +19,13 @@ from pydantic import BaseModel, Field, field_validator
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.schema import (
-    MAX_PROBLEMS,
     Arguments,
     BadArguments,
     complaint,
     from_function,
     from_schema,
 )
+from holdfast.kernel.schema.problems import MAX_PROBLEMS
 
 if sys.version_info < (3, 12):  # pydantic cannot read the older one
     from typing_extensions import TypedDict
@@ -187,15 +187,17 @@ def test_a_description_may_stand_in_a_field_or_in_the_docstring_and_the_annotati
     assert properties["query"]["maxLength"] == 5
 
 
-def test_importing_the_module_imports_neither_validator() -> None:
-    script = (
-        "import sys, holdfast.kernel.schema;"
-        "print({'pydantic', 'pydantic_core', 'jsonschema_rs'} & set(sys.modules))"
-    )
+def test_importing_the_package_imports_neither_a_validator_nor_what_needs_one() -> None:
+    script = "import sys, holdfast.kernel.schema; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "set()"
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"pydantic", "pydantic_core", "jsonschema_rs"})
+    assert {name for name in loaded if name.startswith("holdfast.kernel.schema.")} == {
+        "holdfast.kernel.schema.arguments",
+        "holdfast.kernel.schema.text",
+    }
 
 
 # --- Functions ----------------------------------------------------------------------------------
@@ -497,6 +499,24 @@ def test_a_validator_of_the_users_speaks_for_itself() -> None:
     assert refused(typed(buy), '{"even": {"n": 3}}') == ["even.n: odd numbers are not sold, got 3"]
 
 
+@pytest.mark.parametrize("error", [KeyError("n"), ZeroDivisionError(), TypeError("no " * 1_000)])
+def test_a_validator_of_the_users_may_raise_anything(error: Exception) -> None:
+    class Fragile(BaseModel):
+        n: int
+
+        @field_validator("n")
+        @classmethod
+        def breaks(cls, n: int) -> int:
+            raise error
+
+    def buy(fragile: Fragile, days: int = 1) -> None: ...
+
+    for text in ('{"fragile": {"n": 3}}', '{"fragile": {"n": "3"}, "days": "5"}'):
+        [problem] = refused(typed(buy), text)
+        assert problem.startswith(f"arguments: checking them failed with {type(error).__name__}")
+        assert len(problem) < 500
+
+
 # --- What is mended -----------------------------------------------------------------------------
 
 
@@ -592,6 +612,18 @@ def test_what_can_be_mended_is_not_complained_about_when_something_else_is_wrong
     ]
 
 
+def bounded(n: Annotated[int, Field(ge=3)], colour: Literal["red", "1"]) -> None: ...
+
+
+@pytest.mark.parametrize("arguments", [typed(bounded), from_schema(typed(bounded).schema)])
+def test_a_value_that_is_still_wrong_when_mended_is_told_what_is_wrong_with_it(
+    arguments: Arguments,
+) -> None:
+    *colour, n = refused(arguments, '{"n": "2", "colour": 5}')
+    assert n.endswith("3, got 2")
+    assert all(each.endswith("got 5") for each in colour)  # as it was written: "5" is no better
+
+
 def test_a_value_that_fits_one_member_of_a_union_is_not_turned_into_another() -> None:
     def pick(what: Annotated[int, Field(gt=3)] | str) -> None: ...
 
@@ -654,7 +686,9 @@ HOSTILE = {
     "many digits in a string": json.dumps({"days": "1" * 100_000}),
     "byte order mark": '\ufeff{"city": "a"}',
     "many unknown": json.dumps({str(number): 1 for number in range(20_000)}),
-    "many wrong": json.dumps({"hours": ["x"] * 20_000}),
+    "many wrong": json.dumps({"hours": ["x"] * 1_000_000}),
+    "many wrong in a string": json.dumps({"hours": json.dumps(["x"] * 200_000)}),
+    "many wrong after many right": json.dumps({"hours": [1] * 50_000 + ["x"] * 20_000}),
     "long name": json.dumps({"x" * 1_000_000: 1}),
 }
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import pytest
+from typing_extensions import TypeAliasType
 
 from holdfast.kernel import tool as module
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.tool import Tool, ToolContext, tool
+from holdfast.kernel.tool import ToolContext as Renamed
+
+Alias = TypeAliasType("Alias", ToolContext)
 
 
 @tool
@@ -77,6 +81,60 @@ def test_arguments_are_built_once() -> None:
     assert weather.arguments is weather.arguments
 
 
+def test_what_the_docstring_says_of_a_parameter_is_told_once() -> None:
+    @tool
+    def search(query: str, limit: int = 3) -> None:
+        """Search the archive.
+
+        Args:
+            query: what to look for
+            limit: how many to show,
+                at most 50
+
+        Returns:
+            The titles.
+        """
+
+    assert search.description == "Search the archive.\n\nReturns:\n    The titles."
+    assert search.spec.description == search.description
+    shown = search.spec.schema["properties"]
+    assert shown["query"]["description"] == "what to look for"
+    assert shown["limit"]["description"] == "how many to show, at most 50"
+
+
+def test_a_docstring_may_have_nothing_but_parameters() -> None:
+    @tool
+    def search(query: str, **more: int) -> None:
+        """
+        Args:
+            query: what to look for
+            **more: further filters
+        """
+
+    assert search.description == ""
+    assert search.spec.schema["properties"]["query"]["description"] == "what to look for"
+    assert search.spec.schema["additionalProperties"]["description"] == "further filters"
+
+
+def test_a_docstring_is_kept_whole_where_no_parameter_is_taken_from_it() -> None:
+    def search(**arguments: Any) -> None:
+        """Search.
+
+        Args:
+            n: how many
+        """
+
+    def loose() -> None:
+        """Search.
+
+        Args:
+            None at all
+        """
+
+    assert tool(schema=SCHEMA)(search).description == "Search.\n\nArgs:\n    n: how many"
+    assert tool(loose).description == "Search.\n\nArgs:\n    None at all"
+
+
 # --- The context --------------------------------------------------------------------------------
 
 
@@ -98,6 +156,45 @@ def test_a_context_is_known_also_where_annotations_are_not_strings() -> None:
 
     act.__annotations__ = {"context": ToolContext, "city": str}
     assert tool(act).takes_context
+
+
+def test_a_context_is_known_under_another_name() -> None:
+    Local: TypeAlias = ToolContext
+
+    @tool
+    def renamed(context: Renamed, city: str) -> None: ...
+
+    @tool
+    def aliased(context: Alias, city: str) -> None: ...
+
+    @tool
+    def local(context: Local, city: str) -> type:
+        return Local
+
+    def plain(context: object, city: str) -> None: ...
+
+    plain.__annotations__ = {"context": Alias, "city": str}
+
+    for made in (renamed, aliased, local, tool(plain)):
+        assert made.takes_context
+        assert list(made.arguments.schema["properties"]) == ["city"]
+
+
+def test_a_context_is_known_by_its_name_where_only_a_type_checker_imports_it() -> None:
+    def act(context: str, city: str) -> None: ...
+
+    for text in ("ToolContext", "nowhere.ToolContext"):
+        act.__annotations__ = {"context": text, "city": str}
+        assert tool(act).takes_context
+
+
+def test_a_first_parameter_of_an_unknown_type_is_an_argument_and_refused_as_one() -> None:
+    def act(context: str) -> None: ...
+
+    act.__annotations__ = {"context": "Nowhere"}
+    assert not tool(act).takes_context
+    with pytest.raises(ConfigError, match=r"'context' of .*Nowhere"):
+        tool(act).arguments  # noqa: B018
 
 
 # --- Where it runs ------------------------------------------------------------------------------
@@ -135,6 +232,33 @@ def test_an_object_that_can_be_called_is_a_tool_named_for_its_class() -> None:
     made = tool(Searching())
     assert (made.name, made.description) == ("Searching", "Search.")
     assert list(made.arguments.schema["properties"]) == ["query"]
+
+
+def test_a_partial_has_the_name_and_the_docstring_of_its_function() -> None:
+    def search(engine: str, query: str) -> None:
+        """Search.
+
+        Args:
+            engine: with what
+            query: for what
+        """
+
+    made = tool(functools.partial(functools.partial(search), "fast"))
+    assert (made.name, made.description) == ("search", "Search.")
+    assert made.spec.schema["properties"] == {
+        "query": {"type": "string", "description": "for what"}
+    }
+
+
+def test_a_partial_may_be_given_a_name_and_a_docstring_of_its_own() -> None:
+    def search(engine: str, query: str) -> None:
+        """Search."""
+
+    fast: Any = functools.partial(search, "fast")
+    fast.__name__ = "search_fast"
+    assert (tool(fast).name, tool(fast).description) == ("search_fast", "Search.")
+    fast.__doc__ = "Search fast."
+    assert tool(fast).description == "Search fast."
 
 
 # --- From a JSON schema -------------------------------------------------------------------------
@@ -187,3 +311,13 @@ def test_a_lambda_needs_a_name() -> None:
     with pytest.raises(ConfigError, match="cannot be a tool's name"):
         tool(lambda: None)
     assert tool(name="nothing")(lambda: None).arguments.parse("") == {}
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA])
+@pytest.mark.parametrize("builtin", [max, range])
+def test_a_function_whose_signature_cannot_be_read_is_to_be_wrapped(
+    builtin: Callable[..., Any], schema: dict[str, Any] | None
+) -> None:
+    made = tool(schema=schema)(builtin)
+    with pytest.raises(ConfigError, match=rf"{made.name} .*: wrap it in a function"):
+        made.spec  # noqa: B018

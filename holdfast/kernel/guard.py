@@ -1,0 +1,47 @@
+"""The stop guard: the one who is asked before a run stops of its own accord."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias, Union
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import describe
+from holdfast.kernel.messages import Message
+
+
+class Stopping(Struct, frozen=True):
+    """What the guard is asked about."""
+
+    steps: int
+    message: Message | None
+    """The answer that would be the last."""
+    reason: Literal["stop", "stop_after_tool"]
+
+
+class Inject(Struct, frozen=True):
+    """Do not stop: the model is told this, and goes on. Nothing to tell means that it may stop."""
+
+    text: str
+
+
+class Escalate(Struct, frozen=True):
+    """End the run with an error."""
+
+    reason: str
+
+
+GuardVerdict: TypeAlias = Union[Inject, Escalate, None]
+"""None lets the run stop."""
+Guard: TypeAlias = Callable[[Stopping], Union[GuardVerdict, Awaitable[GuardVerdict]]]
+
+
+async def ask(guard: Guard, about: Stopping) -> GuardVerdict:
+    """What the guard says. One that raises escalates: nobody knows what it wanted to prevent."""
+    try:
+        answer = guard(about)
+        return await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:
+        return Escalate(f"the stop guard failed: {describe(error)}")

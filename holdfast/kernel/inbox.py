@@ -1,0 +1,55 @@
+"""What people want of a run while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from holdfast.kernel.messages import Message
+
+
+class Interruption:
+    """A person's wish to stop, and whatever must be stopped for it right now."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.stop: Callable[[], object] | None = None
+
+    def request(self) -> None:
+        self.requested = True
+        if self.stop is not None:
+            self.stop()
+
+    @contextmanager
+    def stops(self, stop: Callable[[], object]) -> Iterator[None]:
+        """Within the block, an interruption calls `stop`."""
+        self.stop = stop
+        try:
+            yield
+        finally:
+            self.stop = None
+
+
+class Inbox:
+    """Messages that wait to be delivered, and the wish to stop."""
+
+    def __init__(self) -> None:
+        self.steering: list[Message] = []
+        self.follow_ups: list[Message] = []
+        self.interruption = Interruption()
+        self.on_steer: Callable[[], object] | None = None
+        """Whom a new steering message concerns right now."""
+        self.closed = False
+
+    def steer(self, message: Message) -> None:
+        self.steering.append(message)
+        if self.on_steer is not None:
+            self.on_steer()
+
+    def take_steering(self) -> tuple[Message, ...]:
+        taken, self.steering = tuple(self.steering), []
+        return taken
+
+    def take_follow_ups(self) -> tuple[Message, ...]:
+        taken, self.follow_ups = tuple(self.follow_ups), []
+        return taken

@@ -1,0 +1,93 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import Failure, HoldfastError
+from holdfast.kernel.events import Action, EndReason, Summary
+from holdfast.kernel.messages import Message, Usage
+
+
+class Ending(Struct, frozen=True):
+    """Why a run has nothing left to do."""
+
+    reason: EndReason
+    failure: Failure | None = None
+    actions: tuple[Action, ...] = ()
+
+
+class RunResult(Struct, frozen=True):
+    reason: EndReason
+    history: tuple[Message, ...]
+    """All messages: hand it to the next run to go on."""
+    new: tuple[Message, ...]
+    """Of these, the ones that this run added."""
+    summary: Summary
+    failure: Failure | None = None
+    actions: tuple[Action, ...] = ()
+    """What the run waits for, when it `requires_action`."""
+    undelivered: tuple[Message, ...] = ()
+    """Steering and follow-ups that were accepted and not delivered any more."""
+
+    @property
+    def text(self) -> str:
+        """The text of the last answer."""
+        for message in reversed(self.new):
+            if message.role == "assistant":
+                return message.text
+        return ""
+
+
+class RunFailed(HoldfastError):
+    """A run that was awaited ended with an error. What it did is in `result`."""
+
+    def __init__(self, result: RunResult) -> None:
+        assert result.failure is not None
+        self.failure = result.failure
+        self.result = result
+        detail = f" [{self.failure.kind}: {self.failure.detail}]" if self.failure.detail else ""
+        super().__init__(f"{self.failure.message}{detail}")
+
+
+class RunOver(HoldfastError):
+    """The run has ended and takes nothing any more. Start another with its history."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the run has ended: start another with agent.run(…, history=result.history)"
+        )
+
+
+class Failed(Exception):
+    """Ends the run with a failure that is already classified."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Tally:
+    """Counts for the summary what a run does."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._calls = 0
+        self._errors = 0
+        self._usage = Usage()
+
+    def message(self, message: Message) -> None:
+        if message.kind == "answer":
+            self._steps += 1
+        elif message.kind == "results":
+            for result in message.results:
+                self._calls += 1
+                self._errors += result.outcome in ("failed", "timed_out")
+
+    def usage(self, usage: Usage | None) -> None:
+        """Of every attempt, also of one that failed."""
+        if usage is not None:
+            self._usage += usage
+
+    def summary(self, seconds: float) -> Summary:
+        return Summary(self._steps, self._calls, self._errors, self._usage, None, seconds)

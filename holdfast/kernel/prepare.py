@@ -1,0 +1,99 @@
+"""What a driver derives from an agent: the rules it decides by, its toolbox, its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from holdfast.kernel.context import Trim, estimate_text, repair
+from holdfast.kernel.decide import Rules
+from holdfast.kernel.errors import PrepareError, describe
+from holdfast.kernel.execute import Toolbox
+from holdfast.kernel.history import History
+from holdfast.kernel.messages import Message
+from holdfast.kernel.model import Model, Request
+from holdfast.kernel.policy import max_result
+
+if TYPE_CHECKING:
+    from holdfast.agent import Agent
+
+Active: TypeAlias = Callable[[Sequence[Message]], Iterable[str]]
+Project: TypeAlias = Callable[[Sequence[Message]], Sequence[Message]]
+
+
+def summary_model(agent: Agent) -> Model:
+    return agent.policy.context.model or agent.model
+
+
+def window_of(agent: Agent, reported: int | None) -> int | None:
+    """How many tokens fit, as far as anybody says. A summary's own model may be stricter."""
+    own = reported or agent.model.window or agent.policy.context.window
+    other = agent.policy.context.model
+    windows = [own, other.window if other is not None else None]
+    return min((window for window in windows if window is not None), default=None)
+
+
+def trim_of(agent: Agent) -> Trim:
+    return Trim(agent.policy.context.trim_over, agent.policy.context.trim_to)
+
+
+def rules_of(agent: Agent, window: int | None) -> Rules:
+    policy, tools = agent.policy, agent.toolset.values()
+    threshold = policy.context.threshold
+    overhead = sum(estimate_text(block.text) for block in agent.system)
+    for spec in agent.specs:
+        overhead += estimate_text(spec.description) + estimate_text(str(spec.schema))
+    return Rules(
+        max_steps=policy.max_steps,
+        recoveries=policy.recoveries,
+        max_compactions=policy.context.max_compactions,
+        limit=None if window is None or threshold == 100 else window * threshold // 100,
+        overhead=overhead,
+        exclusive=frozenset(tool.name for tool in tools if tool.exclusive),
+        waits=frozenset(tool.name for tool in tools if tool.action is not None),
+    )
+
+
+def toolbox_of(agent: Agent, window: int | None) -> Toolbox:
+    return Toolbox(
+        tools=agent.toolset,
+        gate=agent.gate,
+        middleware=agent.middleware,
+        limits=agent.policy.calls,
+        max_result=agent.policy.calls.max_result or max_result(window),
+        eager=agent.eager,
+        ports=agent.ports,
+    )
+
+
+def active_after(agent: Agent, history: Sequence[Message]) -> frozenset[str] | None:
+    """Names of the tools that may be used in the answer to this history; None for all."""
+    if agent.active is None:
+        return None
+    try:
+        return frozenset(agent.active(tuple(history)))
+    except Exception as error:
+        raise PrepareError(describe(error)) from error
+
+
+def build_request(
+    agent: Agent, history: History, active: frozenset[str] | None, avoid: frozenset[str]
+) -> Request:
+    """The next request. A hook that raises is a failure to prepare, and worth another try."""
+    messages, specs = history.to_send(), agent.specs
+    if active is not None:
+        specs = tuple(spec for spec in specs if spec.name in active)
+    if agent.project is not None:
+        try:
+            messages = repair(tuple(agent.project(messages)), trim_of(agent))
+        except Exception as error:
+            raise PrepareError(describe(error)) from error
+    return Request(
+        system=agent.system,
+        messages=messages,
+        tools=specs,
+        settings=agent.settings,
+        effort=agent.effort,
+        stay_with=history.turn.model,
+        avoid=avoid,
+    )

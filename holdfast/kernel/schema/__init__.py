@@ -1,0 +1,31 @@
+"""Arguments of a tool: their JSON schema, and the way from the model's text to checked values.
+
+A typed function is checked by pydantic, a raw JSON schema by jsonschema-rs; they and all that needs
+them are imported when the first tool is built. Text that is right is checked by one call into the
+library. Text that is wrong takes the slow way: its problems are found, trivial mistakes among them
+are mended, and whatever is left is told to the model, all at once and in the same words for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.kernel.schema.arguments import Arguments, BadArguments, Values
+from holdfast.kernel.schema.text import complaint
+
+__all__ = ["Arguments", "BadArguments", "Values", "complaint", "from_function", "from_schema"]
+
+
+def from_function(function: Callable[..., Any], *, skip_first: bool) -> Arguments:
+    """Arguments of a typed function; `skip_first` leaves out the parameter for the context."""
+    from holdfast.kernel.schema import shape, typed
+
+    return typed.Typed(*shape.of(function, skip_first))
+
+
+def from_schema(schema: Mapping[str, Any]) -> Arguments:
+    """Arguments that a JSON schema describes. The values are the plain JSON."""
+    from holdfast.kernel.schema import raw
+
+    return raw.Raw(schema)

@@ -1,0 +1,166 @@
+"""The slow way: arguments that were refused, with their trivial mistakes corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+from holdfast.kernel.schema.arguments import BadArguments, Values
+from holdfast.kernel.schema.problems import ONE_OF, Path, Problem, Rank, refusal
+from holdfast.kernel.schema.text import TOO_DEEP, NotJson, Number, load
+
+MANY: Final = 1_000
+"""From so many problems on nothing is mended and nothing more looked at: it would take too long."""
+EXACT: Final = 2**53
+"""Above this, floats leave out whole numbers: the one that was meant may be missing."""
+HELD: Final[Mapping[type, frozenset[str]]] = {
+    bool: ONE_OF | {"boolean"},
+    int: ONE_OF | {"integer", "number"},
+    Number: ONE_OF | {"number"},
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+}
+"""By the type of what a string holds as JSON: what may have been wanted instead of the string."""
+NOTHING: Final = object()
+DROP: Final = object()
+
+Attempt: TypeAlias = Callable[[Any], tuple[Values, list[Problem]]]
+"""The values in a JSON tree, or what is wrong with it."""
+
+
+def mended(text: str, schema: Mapping[str, Any], attempt: Attempt) -> Values:
+    """The values that the text was meant to give, or BadArguments with all that is wrong."""
+    optional = frozenset(schema["properties"]) - frozenset(schema.get("required") or ())
+    try:
+        values, problems = _mend(load(text) if text.strip() else {}, attempt, optional)
+    except NotJson as error:
+        raise BadArguments([f"arguments: not JSON: {error}"]) from None
+    except RecursionError:
+        raise BadArguments([f"arguments: {TOO_DEEP}"]) from None
+    if problems:
+        raise refusal(problems, schema)
+    return values
+
+
+def _mend(tree: Any, attempt: Attempt, optional: frozenset[str]) -> tuple[Values, list[Problem]]:
+    """Change what a validator complains about, and nothing else, for as long as that helps.
+
+    A change that does not give a wanted type is taken back, and no value is changed twice; but a
+    string that was opened may show the next mistake.
+    """
+    root = [tree]  # so that the tree itself can be replaced like any value in it
+    tried: set[Path] = set()
+    values, problems = _look(tree, attempt)
+    while len(problems) < MANY:
+        every = _changes(root[0], problems, optional)
+        changes = {path: new for path, new in every if path not in tried}
+        if not changes:
+            break
+        tried |= changes.keys()
+        old = {path: _put(root, path, new) for path, new in changes.items()}
+        values, problems = _look(root[0], attempt)
+        if failed := changes.keys() & {each.path for each in problems if each.wants}:
+            for path in failed:
+                _put(root, path, old[path])
+            values, problems = _look(root[0], attempt)
+    return values, problems
+
+
+def _look(tree: Any, attempt: Attempt) -> tuple[Values, list[Problem]]:
+    """Attempt a tree, and leave out complaints that do not concern what was meant."""
+    # The libraries collect every problem there is, at some cost. Where the first values have more
+    # than enough of them, the others are spared.
+    start = _start(tree, iter(range(2 * MANY)))
+    values, problems = attempt(start)
+    if len(problems) < MANY and start != tree:
+        values, problems = attempt(tree)
+    if len(problems) >= MANY:
+        return values, problems
+    inside = {each.path[:depth] for each in problems for depth in range(len(each.path))}
+    # One member of a union looked inside the value, so its type was right: the others, which wanted
+    # another type, were not meant.
+    return values, [each for each in problems if each.rank != Rank.TYPE or each.path not in inside]
+
+
+def _start(tree: Any, room: Iterator[int]) -> Any:
+    """The first values of a tree, as many as there is room for."""
+    match tree:
+        case list():
+            return [_start(item, room) for item, _ in zip(tree, room, strict=False)]
+        case dict():
+            items = zip(tree.items(), room, strict=False)
+            return {name: _start(item, room) for (name, item), _ in items}
+        case _:
+            return tree
+
+
+def _changes(
+    tree: Any, problems: Iterable[Problem], optional: frozenset[str]
+) -> Iterator[tuple[Path, Any]]:
+    wants: dict[Path, frozenset[str]] = {}
+    wrong: set[Path] = set()
+    for problem in problems:
+        if problem.wants:
+            wants[problem.path] = problem.wants | wants.get(problem.path, frozenset())
+        else:
+            wrong.add(problem.path)
+    for path, kinds in wants.items():
+        if path in wrong:  # the right type for one member of a union: then that one was meant
+            continue
+        value = reduce(step, path, tree)
+        null = value is None and len(path) == 1 and path[0] in optional
+        new = DROP if null else _closest(value, kinds)
+        if new is not NOTHING:
+            yield path, new
+
+
+def _closest(value: Any, wants: frozenset[str]) -> Any:
+    """The value of a wanted type that this one stands for without any loss, or NOTHING."""
+    match value:
+        case str():
+            return _opened(value, wants)
+        case bool():
+            return NOTHING
+        case float() if "integer" in wants and value.is_integer() and abs(value) <= EXACT:
+            return int(value)
+        case int() | float() if wants & (ONE_OF | {"string"}):
+            return str(value)
+        case _:
+            return NOTHING
+
+
+def _opened(text: str, wants: frozenset[str]) -> Any:
+    """What a string holds as JSON, if that was wanted."""
+    if "boolean" in wants and text.lower() in ("true", "false"):  # also as Python writes it
+        return text.lower() == "true"
+    try:
+        value = load(text)
+    except NotJson:
+        return NOTHING
+    if value is None or wants & HELD.get(type(value), frozenset()):
+        return value
+    return _closest(value, wants) if isinstance(value, float) else NOTHING
+
+
+def step(tree: Any, to: str | int) -> Any:
+    """The value one step further down, or NOTHING."""
+    match tree:
+        case dict():
+            return tree.get(to, NOTHING)
+        case list() if isinstance(to, int) and to < len(tree):
+            return tree[to]
+        case _:
+            return NOTHING
+
+
+def _put(root: list[Any], path: Path, new: Any) -> Any:
+    """Replace a value, or DROP it. Gives back the old one."""
+    *steps, last = (0, *path)
+    node: Any = reduce(step, steps, root)
+    old = node[last]
+    if new is DROP:
+        del node[last]
+    else:
+        node[last] = new
+    return old

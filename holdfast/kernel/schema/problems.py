@@ -1,0 +1,85 @@
+"""What is wrong with arguments, and the words in which the model is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.kernel.schema.arguments import BadArguments
+from holdfast.kernel.schema.text import MAX_WORDS, cut, quoted
+
+MAX_PROBLEMS: Final = 20
+"""Problems that are told to the model."""
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way to a value: names in objects, indexes in lists."""
+
+ONE_OF: Final = frozenset({"one of"})
+"""Wanted is one of a few values, whatever their types."""
+TYPE_WORDS: Final[Mapping[str, str]] = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "a string",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+class Rank(IntEnum):
+    """Sorts of problems, in the order in which they are told."""
+
+    MISSING = 0
+    TYPE = 1
+    VALUE = 2
+    UNKNOWN = 3
+
+
+class Problem(Struct, frozen=True):
+    rank: Rank
+    path: Path
+    words: str = ""
+    """Made from the other fields when empty."""
+    value: Any = None
+    wants: frozenset[str] = frozenset()
+    """Types, those of JSON by their name in a schema, that would have been right; or ONE_OF."""
+
+
+def refusal(problems: Iterable[Problem], schema: Mapping[str, Any]) -> BadArguments:
+    """What the model is told: one line for each problem, in an order that does not vary."""
+    merged: dict[object, Problem] = {}
+    for problem in problems:
+        key = (problem.rank, problem.path, problem.words)
+        # Each member of a union complains on its own about the same value.
+        wants = problem.wants | merged.get(key, problem).wants
+        merged[key] = replace(problem, wants=wants)
+    told = sorted(merged.values(), key=_order)
+    known = cut(", ".join(schema["properties"]), MAX_WORDS) or "none"
+    lines = [f"{shown(each.path)}: {_words(each, known)}" for each in told[:MAX_PROBLEMS]]
+    return BadArguments(lines, more=max(0, len(told) - MAX_PROBLEMS))
+
+
+def _order(problem: Problem) -> tuple[object, ...]:
+    steps = [(isinstance(step, str), step) for step in problem.path]  # indexes before names
+    return problem.rank, steps, problem.words
+
+
+def _words(problem: Problem, known: str) -> str:
+    if problem.rank is Rank.UNKNOWN:
+        return f"unknown argument; known: {known}" if len(problem.path) == 1 else "unknown"
+    if problem.words:
+        return problem.words
+    wants = problem.wants - {"integer"} if "number" in problem.wants else problem.wants
+    kinds = " or ".join(text for kind, text in TYPE_WORDS.items() if kind in wants)
+    return f"should be {kinds}, got {quoted(problem.value)}"
+
+
+def shown(path: Path) -> str:
+    """A path as code; of a long one the end."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in path[-8:]]
+    return ("…" if len(path) > 8 else "") + "".join(steps).removeprefix(".") or "arguments"

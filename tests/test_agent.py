@@ -1,0 +1,300 @@
+"""The agent: one immutable value, checked when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    Agent,
+    Allow,
+    Block,
+    ConfigError,
+    Message,
+    Policy,
+    Settings,
+    Stopping,
+    Tool,
+    ToolCall,
+    ToolResult,
+    tool,
+)
+from holdfast.kernel.model import Request
+from holdfast.testing import ScriptedModel, call, ports
+
+
+def add(a: int, b: int = 1) -> int:
+    """The sum of two numbers."""
+    return a + b
+
+
+async def shout(text: str) -> str:
+    """Make it loud."""
+    return text.upper()
+
+
+class Search:
+    """A tool that is an object: it has what a Tool has."""
+
+    name = "search"
+    description = "Search the archive."
+    schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"query": {"type": "string"}},
+        "required": ["query"],
+    }
+    effect = "pure"
+    timeout = 30.0
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def __call__(self, query: str) -> str:
+        self.asked.append(query)
+        return f"found {query}"
+
+
+def agent(*turns: Any, **options: Any) -> Agent:
+    return Agent(**{"model": ScriptedModel(list(turns)), "ports": ports(), **options})
+
+
+def results(messages: Sequence[Message]) -> list[str]:
+    return [result.text for message in messages for result in message.results]
+
+
+# --- Immutable ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["model", "tools", "instructions", "policy", "anything"])
+def test_nothing_of_an_agent_can_be_set(name: str) -> None:
+    one = agent()
+    with pytest.raises(AttributeError):
+        setattr(one, name, None)
+
+
+def test_an_agent_keeps_what_it_was_built_with() -> None:
+    tools, blocks = [tool(add)], [Block("Be brief.")]
+    one = agent(tools=tools, instructions=blocks)
+    tools.append(tool(shout))
+    blocks.clear()
+    assert list(one.toolset) == ["add"]
+    assert one.system == (Block("Be brief."),)
+
+
+def test_the_tools_of_an_agent_cannot_be_changed() -> None:
+    one = agent(tools=[add])
+    with pytest.raises(TypeError):
+        one.toolset["shout"] = tool(shout)  # type: ignore[index]
+
+
+def test_replace_gives_another_agent_and_leaves_the_first_as_it_is() -> None:
+    one = agent(tools=[add], instructions="Be brief.")
+    assert (list(one.toolset), one.system[0].text) == (["add"], "Be brief.")
+    two = one.replace(tools=[shout], instructions="Be loud.", effort="high")
+    assert (list(two.toolset), two.system[0].text, two.effort) == (["shout"], "Be loud.", "high")
+    assert (list(one.toolset), one.system[0].text, one.effort) == (["add"], "Be brief.", None)
+    assert two.model is one.model
+    assert two.ports is one.ports
+
+
+def test_replace_checks_like_building() -> None:
+    with pytest.raises(ConfigError, match="eager"):
+        agent().replace(eager="some")
+    with pytest.raises(ConfigError, match="two tools"):
+        agent().replace(tools=[add, add])
+
+
+def test_replace_refuses_what_an_agent_does_not_have() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        agent().replace(colour="blue")
+
+
+def test_an_agent_has_no_option_that_is_not_named() -> None:
+    with pytest.raises(TypeError):
+        Agent(ScriptedModel([]))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="colour"):
+        agent(colour="blue")
+
+
+# --- Refused ------------------------------------------------------------------------------------
+
+
+class NoName:
+    window = None
+
+    def stream(self, request: Request) -> None: ...
+
+
+class NoWindow:
+    name = "no:window"
+
+    def stream(self, request: Request) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        pytest.param({"model": None}, "stream", id="no_model"),
+        pytest.param({"model": 42}, "stream", id="number_as_model"),
+        pytest.param({"model": object()}, "stream", id="object_as_model"),
+        pytest.param({"model": NoName()}, "NoName.*name", id="model_without_name"),
+        pytest.param({"model": NoWindow()}, "NoWindow.*window", id="model_without_window"),
+        pytest.param({"eager": "some"}, "'pure' or 'all'", id="eager"),
+        pytest.param({"effort": "extreme"}, "'extreme'.*'none'.*'max'", id="effort"),
+        pytest.param({"instructions": None}, "instructions.*text", id="no_instructions"),
+        pytest.param({"instructions": 5}, "instructions.*text", id="number_as_instructions"),
+        pytest.param({"instructions": ["Be brief."]}, "instructions.*Block", id="texts_as_blocks"),
+        pytest.param({"tools": [5]}, "5 is no tool.*@tool", id="number_as_tool"),
+        pytest.param({"tools": ["add"]}, "'add' is no tool", id="text_as_tool"),
+        pytest.param({"tools": add}, "tools.*list", id="one_tool"),
+        pytest.param({"tools": tool(add)}, "tools.*list", id="one_tool_object"),
+        pytest.param({"tools": "add"}, "tools.*list", id="text_as_tools"),
+        pytest.param({"tools": [Search]}, "Search is a class.*instance", id="class_as_tool"),
+        pytest.param({"tools": [add, tool(add)]}, "two tools are named 'add'", id="duplicate"),
+        pytest.param({"tools": [lambda x: x]}, "<lambda>.*name", id="lambda"),
+        pytest.param({"settings": {"temperature": 1}}, "settings.*Settings", id="settings"),
+        pytest.param({"policy": {"max_steps": 1}}, "policy.*Policy", id="policy"),
+        pytest.param({"ports": None}, "ports.*Ports", id="ports"),
+        pytest.param({"gate": "closed"}, "gate.*function", id="gate"),
+        pytest.param({"guard": True}, "guard.*function", id="guard"),
+        pytest.param({"active": ["add"]}, "active.*function", id="active"),
+        pytest.param({"project": 1}, "project.*function", id="project"),
+        pytest.param({"middleware": (1,)}, "middleware.*function", id="middleware"),
+        pytest.param({"middleware": add}, "middleware.*list", id="one_middleware"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_with_what_to_do(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        agent(**options)
+
+
+def test_what_can_be_right_is_taken() -> None:
+    def gate(call: ToolCall, values: Mapping[str, Any]) -> Allow:
+        return Allow()
+
+    def guard(stopping: Stopping) -> None: ...
+
+    async def middleware(call: ToolCall, values: Mapping[str, Any], proceed: Any) -> object:
+        return await proceed()
+
+    one = agent(
+        tools=(add, tool(effect="pure")(shout), Search()),
+        instructions=(Block("a", cache=True), Block("b")),
+        effort="none",
+        settings=Settings(temperature=0),
+        policy=Policy(max_steps=5),
+        gate=gate,
+        guard=guard,
+        middleware=[middleware],
+        active=lambda history: ["add"],
+        project=lambda messages: messages,
+        eager="all",
+    )
+    assert list(one.toolset) == ["add", "shout", "search"]
+    assert one.middleware == (middleware,)
+
+
+def test_instructions_are_one_cached_block_and_none_when_empty() -> None:
+    assert agent(instructions="Be brief.").system == (Block("Be brief.", cache=True),)
+    assert agent().system == ()
+
+
+# --- Tools --------------------------------------------------------------------------------------
+
+
+async def test_a_plain_function_is_a_tool() -> None:
+    one = agent(call("add", a=2), "3", tools=[add])
+    assert isinstance(one.tools[0], Tool)
+    spec = one.toolset["add"].spec
+    assert (spec.name, spec.description) == ("add", "The sum of two numbers.")
+    assert spec.schema["required"] == ["a"]
+    assert results((await one.run("?")).history) == ["3"]
+
+
+async def test_an_async_function_and_a_method_are_tools() -> None:
+    class Memory:
+        def __init__(self) -> None:
+            self.kept: list[str] = []
+
+        async def keep(self, text: str) -> str:
+            """Keep a text."""
+            self.kept.append(text)
+            return "kept"
+
+    memory = Memory()
+    turn = [call("shout", text="hi"), call("keep", text="milk")]
+    one = agent(turn, "Done.", tools=[shout, memory.keep])
+    assert results((await one.run("?")).history) == ["HI", "kept"]
+    assert memory.kept == ["milk"]
+
+
+async def test_an_object_with_the_protocol_of_a_tool_is_one() -> None:
+    search = Search()
+    one = agent(call("search", query="x"), "Done.", tools=[search])
+    made = one.toolset["search"]
+    assert (made.description, made.effect, made.timeout) == ("Search the archive.", "pure", 30.0)
+    assert made.spec.schema["required"] == ["query"]
+    assert results((await one.run("?")).history) == ["found x"]
+    assert search.asked == ["x"]
+
+
+async def test_no_property_of_such_an_object_is_overlooked() -> None:
+    class Careful(Search):
+        effect = "once"
+        approval = "ask"
+        exclusive = True
+        label = "Search with care"
+        max_result = 1_000
+        on_steer = "cancel"
+        parallel = True
+
+        def stop_after(self, result: ToolResult) -> bool:
+            return True
+
+        def describe(self, values: Mapping[str, Any]) -> str:
+            return "searching"
+
+        def validate(self, values: Mapping[str, Any]) -> str | None:
+            return None
+
+        def preview(self, values: Mapping[str, Any]) -> str:
+            return f"would search for {values['query']}"
+
+    careful = Careful()
+    one = agent(call("search", query="x"), tools=[careful])
+    made = one.toolset["search"]
+    assert (made.approval, made.exclusive, made.label) == ("ask", True, "Search with care")
+    assert (made.max_result, made.on_steer, made.parallel) == (1_000, "cancel", True)
+    assert (made.stop_after, made.describe) == (careful.stop_after, careful.describe)
+    assert (made.validate, made.preview) == (careful.validate, careful.preview)
+    result = await one.run("?")
+    assert result.reason == "requires_action"
+    assert careful.asked == []
+
+
+async def test_a_schema_with_a_callable_is_a_tool() -> None:
+    async def echo(**values: Any) -> Any:
+        return values
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    one = agent(call("echo", n=1), "Done.", tools=[Tool(name="echo", schema=schema, function=echo)])
+    assert results((await one.run("?")).history) == ['{"n":1}']
+
+
+def test_a_partial_is_a_tool_once_it_has_a_name() -> None:
+    assert list(agent(tools=[tool(name="plus_two")(partial(add, b=2))]).toolset) == ["plus_two"]
+
+
+def test_tools_keep_the_order_in_which_they_were_given() -> None:
+    named = [tool(name=f"t{n}")(add) for n in (3, 1, 2)]
+    assert list(agent(tools=named).toolset) == ["t3", "t1", "t2"]
+
+
+def test_two_agents_may_share_a_tool() -> None:
+    shared = tool(add)
+    assert agent(tools=[shared]).toolset["add"] is agent(tools=[shared]).toolset["add"]
