@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
-from holdfast.kernel.execute import Eager, Gate, Middleware
 from holdfast.kernel.guard import Guard
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
@@ -25,6 +24,7 @@ from holdfast.kernel.results import Unencodable, given, mark_stop, result
 from holdfast.kernel.run import Run
 from holdfast.kernel.tool import Deny, Tool, tool
 from holdfast.kernel.turn import fold_all
+from holdfast.kernel.way import Eager, Gate, Middleware
 
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 """The answer to an action: an approval, a denial, or a result (anything a tool may return)."""

@@ -88,11 +88,15 @@ class Assembly:
             return self._piece("reasoning", delta)  # type: ignore[arg-type]
         if self.finish is not None:
             return None
+        if kind is ArgumentsDelta:
+            return self._arguments(delta)  # type: ignore[arg-type]
+        if kind is CallStarted:
+            return self._start_call(delta)  # type: ignore[arg-type]
+        return self._feed_rare(delta)
+
+    def _feed_rare(self, delta: Delta) -> Event | None:
+        """What does not come many times in an answer."""
         match delta:
-            case ArgumentsDelta():
-                return self._arguments(delta)
-            case CallStarted():
-                return self._start_call(delta)
             case CallEnded(call_id, metadata):
                 call = self._calls.pop(call_id, None)
                 return None if call is None else ToolCalled(self._end_call(call, metadata))
@@ -132,14 +136,17 @@ class Assembly:
     def message(self) -> Message:
         """The complete answer. Only once it is finished."""
         assert self.finish is not None
-        parts = tuple(part for part in self._parts if not isinstance(part, _OpenCall))
         finish: Finish = self.finish
-        if any(type(part) is ToolCall and not part.provider_executed for part in parts):
-            # Whatever the provider calls it: that there are calls is what decides.
-            finish = "length" if finish == "length" else "tool_calls"
+        parts: list[Part] = []
+        for part in self._parts:
+            if isinstance(part, _OpenCall):
+                continue
+            parts.append(part)
+            if type(part) is ToolCall and not part.provider_executed and finish != "length":
+                finish = "tool_calls"  # whatever the provider calls it: that there are calls counts
         return Message(
             "assistant",
-            parts,
+            tuple(parts),
             "answer",
             finish=finish,
             usage=self.usage,

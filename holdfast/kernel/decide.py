@@ -180,6 +180,8 @@ def _open_calls(turn: Turn, facts: Facts, rules: Rules) -> Step:
         for call in turn.calls:
             if call.tool in rules.exclusive:
                 return RefuseCalls(turn.open, call.tool)
+    if not states and not rules.waits:  # the usual case
+        return RunCalls(turn.open)
     ready = tuple(call for call in turn.open if _may_run(call, states.get(call.id), rules))
     return RunCalls(ready) if ready else RequireAction(turn.open)  # 2, 3
 

@@ -1,66 +1,38 @@
-"""The calls of one answer: the way of each call, which may run beside which, results in call order.
+"""The calls of one answer: which may run beside which, results in call order, how they are stopped.
 
 Each call is a task of its own, cancelled once and by hand, outside any cancel scope: inside one,
 anyio would cancel again at every await, a tool's clean-up would die and a tool that swallows
 cancellation would spin. A failure on a call's way is a result for the model, never an exception
-that ends the run.
+that ends the run. The way of each call, before it runs, is in `way.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
-import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from holdfast.kernel import results
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.decide import Approved, CallState, Recorded, Started, Waiting
+from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted, Warned
-from holdfast.kernel.messages import Outcome, ToolCall, ToolResult, encode
-from holdfast.kernel.policy import Calls
-from holdfast.kernel.ports import Ports
-from holdfast.kernel.schema import BadArguments
-from holdfast.kernel.tool import Allow, Decision, Deny, Rewrite, Tool, ToolContext, Values
-
-Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
-"""Asked before each call. May deny it or rewrite its arguments; one that raises denies."""
-Proceed: TypeAlias = Callable[[], Awaitable[object]]
-Middleware: TypeAlias = Callable[[ToolCall, Values, Proceed], Awaitable[object]]
-"""Wraps the run of a call. May answer without proceeding; cannot change the arguments."""
-Eager = Literal["pure", "all"]
-
-
-class Toolbox(Struct, frozen=True, kw_only=True):
-    """What the calls of a run share."""
-
-    tools: Mapping[str, Tool]
-    gate: Gate | None
-    middleware: tuple[Middleware, ...]
-    limits: Calls
-    max_result: int
-    """Bytes, for tools that do not set their own."""
-    eager: Eager
-    ports: Ports
-
-
-class Ready(Struct, frozen=True):
-    """A call whose arguments are in order."""
-
-    tool: Tool
-    values: Values
-
-    @property
-    def shown(self) -> Values:
-        """To look at: what was validated, and perhaps approved, is what runs."""
-        return MappingProxyType(self.values)
+from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
+from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.kernel.way import (
+    Cleared,
+    Middleware,
+    Proceed,
+    Ready,
+    Toolbox,
+    Way,
+    answer,
+    canonical,
+)
 
 
 class Executed(Struct, frozen=True):
@@ -86,10 +58,10 @@ class _Entry:
         "timers",
     )
 
-    def __init__(self, call: ToolCall, checked: Ready | ToolResult, parallel: bool) -> None:
+    def __init__(self, call: ToolCall, checked: Ready | ToolResult) -> None:
         self.call = call
         self.checked = checked
-        self.parallel = parallel
+        self.parallel = isinstance(checked, ToolResult) or checked.parallel
         self.task: asyncio.Task[None] | None = None
         self.running = False
         """Its coroutine has been entered."""
@@ -139,9 +111,8 @@ class Batch:
     ) -> None:
         self._box = toolbox
         self._sink = sink
-        self._failures = failures
-        self._active = active
         self._states = states
+        self._way = Way(toolbox, sink, failures, active, states)
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, _Entry] = {}
         self._queue: list[_Entry] = []
@@ -253,8 +224,8 @@ class Batch:
         return tool.effect == "pure" or self._box.eager == "all"
 
     def _enqueue(self, call: ToolCall) -> None:
-        checked = self._check(call)
-        entry = _Entry(call, checked, _is_parallel(checked))
+        checked = self._way.check(call)
+        entry = _Entry(call, checked)
         self._entries[call.id] = entry
         state = self._states.get(call.id)
         if isinstance(state, Recorded):
@@ -303,7 +274,7 @@ class Batch:
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
-        if isinstance(outcome, ToolResult) and (entry.has_effect or not self._refusing):
+        if isinstance(outcome, ToolResult) and (not self._refusing or entry.has_effect):
             began = entry.began
             self._sink.put(
                 ToolFinished(outcome, 0.0 if began is None else self._loop.time() - began)
@@ -378,111 +349,16 @@ class Batch:
         if not entry.abandoned:
             self._end(entry, outcome)
 
-    def _check(self, call: ToolCall) -> Ready | ToolResult:
-        """The part of the way that needs no waiting: find the tool, parse, validate."""
-        tool = self._box.tools.get(call.tool)
-        if tool is None:
-            known = [n for n in self._box.tools if self._active is None or n in self._active]
-            return results.refused_unknown(call, known)
-        if self._active is not None and call.tool not in self._active:
-            return results.result(call, "refused", f"{call.tool} is not available at this point.")
-        failures = self._failures.get(call.tool, 0)
-        if failures >= self._box.limits.failures:
-            text = f"{call.tool} failed {failures} times in a row: not run again in this turn."
-            return results.result(call, "refused", text)
-        if len(call.arguments) > self._box.limits.max_arguments:
-            limit = self._box.limits.max_arguments
-            text = (
-                f"The arguments have {len(call.arguments)} characters; at most {limit} are taken."
-            )
-            return results.result(call, "failed", text)
-        if call.complaint is not None:
-            text = f"The arguments are not valid JSON, so {call.tool} was not run: {call.complaint}"
-            return results.result(call, "failed", text)
-        try:
-            return Ready(tool, tool.arguments.parse(call.arguments))
-        except BadArguments as error:
-            return results.result(call, "failed", str(error))
-
     async def _walk(self, entry: _Entry) -> ToolResult | Action:
         """From valid arguments to the result, or to the point where somebody outside must act."""
-        call, ready = entry.call, entry.checked
+        ready = entry.checked
         assert isinstance(ready, Ready)
-        checked = await self._admit(call, ready)
-        if isinstance(checked, ToolResult):
-            return checked
-        tool = checked.tool
-        preview = None
-        if tool.preview is not None:
-            shown = await _answer(tool.preview(checked.shown))
-            if shown is not None:
-                preview = str(shown)[: self._box.limits.progress_length]
-                self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
-        if tool.action is not None:
-            return action(tool.action, call, checked, preview)
-        changed = False
-        if self._asks(checked):
-            asked = action("approval", call, checked, preview)
-            approval = self._states.get(call.id)
-            if not isinstance(approval, Approved) or approval.digest != asked.digest:
-                return asked
-            if approval.arguments is not None:
-                changed = True
-                again = await self._approved_change(call, tool, approval.arguments)
-                if isinstance(again, ToolResult):
-                    return again
-                checked = again
-        return await self._run(entry, checked, changed)
-
-    async def _admit(self, call: ToolCall, ready: Ready) -> Ready | ToolResult:
-        """Ask the tool's own validation and then the gate, which may rewrite the arguments."""
-        tool = ready.tool
-        if tool.validate is not None:
-            try:
-                problem = await _answer(tool.validate(ready.shown))
-            except Exception as error:
-                problem = results.explain(error)
-            if problem is False:
-                problem = "the arguments are not valid"
-            if problem and problem is not True:
-                return results.result(call, "failed", f"{call.tool} was not run: {problem}")
-        if self._box.gate is None:
-            return ready
-        try:
-            decision = await _answer(self._box.gate(call, ready.shown))
-        except Exception as error:
-            decision = Deny(f"the gate failed: {results.explain(error)}")
-        if decision is None or isinstance(decision, Allow):
-            return ready
-        if isinstance(decision, Rewrite):
-            try:
-                return Ready(tool, tool.arguments.check(decision.arguments))
-            except BadArguments as error:
-                decision = Deny(f"the gate's arguments do not fit. {error}")
-        if not isinstance(decision, Deny):
-            decision = Deny(f"the gate gave a {type(decision).__name__}, which is no decision")
-        return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
-
-    async def _approved_change(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
-    ) -> Ready | ToolResult:
-        """What a person agreed to instead must pass like any other arguments, and stay as it is."""
-        try:
-            changed = Ready(tool, tool.arguments.check(arguments))
-        except BadArguments as error:
-            text = f"{call.tool} was not run: the arguments that a person set do not fit. {error}"
-            return results.result(call, "failed", text)
-        admitted = await self._admit(call, changed)
-        if isinstance(admitted, Ready) and admitted.values != changed.values:
-            text = f"{call.tool} was not run: the gate changed the arguments that a person set."
-            return results.result(call, "refused", text)
-        return admitted
-
-    def _asks(self, ready: Ready) -> bool:
-        approval = ready.tool.approval
-        if approval == "never":
-            return False
-        return approval == "ask" or bool(approval(ready.shown))
+        if self._way.asks_nobody(ready.tool):
+            return await self._run(entry, ready, changed=False)
+        cleared = await self._way.walk(entry.call, ready)
+        if not isinstance(cleared, Cleared):
+            return cleared
+        return await self._run(entry, cleared.ready, cleared.changed)
 
     async def _run(self, entry: _Entry, ready: Ready, changed: bool) -> ToolResult:
         call, tool = entry.call, ready.tool
@@ -516,7 +392,7 @@ class Batch:
         if not tool.in_thread:
             return await function(*positional, **ready.values)
         value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
-        return await _answer(value)
+        return await answer(value)
 
     def _max_result(self, tool: Tool | None) -> int:
         return (tool.max_result if tool is not None else None) or self._box.max_result
@@ -543,39 +419,6 @@ class Batch:
 
         self._box.ports.from_thread(report)
         return _Room(None)
-
-
-def action(
-    kind: Literal["client", "approval", "answer", "child"],
-    call: ToolCall,
-    ready: Ready,
-    preview: str | None,
-) -> Action:
-    """What somebody outside is asked, bound to exactly these arguments."""
-    arguments = canonical(ready.tool.arguments.plain(ready.values))
-    return Action(kind, call, arguments, digest(call.id, call.tool, arguments), preview)
-
-
-def canonical(value: object) -> str:
-    """One text for one JSON value: keys sorted, no spaces."""
-    return encode(msgspec.to_builtins(value, order="sorted")).decode()
-
-
-def digest(call_id: str, tool: str, arguments: str) -> str:
-    """SHA-256 over what an approval is for."""
-    return hashlib.sha256(encode([call_id, tool, arguments])).hexdigest()
-
-
-def _is_parallel(checked: Ready | ToolResult) -> bool:
-    if isinstance(checked, ToolResult):
-        return True
-    parallel = checked.tool.parallel
-    if not callable(parallel):
-        return parallel
-    try:
-        return bool(parallel(checked.shown))
-    except Exception:
-        return False  # alone is always right
 
 
 def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:
@@ -610,8 +453,3 @@ def _about_the_change(ready: Ready) -> str:
 
 async def _wrap(middleware: Middleware, call: ToolCall, values: Values, proceed: Proceed) -> object:
     return await middleware(call, values, proceed)
-
-
-async def _answer(value: Any) -> Any:
-    """What a hook said, whether or not it is `async`."""
-    return await value if inspect.isawaitable(value) else value

@@ -166,6 +166,7 @@ class _Consumer:
         interruption, limits, clock = self._interruption, self._limits, self._silence.clock
         began = silence.last
         left = limits.max_events
+        plain = self._show is None
         async for delta in stream:
             if type(delta) is Opened:  # another model is asked, and given as long as the first
                 self.first = None
@@ -177,7 +178,10 @@ class _Consumer:
                 silence.last = clock()
             event = assembly.feed(delta)
             if event is not None:
-                self._tell(event)
+                if plain and type(event) is not ToolCalled:
+                    sink.put(event)
+                else:
+                    self._tell(event)
             if assembly.unannounced:
                 self._tell_late()
             if interruption.requested or silence.fired:  # also where it goes on all the same

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import Failure, HoldfastError
 from holdfast.kernel.events import Action, EndReason, Summary
-from holdfast.kernel.messages import Message, Usage
+from holdfast.kernel.messages import Message, ToolResult, Usage
 
 
 class Ending(Struct, frozen=True):
@@ -80,9 +80,10 @@ class Tally:
         if message.kind == "answer":
             self._steps += 1
         elif message.kind == "results":
-            for result in message.results:
-                self._calls += 1
-                self._errors += result.outcome in ("failed", "timed_out")
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    self._calls += 1
+                    self._errors += part.outcome in ("failed", "timed_out")
 
     def usage(self, usage: Usage | None) -> None:
         """Of every attempt, also of one that failed."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from holdfast.kernel.context import Trim, estimate_text, repair
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import PrepareError, describe
-from holdfast.kernel.execute import Toolbox
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.policy import max_result
+from holdfast.kernel.way import Toolbox
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent

@@ -107,7 +107,7 @@ def _results(turn: Turn, message: Message) -> Turn:
     open, failures, stopped = turn.open, turn.failures, turn.stopped
     for part in message.parts:
         if type(part) is ToolResult:
-            open = tuple(call for call in open if call.id != part.call_id)
+            open = _without(open, part.call_id)
             failures = _count(failures, part)
             stopped = stopped or (part.stops and part.outcome == "ok")
     return Turn(
@@ -127,6 +127,12 @@ def _results(turn: Turn, message: Message) -> Turn:
         size_after=turn.size_after,
         relieved=turn.relieved,
     )
+
+
+def _without(calls: tuple[ToolCall, ...], call_id: str) -> tuple[ToolCall, ...]:
+    if len(calls) == 1:
+        return () if calls[0].id == call_id else calls
+    return tuple(call for call in calls if call.id != call_id)
 
 
 def _count(failures: Mapping[str, int], result: ToolResult) -> Mapping[str, int]:

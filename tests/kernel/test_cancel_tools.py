@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Calls, Policy, Ports, Tool, ToolCall, ToolContext, ToolResult, tool
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted, Warned
-from holdfast.kernel.execute import Proceed
 from holdfast.kernel.tool import Values
+from holdfast.kernel.way import Proceed
 from holdfast.testing import Item, ScriptedModel, call, run_virtual
 from tests.kernel.runs import events_of, now, only
 from tests.kernel.toolkit import (

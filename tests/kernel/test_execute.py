@@ -23,9 +23,9 @@ from holdfast import (
     tool,
 )
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted
-from holdfast.kernel.execute import Gate, Proceed
 from holdfast.kernel.messages import Outcome
 from holdfast.kernel.tool import Decision, Values
+from holdfast.kernel.way import Gate, Proceed
 from holdfast.testing import ScriptedModel, call, call_raw
 from tests.kernel.runs import only
 from tests.kernel.toolkit import agent_for, outcomes, result_of, results_in, watched

@@ -1,0 +1,233 @@
+"""The way of one call: from what the model wrote to a call that may run, or to why it may not.
+
+find → active? → failed too often? → parse → validate → `validate` hook → gate → `preview` →
+approval. Whoever stops a call here leaves a result that the model can act on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, Union
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.kernel import results
+from holdfast.kernel.channel import Sink
+from holdfast.kernel.decide import Approved, CallState
+from holdfast.kernel.events import Action, ActionKind, ToolProgressed
+from holdfast.kernel.messages import ToolCall, ToolResult, encode
+from holdfast.kernel.policy import Calls
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.schema import BadArguments
+from holdfast.kernel.tool import Allow, Decision, Deny, Rewrite, Tool, Values
+
+Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
+"""Asked before each call. May deny it or rewrite its arguments; one that raises denies."""
+Proceed: TypeAlias = Callable[[], Awaitable[object]]
+Middleware: TypeAlias = Callable[[ToolCall, Values, Proceed], Awaitable[object]]
+"""Wraps the run of a call. May answer without proceeding; cannot change the arguments."""
+Eager = Literal["pure", "all"]
+
+
+class Toolbox(Struct, frozen=True, kw_only=True):
+    """What the calls of a run share."""
+
+    tools: Mapping[str, Tool]
+    gate: Gate | None
+    middleware: tuple[Middleware, ...]
+    limits: Calls
+    max_result: int
+    """Bytes, for tools that do not set their own."""
+    eager: Eager
+    ports: Ports
+
+
+class Ready(Struct, frozen=True):
+    """A call whose arguments are in order."""
+
+    tool: Tool
+    values: Values
+
+    @property
+    def shown(self) -> Values:
+        """To look at: what was validated, and perhaps approved, is what runs."""
+        return MappingProxyType(self.values)
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it may run beside others."""
+        parallel = self.tool.parallel
+        if not callable(parallel):
+            return parallel
+        try:
+            return bool(parallel(self.shown))
+        except Exception:
+            return False  # alone is always right
+
+
+class Cleared(Struct, frozen=True):
+    """A call that may run now."""
+
+    ready: Ready
+    changed: bool = False
+    """A person agreed to it with other arguments than the model's."""
+
+
+class Way:
+    """The way that the calls of one answer take."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        sink: Sink,
+        failures: Mapping[str, int],
+        active: frozenset[str] | None,
+        states: Mapping[str, CallState],
+    ) -> None:
+        self._box = toolbox
+        self._sink = sink
+        self._failures = failures
+        self._active = active
+        self._states = states
+
+    def check(self, call: ToolCall) -> Ready | ToolResult:
+        """The part of the way that needs no waiting: find the tool, parse, validate."""
+        tool = self._box.tools.get(call.tool)
+        if tool is None:
+            known = [n for n in self._box.tools if self._active is None or n in self._active]
+            return results.refused_unknown(call, known)
+        if self._active is not None and call.tool not in self._active:
+            return results.result(call, "refused", f"{call.tool} is not available at this point.")
+        failures = self._failures.get(call.tool, 0)
+        if failures >= self._box.limits.failures:
+            text = f"{call.tool} failed {failures} times in a row: not run again in this turn."
+            return results.result(call, "refused", text)
+        if len(call.arguments) > self._box.limits.max_arguments:
+            limit = self._box.limits.max_arguments
+            text = (
+                f"The arguments have {len(call.arguments)} characters; at most {limit} are taken."
+            )
+            return results.result(call, "failed", text)
+        if call.complaint is not None:
+            text = f"The arguments are not valid JSON, so {call.tool} was not run: {call.complaint}"
+            return results.result(call, "failed", text)
+        try:
+            return Ready(tool, tool.arguments.parse(call.arguments))
+        except BadArguments as error:
+            return results.result(call, "failed", str(error))
+
+    def asks_nobody(self, tool: Tool) -> bool:
+        """Whether a call of this tool may run as soon as its arguments are in order."""
+        return (
+            self._box.gate is None
+            and tool.validate is None
+            and tool.preview is None
+            and tool.approval == "never"
+            and tool.action is None
+        )
+
+    async def walk(self, call: ToolCall, ready: Ready) -> Cleared | ToolResult | Action:
+        """From valid arguments to a call that may run, or that somebody outside must act on."""
+        admitted = await self._admit(call, ready)
+        if isinstance(admitted, ToolResult):
+            return admitted
+        tool = admitted.tool
+        preview = await self._preview(call, admitted)
+        if tool.action is not None:
+            return action(tool.action, call, admitted, preview)
+        if not self._asks(admitted):
+            return Cleared(admitted)
+        asked = action("approval", call, admitted, preview)
+        approval = self._states.get(call.id)
+        if not isinstance(approval, Approved) or approval.digest != asked.digest:
+            return asked
+        if approval.arguments is None:
+            return Cleared(admitted)
+        changed = await self._approved_change(call, tool, approval.arguments)
+        return changed if isinstance(changed, ToolResult) else Cleared(changed, changed=True)
+
+    async def _admit(self, call: ToolCall, ready: Ready) -> Ready | ToolResult:
+        """Ask the tool's own validation and then the gate, which may rewrite the arguments."""
+        tool = ready.tool
+        if tool.validate is not None:
+            try:
+                problem = await answer(tool.validate(ready.shown))
+            except Exception as error:
+                problem = results.explain(error)
+            if problem is False:
+                problem = "the arguments are not valid"
+            if problem and problem is not True:
+                return results.result(call, "failed", f"{call.tool} was not run: {problem}")
+        if self._box.gate is None:
+            return ready
+        try:
+            decision = await answer(self._box.gate(call, ready.shown))
+        except Exception as error:
+            decision = Deny(f"the gate failed: {results.explain(error)}")
+        if decision is None or isinstance(decision, Allow):
+            return ready
+        if isinstance(decision, Rewrite):
+            try:
+                return Ready(tool, tool.arguments.check(decision.arguments))
+            except BadArguments as error:
+                decision = Deny(f"the gate's arguments do not fit. {error}")
+        if not isinstance(decision, Deny):
+            decision = Deny(f"the gate gave a {type(decision).__name__}, which is no decision")
+        return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
+
+    async def _preview(self, call: ToolCall, ready: Ready) -> str | None:
+        """Show people what the call would do, if its tool can say so."""
+        if ready.tool.preview is None:
+            return None
+        shown = await answer(ready.tool.preview(ready.shown))
+        if shown is None:
+            return None
+        preview = str(shown)[: self._box.limits.progress_length]
+        self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
+        return preview
+
+    async def _approved_change(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
+    ) -> Ready | ToolResult:
+        """What a person agreed to instead must pass like any other arguments, and stay as it is."""
+        try:
+            changed = Ready(tool, tool.arguments.check(arguments))
+        except BadArguments as error:
+            text = f"{call.tool} was not run: the arguments that a person set do not fit. {error}"
+            return results.result(call, "failed", text)
+        admitted = await self._admit(call, changed)
+        if isinstance(admitted, Ready) and admitted.values != changed.values:
+            text = f"{call.tool} was not run: the gate changed the arguments that a person set."
+            return results.result(call, "refused", text)
+        return admitted
+
+    def _asks(self, ready: Ready) -> bool:
+        approval = ready.tool.approval
+        if approval == "never":
+            return False
+        return approval == "ask" or bool(approval(ready.shown))
+
+
+def action(kind: ActionKind, call: ToolCall, ready: Ready, preview: str | None) -> Action:
+    """What somebody outside is asked, bound to exactly these arguments."""
+    arguments = canonical(ready.tool.arguments.plain(ready.values))
+    return Action(kind, call, arguments, digest(call.id, call.tool, arguments), preview)
+
+
+def canonical(value: object) -> str:
+    """One text for one JSON value: keys sorted, no spaces."""
+    return encode(msgspec.to_builtins(value, order="sorted")).decode()
+
+
+def digest(call_id: str, tool: str, arguments: str) -> str:
+    """SHA-256 over what an approval is for."""
+    return hashlib.sha256(encode([call_id, tool, arguments])).hexdigest()
+
+
+async def answer(value: Any) -> Any:
+    """What a hook said, whether or not it is `async`."""
+    return await value if inspect.isawaitable(value) else value
