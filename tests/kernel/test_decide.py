@@ -193,6 +193,16 @@ def test_4_an_overflow_fails_when_it_follows_a_summary_without_an_answer_between
     assert step_after(*history, compaction="overflow") == Fail("still_over_limit")
 
 
+def test_4_an_overflow_fails_after_the_last_compaction_that_a_turn_may_have() -> None:
+    history = [prompt()]
+    for position in range(3):
+        history += (answer("a"), checkpoint(position + 1))
+    step = step_after(*history, answer("a"), compaction="overflow")
+    assert step == Fail("still_over_limit")
+    step = step_after(*history, answer("a"), prompt(), compaction="overflow")
+    assert step == Compact("overflow", finish=False)
+
+
 def test_4_before_6_an_overflow_fails_although_steering_waits() -> None:
     step = step_after(prompt(), compaction="overflow", steering=True)
     assert step == Fail("still_over_limit")

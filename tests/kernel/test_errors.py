@@ -484,3 +484,22 @@ def test_whatever_a_provider_says_has_a_kind(
 ) -> None:
     error = ProviderError(message, status=status, code=code, retry_after=retry_after)
     assert classify(error).kind in KINDS
+
+
+# --- Wrapped and local errors -------------------------------------------------------------------
+
+
+def test_a_group_around_one_error_is_that_error() -> None:
+    inner = ProviderError("slow down", status=429, retry_after=3)
+    failure = classify(ExceptionGroup("of a task group", [ExceptionGroup("again", [inner])]))
+    assert (failure.kind, failure.status, failure.retry_after) == ("rate_limit", 429, 3)
+
+
+def test_a_group_of_several_errors_is_none_of_them() -> None:
+    group = ExceptionGroup("two", [ProviderError(status=429), ValueError("x")])
+    assert classify(group).kind == "internal"
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("x"), PermissionError("x")])
+def test_an_error_of_the_file_system_is_no_network_error(error: OSError) -> None:
+    assert classify(error).kind == "internal"

@@ -293,6 +293,26 @@ async def test_the_validate_hook_refuses_with_its_own_words(
     assert "odd numbers are not doubled" in made.text
 
 
+async def test_the_validate_hook_may_say_yes_or_no() -> None:
+    checked = tool(effect="pure", name="double", validate=lambda values: values["number"] < 3)(
+        _double
+    )
+    assert (await result_of(checked, {"number": 2})).text == "4"
+    made = await result_of(checked, {"number": 3})
+    assert (made.outcome, made.text) == (
+        "failed",
+        "double was not run: the arguments are not valid",
+    )
+
+
+async def test_a_hook_cannot_change_the_arguments() -> None:
+    def meddle(values: Values) -> None:
+        values["number"] = 5  # type: ignore[index]
+
+    checked = tool(effect="pure", name="double", validate=meddle)(_double)
+    assert (await result_of(checked, {"number": 2})).outcome == "failed"
+
+
 async def _double(number: int) -> int:
     return 2 * number
 

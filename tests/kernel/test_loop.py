@@ -36,8 +36,10 @@ from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, T
 from holdfast.testing import (
     START,
     call,
+    call_raw,
     cut,
     fail,
+    finish,
     notice,
     pause,
     run_virtual,
@@ -381,3 +383,13 @@ def test_the_same_script_gives_the_same_events_each_time() -> None:
         return await events_of(scripted(turns, look, stumble).run("?"))
 
     assert run_virtual(play()) == run_virtual(play())
+
+
+async def test_a_call_that_length_cut_off_is_asked_for_again_in_smaller_pieces() -> None:
+    half = call_raw("act", '{"what": "a lo', ended=False)
+    agent = scripted([[half, finish("length")], [call("act", what="a bit")], "Done."], act)
+    result = await agent.run("Go.")
+    assert (result.reason, result.text) == ("stop", "Done.")
+    assert kinds(result.history) == ["prompt", "answer", "injected", "answer", "results", "answer"]
+    assert len(requests_of(agent)) == 3
+    assert [message.kind for message in requests_of(agent)[1].messages] == ["prompt", "injected"]

@@ -427,3 +427,10 @@ async def test_an_answer_without_calls_costs_nothing_more(eager: Any) -> None:
     events = await events_of(run)
     assert only(ToolFinished, events) == []
     assert check_events(events).reason == "stop"
+
+
+async def test_an_unknown_name_is_told_only_the_tools_that_are_active() -> None:
+    agent = scripted([call("nothing"), "Done."], look, act, active=lambda history: ["look"])
+    result = await agent.run("?")
+    ((_, text),) = results_in(result.history).values()
+    assert "Known tools: look." in text
