@@ -13,7 +13,7 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Event, Retrying
-from holdfast.kernel.generate import Silence, generate
+from holdfast.kernel.generate import Caller
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Model, Request
@@ -33,10 +33,10 @@ class Asking:
         self._inbox = inbox
         self._sink = sink
         self._tally = tally
-        self._silence = Silence(policy.stream)
+        self._caller = Caller(policy.stream, sink, inbox.interruption)
 
     def close(self) -> None:
-        self._silence.close()
+        self._caller.close()
 
     async def attempt(
         self,
@@ -47,19 +47,9 @@ class Asking:
         on_call: Callable[[ToolCall], None] | None = None,
         show: Callable[[Event], Event | None] | None = None,
     ) -> float | None:
-        """One try; see `generate`."""
+        """One try; see `Caller.call`."""
         try:
-            return await generate(
-                model,
-                request,
-                assembly,
-                limits=self._policy.stream,
-                silence=self._silence,
-                sink=self._sink,
-                interruption=self._inbox.interruption,
-                on_call=on_call,
-                show=show,
-            )
+            return await self._caller.call(model, request, assembly, on_call, show)
         finally:
             self._tally.usage(assembly.usage)
 

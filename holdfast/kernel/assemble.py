@@ -230,7 +230,8 @@ class Assembly:
     # --- calls ---
 
     def _start_call(self, delta: CallStarted) -> Event:
-        self._close()
+        if self._open is not None:
+            self._close()
         given = delta.call_id
         call = _OpenCall(given, self._claim(given), delta)
         earlier = self._calls.pop(given, None)
@@ -272,7 +273,8 @@ class Assembly:
         return done
 
     def _finish(self, delta: Finished) -> None:
-        self._close()
+        if self._open is not None:
+            self._close()
         self.finish = delta.finish
         self.usage = delta.usage
         self.metadata = delta.metadata

@@ -136,11 +136,9 @@ class Projection:
             self._behind = []
         if message.role == "assistant":
             message = whole_pairs(message)
-            self._awaited = {
-                part.id: part
-                for part in message.parts
-                if type(part) is ToolCall and not part.provider_executed
-            }
+            for part in message.parts:
+                if type(part) is ToolCall and not part.provider_executed:
+                    self._awaited[part.id] = part
             self._missing = len(self._awaited)
         else:
             message = without_calls(message)
@@ -212,6 +210,9 @@ def whole_pairs(message: Message) -> Message:
 
 
 def _needs_pairing(message: Message) -> bool:
+    if len(message.parts) == 1 and type(message.parts[0]) is not ToolResult:
+        part = message.parts[0]
+        return type(part) is ToolCall and part.provider_executed
     ids: set[str] = set()
     for part in message.parts:
         if type(part) is ToolResult:

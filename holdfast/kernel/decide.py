@@ -73,7 +73,7 @@ class CallModel(Struct, frozen=True):
     pass
 
 
-class RunCalls(Struct, frozen=True):
+class RunCalls(Struct, frozen=True, gc=False):
     calls: tuple[ToolCall, ...]
 
 

@@ -74,7 +74,7 @@ class ToolFinished(Struct, frozen=True, gc=False, tag_field="type", tag="tool_fi
     seconds: float
 
 
-class MessageCommitted(Struct, frozen=True, tag_field="type", tag="message_committed"):
+class MessageCommitted(Struct, frozen=True, gc=False, tag_field="type", tag="message_committed"):
     message: Message
     number: int
     """Its position in the history, from 0."""

@@ -94,96 +94,82 @@ class Silence:
             self._cancel()
 
 
-async def generate(
-    model: Model,
-    request: Request,
-    assembly: Assembly,
-    *,
-    limits: Stream,
-    silence: Silence,
-    sink: Sink,
-    interruption: Interruption,
-    on_call: Callable[[ToolCall], None] | None = None,
-    show: Callable[[Event], Event | None] | None = None,
-) -> float | None:
-    """Fill `assembly` with the model's answer. Gives back the seconds to the first delta.
+class Caller:
+    """Calls models for one run, one at a time.
 
-    Raises `Interrupted`, or whatever made the attempt fail; `assembly` then has what had arrived.
-    `on_call` hears of each call that is complete; `show` may change or hold back what people see.
+    Nothing is done here for each delta that could be done less often.
     """
-    scope = anyio.CancelScope()
-    silence.arm(scope.cancel)
-    interruption.stop = scope.cancel
-    consumer = _Consumer(assembly, limits, silence, sink, interruption, on_call, show)
-    stream: AsyncIterator[Delta] | None = None
-    ended = False
-    try:
-        with scope:
-            if interruption.requested:
-                raise Interrupted
-            stream = model.stream(request)
-            ended = await consumer.consume(stream)
-    except Exception as error:
-        _explain(error, assembly, silence, interruption)
-    finally:
-        silence.disarm()
-        interruption.stop = None
-        if not ended and stream is not None:
-            await _close(stream)
-    if assembly.finish is None:
-        _explain(StreamCut(), assembly, silence, interruption)
-    if assembly.empty:
-        raise ContentFiltered if assembly.finish == "content_filter" else EmptyResponse
-    return consumer.first
 
-
-class _Consumer:
-    """Takes a stream in, delta by delta. Nothing is done here for each delta that could be done
-    less often."""
-
-    def __init__(
-        self,
-        assembly: Assembly,
-        limits: Stream,
-        silence: Silence,
-        sink: Sink,
-        interruption: Interruption,
-        on_call: Callable[[ToolCall], None] | None,
-        show: Callable[[Event], Event | None] | None,
-    ) -> None:
-        self.first: float | None = None
-        self._assembly = assembly
+    def __init__(self, limits: Stream, sink: Sink, interruption: Interruption) -> None:
         self._limits = limits
-        self._silence = silence
         self._sink = sink
         self._interruption = interruption
-        self._on_call = on_call
-        self._show = show
+        self._silence = Silence(limits)
 
-    async def consume(self, stream: AsyncIterator[Delta]) -> bool:
+    def close(self) -> None:
+        self._silence.close()
+
+    async def call(
+        self,
+        model: Model,
+        request: Request,
+        assembly: Assembly,
+        on_call: Callable[[ToolCall], None] | None = None,
+        show: Callable[[Event], Event | None] | None = None,
+    ) -> float | None:
+        """Fill `assembly` with the model's answer. Gives back the seconds to the first delta.
+
+        Raises `Interrupted`, or whatever made the attempt fail; `assembly` then has what had
+        arrived. `on_call` hears of each call that is complete; `show` may change or hold back what
+        people see.
+        """
+        scope = anyio.CancelScope()
+        self._silence.arm(scope.cancel)
+        self._interruption.stop = scope.cancel
+        tell = _Teller(self._sink, on_call, show)
+        stream: AsyncIterator[Delta] | None = None
+        ended = False
+        try:
+            with scope:
+                if self._interruption.requested:
+                    raise Interrupted
+                stream = model.stream(request)
+                ended = await self._consume(stream, assembly, tell)
+        except Exception as error:
+            self._explain(error, assembly)
+        finally:
+            self._silence.disarm()
+            self._interruption.stop = None
+            if not ended and stream is not None:
+                await _close(stream)
+        if assembly.finish is None:
+            self._explain(StreamCut(), assembly)
+        if assembly.empty:
+            raise ContentFiltered if assembly.finish == "content_filter" else EmptyResponse
+        return tell.first
+
+    async def _consume(
+        self, stream: AsyncIterator[Delta], assembly: Assembly, tell: _Teller
+    ) -> bool:
         """Whether the stream came to its own end."""
-        assembly, silence, sink = self._assembly, self._silence, self._sink
-        interruption, limits, clock = self._interruption, self._limits, self._silence.clock
+        silence, sink, interruption = self._silence, self._sink, self._interruption
+        limits, clock, feed = self._limits, self._silence.clock, assembly.feed
         began = silence.last
         left = limits.max_events
-        plain = self._show is None
         async for delta in stream:
             if type(delta) is Opened:  # another model is asked, and given as long as the first
-                self.first = None
+                tell.first = None
                 silence.expect(limits.first_event)
-            elif self.first is None:
+            elif tell.first is None:
                 silence.expect(limits.between_events)
-                self.first = silence.last - began
+                tell.first = silence.last - began
             else:
                 silence.last = clock()
-            event = assembly.feed(delta)
+            event = feed(delta)
             if event is not None:
-                if plain and type(event) is not ToolCalled:
-                    sink.put(event)
-                else:
-                    self._tell(event)
+                tell(event)
             if assembly.unannounced:
-                self._tell_late()
+                tell.late(assembly)
             if interruption.requested or silence.fired:  # also where it goes on all the same
                 return False
             left -= 1
@@ -203,20 +189,46 @@ class _Consumer:
                 await anyio.lowlevel.checkpoint()
         return True
 
-    def _tell(self, event: Event) -> None:
-        if self._show is None:
-            self._sink.put(event)
-        else:
-            shown = self._show(event)
-            if shown is not None:
-                self._sink.put(shown)
+    def _explain(self, error: Exception, assembly: Assembly) -> None:
+        """Raise what really ended the stream: a stop of ours may surface as the model's error."""
+        if assembly.finish is not None:
+            return  # the answer is complete: how the connection ended no longer matters
+        if self._interruption.requested:
+            raise Interrupted from None
+        if self._silence.fired:
+            raise StreamSilent(self._silence.patience) from None
+        raise error
+
+
+class _Teller:
+    """Says what a stream brings to whom it concerns."""
+
+    __slots__ = ("_on_call", "_put", "_show", "first")
+
+    def __init__(
+        self,
+        sink: Sink,
+        on_call: Callable[[ToolCall], None] | None,
+        show: Callable[[Event], Event | None] | None,
+    ) -> None:
+        self.first: float | None = None
+        """Seconds to the first delta."""
+        self._put = sink.put
+        self._on_call = on_call
+        self._show = show
+
+    def __call__(self, event: Event) -> None:
+        shown = event if self._show is None else self._show(event)
+        if shown is not None:
+            self._put(shown)
         if type(event) is ToolCalled and self._on_call is not None:
             self._on_call(event.call)
 
-    def _tell_late(self) -> None:
-        late, self._assembly.unannounced = self._assembly.unannounced, []
-        for call in late:
-            self._tell(ToolCalled(call))
+    def late(self, assembly: Assembly) -> None:
+        """Calls whose end the provider did not say."""
+        calls, assembly.unannounced = assembly.unannounced, []
+        for call in calls:
+            self(ToolCalled(call))
 
 
 async def _drain(stream: AsyncIterator[Delta], left: int) -> bool:
@@ -226,19 +238,6 @@ async def _drain(stream: AsyncIterator[Delta], left: int) -> bool:
         if left < 0:
             return False
     return True
-
-
-def _explain(
-    error: Exception, assembly: Assembly, silence: Silence, interruption: Interruption
-) -> None:
-    """Raise what really ended the stream: a stop of ours may surface as an error of the model."""
-    if assembly.finish is not None:
-        return  # the answer is complete: how the connection ended no longer matters
-    if interruption.requested:
-        raise Interrupted from None
-    if silence.fired:
-        raise StreamSilent(silence.patience) from None
-    raise error
 
 
 async def _close(stream: AsyncIterator[Delta]) -> None:

@@ -159,7 +159,7 @@ class Checkpoint(Struct, frozen=True, gc=False, omit_defaults=True):
     """None when the threshold asked."""
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     role: Role
     parts: tuple[Part, ...]
     kind: Kind

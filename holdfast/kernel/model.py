@@ -52,7 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only one provider knows, as `{provider: options}`."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, kw_only=True, gc=False):
     """One call of a model. The messages are repaired: every call has its result right behind it."""
 
     system: tuple[Block, ...] = ()

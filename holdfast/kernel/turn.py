@@ -19,7 +19,7 @@ from holdfast.kernel.messages import Message, ToolCall, ToolResult
 NO_FAILURES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-class Turn(Struct, frozen=True):
+class Turn(Struct, frozen=True, gc=False):
     length: int = 0
     """Messages of the history so far."""
     last: Literal["prompt", "answer", "results"] | None = None
