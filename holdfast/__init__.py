@@ -18,7 +18,24 @@ _HOMES = {
         "HoldfastError",
         "ProviderError",
     ),
-    "holdfast.kernel.events": ("Action", "Event"),
+    "holdfast.kernel.events": (
+        "Action",
+        "Compacted",
+        "Compacting",
+        "Delivered",
+        "Event",
+        "MessageCommitted",
+        "Retrying",
+        "RunEnded",
+        "RunStarted",
+        "StepStarted",
+        "Summary",
+        "ToolCalled",
+        "ToolFinished",
+        "ToolProgressed",
+        "ToolStarted",
+        "Warned",
+    ),
     "holdfast.kernel.fallback": ("Fallback",),
     "holdfast.kernel.guard": ("Escalate", "Inject", "Stopping"),
     "holdfast.kernel.outcome": ("RunFailed", "RunOver", "RunResult"),
@@ -34,7 +51,25 @@ _HOMES = {
         "dump",
         "load",
     ),
-    "holdfast.kernel.model": ("Block", "Model", "Request", "Settings"),
+    "holdfast.kernel.model": (
+        "ArgumentsDelta",
+        "Block",
+        "CallEnded",
+        "CallStarted",
+        "Delta",
+        "Finished",
+        "Model",
+        "Notice",
+        "Opened",
+        "PartAdded",
+        "PartEnded",
+        "Ping",
+        "ReasoningDelta",
+        "Request",
+        "Settings",
+        "TextDelta",
+        "ToolSpec",
+    ),
     "holdfast.kernel.policy": (
         "Calls",
         "Context",
@@ -59,7 +94,21 @@ if TYPE_CHECKING:
     from holdfast.kernel.errors import HoldfastError as HoldfastError
     from holdfast.kernel.errors import ProviderError as ProviderError
     from holdfast.kernel.events import Action as Action
+    from holdfast.kernel.events import Compacted as Compacted
+    from holdfast.kernel.events import Compacting as Compacting
+    from holdfast.kernel.events import Delivered as Delivered
     from holdfast.kernel.events import Event as Event
+    from holdfast.kernel.events import MessageCommitted as MessageCommitted
+    from holdfast.kernel.events import Retrying as Retrying
+    from holdfast.kernel.events import RunEnded as RunEnded
+    from holdfast.kernel.events import RunStarted as RunStarted
+    from holdfast.kernel.events import StepStarted as StepStarted
+    from holdfast.kernel.events import Summary as Summary
+    from holdfast.kernel.events import ToolCalled as ToolCalled
+    from holdfast.kernel.events import ToolFinished as ToolFinished
+    from holdfast.kernel.events import ToolProgressed as ToolProgressed
+    from holdfast.kernel.events import ToolStarted as ToolStarted
+    from holdfast.kernel.events import Warned as Warned
     from holdfast.kernel.fallback import Fallback as Fallback
     from holdfast.kernel.guard import Escalate as Escalate
     from holdfast.kernel.guard import Inject as Inject
@@ -74,10 +123,23 @@ if TYPE_CHECKING:
     from holdfast.kernel.messages import Usage as Usage
     from holdfast.kernel.messages import dump as dump
     from holdfast.kernel.messages import load as load
+    from holdfast.kernel.model import ArgumentsDelta as ArgumentsDelta
     from holdfast.kernel.model import Block as Block
+    from holdfast.kernel.model import CallEnded as CallEnded
+    from holdfast.kernel.model import CallStarted as CallStarted
+    from holdfast.kernel.model import Delta as Delta
+    from holdfast.kernel.model import Finished as Finished
     from holdfast.kernel.model import Model as Model
+    from holdfast.kernel.model import Notice as Notice
+    from holdfast.kernel.model import Opened as Opened
+    from holdfast.kernel.model import PartAdded as PartAdded
+    from holdfast.kernel.model import PartEnded as PartEnded
+    from holdfast.kernel.model import Ping as Ping
+    from holdfast.kernel.model import ReasoningDelta as ReasoningDelta
     from holdfast.kernel.model import Request as Request
     from holdfast.kernel.model import Settings as Settings
+    from holdfast.kernel.model import TextDelta as TextDelta
+    from holdfast.kernel.model import ToolSpec as ToolSpec
     from holdfast.kernel.outcome import RunFailed as RunFailed
     from holdfast.kernel.outcome import RunOver as RunOver
     from holdfast.kernel.outcome import RunResult as RunResult

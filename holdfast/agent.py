@@ -16,7 +16,7 @@ from holdfast.kernel.guard import Guard
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
-from holdfast.kernel.model import Block, Effort, Model, Settings, ToolSpec
+from holdfast.kernel.model import Block, Effort, Model, Settings, ToolSpec, check_model
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project
@@ -52,14 +52,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     ports: Ports = Ports()
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, str):
-            raise ConfigError(
-                f"model is the text {self.model!r}: pass a Model, such as "
-                "holdfast.testing.ScriptedModel(…)"
-            )
-        for part in ("stream", "name", "window"):
-            if not hasattr(self.model, part):
-                raise ConfigError(f"model is a {type(self.model).__name__}, which has no {part}")
+        check_model(self.model)
         if self.eager not in get_args(Eager):
             raise ConfigError(f"eager is {self.eager!r}: use 'pure' or 'all'")
         if self.effort is not None and self.effort not in get_args(Effort):
@@ -75,7 +68,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             if not callable(one):
                 raise ConfigError(f"{one!r} is no middleware: use an async function")
         tools = tuple(_as_tool(given) for given in _several("tools", self.tools))
-        _by_name(tools)
+        for made in _by_name(tools).values():
+            _ = made.spec  # built now, so that what is wrong with it is said here
         # Copies: whoever still holds what was given may change it.
         structs.force_setattr(self, "tools", tools)
         structs.force_setattr(self, "middleware", middleware)
@@ -115,6 +109,10 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         one that is at rest is only summarized.
         """
         self._refuse_commit_tools()
+        if isinstance(history, (str, bytes)) or not isinstance(history, Iterable):
+            raise ConfigError(
+                f"history is a {type(history).__name__}: use the history of a result, or load(…)"
+            )
         history = tuple(history)
         for message in history:
             if not isinstance(message, Message):
@@ -149,10 +147,20 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         return {call_id: self._state(calls[call_id], value) for call_id, value in resolve.items()}
 
     def _state(self, call: ToolCall, value: Resolution) -> CallState:
+        known = self.toolset.get(call.tool)
+        ours = known is not None and known.action is None
         if isinstance(value, Approved):
+            if not ours:
+                raise ConfigError(f"{call.tool} is not run here: give its result, not an approval")
             return value
         if isinstance(value, Deny):
             return Recorded(result(call, "refused", f"A person said no: {value.reason}"))
+        if ours and not isinstance(value, ToolResult):
+            # Taken for its result, a plain "yes" would tell the model that the tool has run.
+            raise ConfigError(
+                f"{call.tool} waits for an approval, and {value!r:.80} is none: "
+                "use approve(action), or Deny(reason)"
+            )
         try:
             made = given(call, value)
         except Unencodable as error:
@@ -160,7 +168,6 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 f"the result for {call.id} is {error}: "
                 "give text, parts, or something that can be written as JSON"
             ) from None
-        known = self.toolset.get(call.tool)
         return Recorded(mark_stop(made, known) if known is not None else made)
 
     def _refuse_commit_tools(self) -> None:
@@ -174,6 +181,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
 
 def approve(action: Action, arguments: Mapping[str, object] | None = None) -> Approved:
     """Agree to exactly what an action shows, or to the same call with other arguments."""
+    if not isinstance(action, Action):
+        raise ConfigError(f"{action!r:.80} is no action: use one of result.actions")
     return Approved(action.digest, arguments)
 
 

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import pydoc
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import (
     Agent,
     Allow,
     Block,
     ConfigError,
+    Context,
+    Finished,
+    FormatError,
     Message,
     Policy,
+    Request,
+    RunFailed,
     Settings,
     Stopping,
+    Text,
     Tool,
     ToolCall,
     ToolResult,
+    approve,
+    dump,
+    load,
     tool,
 )
-from holdfast.kernel.model import Request
-from holdfast.testing import ScriptedModel, call, ports
+from holdfast.testing import ScriptedModel, call, fail, ports
 
 
 def add(a: int, b: int = 1) -> int:
@@ -298,3 +309,100 @@ def test_tools_keep_the_order_in_which_they_were_given() -> None:
 def test_two_agents_may_share_a_tool() -> None:
     shared = tool(add)
     assert agent(tools=[shared]).toolset["add"] is agent(tools=[shared]).toolset["add"]
+
+
+# --- What is said early rather than late --------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [True, "yes", None, {"ok": True}])
+async def test_a_plain_yes_is_not_taken_for_the_result_of_a_tool(answer: object) -> None:
+    sent: list[str] = []
+
+    @tool(approval="ask")
+    async def send(to: str) -> str:
+        """Send it."""
+        sent.append(to)
+        return "sent"
+
+    agent = Agent(model=ScriptedModel([call("send", to="ann"), "Done."]), tools=[send])
+    first = await agent.run("Send it.")
+    with pytest.raises(ConfigError, match=r"use approve\(action\), or Deny\(reason\)"):
+        agent.run(history=first.history, resolve={first.actions[0].call.id: answer})
+    assert sent == []
+
+
+async def test_a_clients_call_cannot_be_approved() -> None:
+    ask = Tool(name="ask", schema={"type": "object", "properties": {}})
+    agent = Agent(model=ScriptedModel([call("ask"), "Done."]), tools=[ask])
+    first = await agent.run("Ask.")
+    with pytest.raises(ConfigError, match="give its result, not an approval"):
+        agent.run(history=first.history, resolve={"call_1": approve(first.actions[0])})
+
+
+def test_only_an_action_can_be_approved() -> None:
+    with pytest.raises(ConfigError, match=r"use one of result\.actions"):
+        approve("call_1")  # type: ignore[arg-type]
+
+
+def test_a_tool_that_cannot_be_described_is_refused_with_its_agent() -> None:
+    async def untyped(x):  # type: ignore[no-untyped-def]
+        return x
+
+    with pytest.raises(ConfigError, match="annotate it"):
+        Agent(model=ScriptedModel(), tools=[untyped])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Policy(retry=3),  # type: ignore[arg-type]
+        lambda: Policy(context={"keep": 5}),  # type: ignore[arg-type]
+        lambda: Context(model="acme:one"),  # type: ignore[arg-type]
+        lambda: Agent(model=ScriptedModel),  # type: ignore[arg-type]
+        lambda: Settings(temperature="hot"),  # type: ignore[arg-type]
+        lambda: tool(timeout="5")(sorted),  # type: ignore[call-overload]
+        lambda: Agent(model=ScriptedModel()).run(""),
+        lambda: Agent(model=ScriptedModel()).run([]),
+    ],
+    ids=["retry", "context", "summary", "class", "settings", "timeout", "no text", "no parts"],
+)
+def test_an_option_of_the_wrong_kind_is_refused_when_it_is_given(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigError, match=r": (use|make|pass|say)"):
+        wrong()
+
+
+def test_what_is_exported_can_be_looked_up_in_help() -> None:
+    for name in set(holdfast.__all__) - {"__version__"}:
+        pydoc.render_doc(getattr(holdfast, name))
+    assert "model" in inspect.signature(holdfast.Agent).parameters
+
+
+async def test_the_exception_behind_a_failure_is_its_cause() -> None:
+    broken = KeyError("choices")
+    with pytest.raises(RunFailed) as failed:
+        await Agent(model=ScriptedModel([fail(broken)])).run("Go.")
+    assert failed.value.__cause__ is broken
+
+
+@pytest.mark.parametrize("delta", ["hello", None, Finished("end_turn")])  # type: ignore[arg-type]
+async def test_a_model_that_yields_what_is_no_delta_fails_at_once(delta: Any) -> None:
+    class Wrong:
+        name = "wrong:1"
+        window = None
+
+        async def stream(self, request: Request) -> AsyncIterator[Any]:
+            yield delta
+
+    with pytest.raises(RunFailed, match=r"no Delta|use one of") as failed:
+        await Agent(model=Wrong()).run("Go.")
+    assert failed.value.failure.kind == "internal"
+
+
+def test_only_a_history_can_be_stored() -> None:
+    for wrong in ("abc", [1], None, 5):
+        with pytest.raises(FormatError, match=r"dump\(result\.history\)"):
+            dump(wrong)  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="not JSON"):
+        dump([Message("user", (Text("x", {"acme": object()}),), "prompt")])
+    with pytest.raises(FormatError, match="give what dump"):
+        load(None)  # type: ignore[arg-type]

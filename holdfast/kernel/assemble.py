@@ -4,7 +4,7 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
 
@@ -31,11 +31,14 @@ from holdfast.kernel.model import (
     Opened,
     PartAdded,
     PartEnded,
+    Ping,
     ReasoningDelta,
     TextDelta,
 )
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import complaint
+
+FINISHES: Final = get_args(Finish)
 
 
 class _OpenCall:
@@ -112,8 +115,10 @@ class Assembly:
                 self.model = model
             case Notice(text):
                 return Warned(text)
+            case Ping():
+                pass  # that it came is all it says
             case _:
-                pass  # a ping: that it came is all it says
+                raise TypeError(f"the model yielded a {type(delta).__name__}, which is no Delta")
         return None
 
     @property
@@ -275,6 +280,8 @@ class Assembly:
     def _finish(self, delta: Finished) -> None:
         if self._open is not None:
             self._close()
+        if delta.finish not in FINISHES:
+            raise TypeError(f"the model finished with {delta.finish!r}: use one of {FINISHES}")
         self.finish = delta.finish
         self.usage = delta.usage
         self.metadata = delta.metadata

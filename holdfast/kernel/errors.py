@@ -82,14 +82,14 @@ KINDS: Final[Mapping[FailureKind, KindFacts]] = {
     "poison": KindFacts(False, False, "This conversation kept stopping whoever worked on it."),
     "cancelled": KindFacts(False, False, "The run was cancelled."),
     "config": KindFacts(False, False, "The agent is set up wrongly."),
-    "internal": KindFacts(False, False, "Something went wrong inside holdfast."),
+    "internal": KindFacts(False, False, "An unexpected error ended the run."),
     "unknown": KindFacts(False, False, "{model} failed in a way that is not known."),
 }
 
 MAX_DETAIL: Final = 500
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
+class Failure(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What went wrong, as facts. The message is for people, the detail for operators (redacted)."""
 
     kind: FailureKind

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, Union
 
-from msgspec import Struct
-
 from holdfast.kernel.errors import Failure, FailureKind
-from holdfast.kernel.messages import AskedBy, Message, ToolCall, ToolResult, Usage
+from holdfast.kernel.messages import AskedBy, Message, Tagged, ToolCall, ToolResult, Usage, Value
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
 
 EndReason = Literal[
@@ -21,7 +19,7 @@ Delivery = Literal["steering", "follow_up", "guard", "recovery"]
 ActionKind = Literal["client", "approval", "answer", "child"]
 
 
-class Action(Struct, frozen=True, gc=False):
+class Action(Value, frozen=True):
     """Something the run waits for from outside: a client's result, an approval, an answer."""
 
     kind: ActionKind
@@ -33,12 +31,14 @@ class Action(Struct, frozen=True, gc=False):
     preview: str | None = None
 
 
-class RunStarted(Struct, frozen=True, gc=False, tag_field="type", tag="run_started"):
+class RunStarted(Tagged, frozen=True, tag="run_started"):
+    """The first event of every run."""
+
     messages: int
     """How many messages the history has."""
 
 
-class StepStarted(Struct, frozen=True, gc=False, tag_field="type", tag="step_started"):
+class StepStarted(Tagged, frozen=True, tag="step_started"):
     """The model is about to be called."""
 
     number: int
@@ -48,33 +48,39 @@ class StepStarted(Struct, frozen=True, gc=False, tag_field="type", tag="step_sta
     """Estimated size of the request."""
 
 
-class ToolCalled(Struct, frozen=True, gc=False, tag_field="type", tag="tool_called"):
+class ToolCalled(Tagged, frozen=True, tag="tool_called"):
     """The model finished writing a call."""
 
     call: ToolCall
 
 
-class ToolStarted(Struct, frozen=True, gc=False, tag_field="type", tag="tool_started"):
+class ToolStarted(Tagged, frozen=True, tag="tool_started"):
+    """A call has begun to run."""
+
     call_id: str
     tool: str
     label: str
 
 
-class ToolProgressed(Struct, frozen=True, gc=False, tag_field="type", tag="tool_progressed"):
+class ToolProgressed(Tagged, frozen=True, tag="tool_progressed"):
+    """What a running call says of itself, or what a call would do if it ran."""
+
     call_id: str
     tool: str
     what: Literal["preview", "progress"]
     text: str
 
 
-class ToolFinished(Struct, frozen=True, gc=False, tag_field="type", tag="tool_finished"):
+class ToolFinished(Tagged, frozen=True, tag="tool_finished"):
     """A call has its result: also one that was skipped or refused and never started."""
 
     result: ToolResult
     seconds: float
 
 
-class MessageCommitted(Struct, frozen=True, gc=False, tag_field="type", tag="message_committed"):
+class MessageCommitted(Tagged, frozen=True, tag="message_committed"):
+    """A message entered the history. From here on it is kept."""
+
     message: Message
     number: int
     """Its position in the history, from 0."""
@@ -83,7 +89,7 @@ class MessageCommitted(Struct, frozen=True, gc=False, tag_field="type", tag="mes
     seconds: float | None = None
 
 
-class Retrying(Struct, frozen=True, gc=False, tag_field="type", tag="retrying"):
+class Retrying(Tagged, frozen=True, tag="retrying"):
     """An attempt failed; what it showed is void. The next one begins after `delay`."""
 
     attempt: int
@@ -96,33 +102,36 @@ class Retrying(Struct, frozen=True, gc=False, tag_field="type", tag="retrying"):
     message: str
 
 
-class Compacting(Struct, frozen=True, gc=False, tag_field="type", tag="compacting"):
-    """The history is being summarized. `delta` is the next piece of the summary, first an empty
-    one."""
+class Compacting(Tagged, frozen=True, tag="compacting"):
+    """The history is being summarized. `delta` is the next piece; an empty one begins anew."""
 
     asked_by: AskedBy | None
     delta: str = ""
 
 
-class Compacted(Struct, frozen=True, gc=False, tag_field="type", tag="compacted"):
+class Compacted(Tagged, frozen=True, tag="compacted"):
+    """The history was shortened: estimated tokens of the next request, before and after."""
+
     before: int
     after: int
     summarized: bool
     """False when shortening old tool results was enough."""
 
 
-class Delivered(Struct, frozen=True, tag_field="type", tag="delivered"):
+class Delivered(Tagged, frozen=True, tag="delivered"):
     """Messages entered the history between two steps."""
 
     why: Delivery
     messages: tuple[Message, ...]
 
 
-class Warned(Struct, frozen=True, gc=False, tag_field="type", tag="warning"):
+class Warned(Tagged, frozen=True, tag="warning"):
+    """Something that people should know, and that does not stop the run."""
+
     text: str
 
 
-class Summary(Struct, frozen=True, gc=False):
+class Summary(Value, frozen=True):
     """What a run came to."""
 
     steps: int = 0
@@ -134,7 +143,7 @@ class Summary(Struct, frozen=True, gc=False):
     seconds: float = 0.0
 
 
-class RunEnded(Struct, frozen=True, tag_field="type", tag="run_ended"):
+class RunEnded(Tagged, frozen=True, tag="run_ended"):
     """The last event of every run, however it ended."""
 
     reason: EndReason

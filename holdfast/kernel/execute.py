@@ -194,6 +194,12 @@ class Batch:
                 self._sink.put(ToolFinished(made[-1], 0.0))
         return made
 
+    def ran(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """The results of those of the calls whose function was called, once nothing runs."""
+        entries = [self._entries[call.id] for call in calls if call.id in self._entries]
+        ended = [entry.outcome for entry in entries if entry.began is not None]
+        return [outcome for outcome in ended if isinstance(outcome, ToolResult)]
+
     @property
     def busy(self) -> bool:
         """Whether the stream brought a call that was taken on."""
@@ -262,8 +268,11 @@ class Batch:
             try:
                 await self._wake
             except asyncio.CancelledError as error:
-                if cancelled is not None:
-                    raise  # asked twice: whoever asks does not want to wait for the calls
+                if cancelled is not None:  # asked twice: whoever asks does not want to wait
+                    for entry in tuple(self._running):
+                        entry.abandoned = True
+                        self._end(entry, _stopped(entry, ended=False))
+                    raise
                 cancelled = error
                 self._cancel_all("interrupted", "The run was cancelled.")
         if cancelled is not None:
@@ -392,6 +401,8 @@ class Batch:
         if not tool.in_thread:
             return await function(*positional, **ready.values)
         value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
+        if positional:  # an `async` function in a wrapper that is not goes on out here
+            positional[0]._report = partial(self._report, entry)
         return await answer(value)
 
     def _max_result(self, tool: Tool | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from holdfast.kernel.errors import ConfigError, classify
-from holdfast.kernel.model import Delta, Model, Notice, Opened, Ping, Request, close
+from holdfast.kernel.model import Delta, Model, Notice, Opened, Ping, Request, check_model, close
 
 
 class Fallback:
@@ -17,8 +17,10 @@ class Fallback:
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
-        if not models:
-            raise ConfigError("Fallback needs at least one model")
+        if isinstance(models, str) or not isinstance(models, Sequence) or not models:
+            raise ConfigError("Fallback needs models in a list: Fallback([first, second])")
+        for model in models:
+            check_model(model)
         self._models = tuple(models)
 
     @property

@@ -42,6 +42,11 @@ async def ask(guard: Guard, about: Stopping) -> GuardVerdict:
     """What the guard says. One that raises escalates: nobody knows what it wanted to prevent."""
     try:
         answer = guard(about)
-        return await answer if inspect.isawaitable(answer) else answer
+        verdict = await answer if inspect.isawaitable(answer) else answer
     except Exception as error:
         return Escalate(f"the stop guard failed: {describe(error)}")
+    if isinstance(verdict, Inject) and not isinstance(verdict.text, str):
+        return Escalate(f"the stop guard injects a {type(verdict.text).__name__}, which is no text")
+    if verdict is None or isinstance(verdict, (Inject, Escalate)):
+        return verdict
+    return Escalate(f"the stop guard gave a {type(verdict).__name__}, which is no verdict")

@@ -51,7 +51,7 @@ from holdfast.kernel.events import (
     ToolFinished,
     Warned,
 )
-from holdfast.kernel.execute import Batch
+from holdfast.kernel.execute import Batch, Executed
 from holdfast.kernel.generate import Interrupted
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
@@ -89,6 +89,8 @@ class Loop:
         compaction: AskedBy | None,
     ) -> None:
         self.result: RunResult | None = None
+        self.cause: Exception | None = None
+        """What was raised, when the run ended with an error."""
         self._agent = agent
         self._policy = agent.policy
         self._inbox = inbox
@@ -137,6 +139,7 @@ class Loop:
         """The end of a run that was cancelled before its first line: it has one all the same."""
         self._sink = sink
         sink.put(RunStarted(len(self._history)))
+        self._take_prompt()
         self.result = self._end(Ending("error", classify(asyncio.CancelledError())), Summary())
 
     async def _until_rest(self) -> Ending:
@@ -145,8 +148,11 @@ class Loop:
             self._take_prompt()
             return await self._drive()
         except Failed as error:
+            cause = error.__cause__ or error.__context__
+            self.cause = cause if isinstance(cause, Exception) else None
             return Ending("error", error.failure)
         except Exception as error:
+            self.cause = error
             return Ending("error", classify(error, self._agent.model.name))
         finally:
             await self._drop_batch()
@@ -202,7 +208,8 @@ class Loop:
                 return await self._require_action(calls)
             case Compact(asked_by, finish):
                 await self._compact(asked_by)
-                if finish and not (self._inbox.steering or self._interruption.requested):
+                waits = self._inbox.steering or self._inbox.follow_ups
+                if finish and not (waits or self._interruption.requested):
                     return Ending("stop")
             case DeliverSteering():
                 self._deliver("steering", self._inbox.take_steering())
@@ -327,7 +334,10 @@ class Loop:
         """Cancel what the last stream started, and wait for its end."""
         batch, self._batch = self._batch, None
         if batch is not None and batch.busy:
-            await batch.discard()
+            try:
+                await batch.discard()
+            finally:
+                self._commit_results(batch.ran(self._history.turn.open))
 
     def _new_batch(self) -> Batch:
         return Batch(
@@ -347,7 +357,7 @@ class Loop:
         self._inbox.on_steer = batch.steer
         self._interruption.stop = batch.interrupt
         try:
-            executed = await batch.run(calls)
+            executed = await self._run_batch(batch, calls)
         finally:
             self._inbox.on_steer = None
             self._interruption.stop = None
@@ -361,7 +371,15 @@ class Loop:
         if open_calls:
             batch, self._batch = self._batch or self._new_batch(), None
             batch.interrupt(f"Interrupted {why}.")
-            self._commit_results((await batch.run(open_calls)).results)
+            self._commit_results((await self._run_batch(batch, open_calls)).results)
+
+    async def _run_batch(self, batch: Batch, calls: Sequence[ToolCall]) -> Executed:
+        try:
+            return await batch.run(calls)
+        except asyncio.CancelledError:
+            # Whoever goes on from this history must not do again what was done.
+            self._commit_results(batch.ran(calls))
+            raise
 
     def _commit_results(self, made: Sequence[ToolResult]) -> None:
         if not made:
@@ -469,7 +487,6 @@ class Loop:
         )
         message = compact.by_trimming(now)
         if message is None:
-            self._sink.put(Compacting(asked_by))
             try:
                 message, problem = await compact.by_summary(now, self._ask_for_summary)
             except Interrupted:
@@ -492,6 +509,7 @@ class Loop:
         while True:
             attempt += 1
             assembly = Assembly(model.name, self._agent.ports)
+            self._sink.put(Compacting(self._compaction))
             try:
                 await self._asking.attempt(model, request, assembly, show=self._show_summary)
                 message = assembly.message()

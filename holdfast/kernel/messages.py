@@ -47,14 +47,24 @@ TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "note"})
 """Kinds that do not count as *the last message* when the next step is decided."""
 
 
-class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text"):
+class Value(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
+    """A frozen value. None can be part of itself, so the garbage collector need not look."""
+
+
+class Tagged(Value, frozen=True, tag_field="type"):
+    """One of a closed union: its JSON says which."""
+
+
+class Text(Tagged, frozen=True, tag="text"):
+    """Text, of a prompt, an answer or a result."""
+
     text: str
     metadata: Metadata | None = None
 
 
-class Reasoning(
-    Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning"
-):
+class Reasoning(Tagged, frozen=True, tag="reasoning"):
+    """What a model thought before it answered, where its provider shows it."""
+
     text: str
     signature: str | None = None
     """Opaque proof of origin, replayed verbatim."""
@@ -63,7 +73,9 @@ class Reasoning(
     metadata: Metadata | None = None
 
 
-class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="call"):
+class ToolCall(Tagged, frozen=True, tag="call"):
+    """What a model asks for: a tool, by name, with arguments."""
+
     id: str
     tool: str
     arguments: str
@@ -75,7 +87,9 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="typ
     metadata: Metadata | None = None
 
 
-class File(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="file"):
+class File(Tagged, frozen=True, tag="file"):
+    """A picture, a document or anything else with a media type: the bytes, or where they are."""
+
     media_type: str
     name: str | None = None
     data: bytes | None = None
@@ -84,7 +98,9 @@ class File(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", 
     metadata: Metadata | None = None
 
 
-class Source(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="source"):
+class Source(Tagged, frozen=True, tag="source"):
+    """Where an answer has something from."""
+
     url: str
     title: str | None = None
     metadata: Metadata | None = None
@@ -94,7 +110,9 @@ Content: TypeAlias = Union[Text, File]
 """What a tool result is made of."""
 
 
-class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="result"):
+class ToolResult(Tagged, frozen=True, tag="result"):
+    """What the model reads about a call, and how the call ended."""
+
     call_id: str
     tool: str
     content: tuple[Content, ...]
@@ -112,7 +130,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
 Part: TypeAlias = Union[Text, Reasoning, ToolCall, ToolResult, File, Source]
 
 
-class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
+class Usage(Value, frozen=True):
     """Tokens of one model call. `input` is what was neither read from nor written to a cache."""
 
     input: int = 0
@@ -140,7 +158,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 AskedBy = Literal["person", "overflow"]
 
 
-class Checkpoint(Struct, frozen=True, gc=False, omit_defaults=True):
+class Checkpoint(Value, frozen=True):
     """What a checkpoint message stands for, by position in the history it was appended to."""
 
     covers: int
@@ -159,7 +177,9 @@ class Checkpoint(Struct, frozen=True, gc=False, omit_defaults=True):
     """None when the threshold asked."""
 
 
-class Message(Struct, frozen=True, gc=False, omit_defaults=True):
+class Message(Value, frozen=True):
+    """One entry of a history. `kind` says where it came from, `visibility` who may see it."""
+
     role: Role
     parts: tuple[Part, ...]
     kind: Kind
@@ -196,10 +216,13 @@ def user_message(prompt: Prompt) -> Message:
     """A prompt, in whichever form it was given, as a message that starts a turn."""
     if isinstance(prompt, Message):
         return prompt
+    if not prompt:
+        raise ConfigError("the prompt is empty: say something, or give none to go on as it is")
     if isinstance(prompt, str):
         return Message("user", (Text(prompt),), "prompt")
     parts: tuple[Any, ...]
-    parts = tuple(prompt) if isinstance(prompt, Sequence) else (prompt,)
+    listed = isinstance(prompt, Sequence) and not isinstance(prompt, bytes)
+    parts = tuple(prompt) if listed else (prompt,)  # type: ignore[arg-type]
     for part in parts:
         if not isinstance(part, get_args(Part)):
             raise ConfigError(f"a prompt has {part!r} in it: use text, or parts such as Text(…)")
@@ -287,22 +310,34 @@ def _map_text(value: Any, change: Any) -> Any:
     return value
 
 
-class _Stored(Struct, frozen=True):
+class _Stored(Value, frozen=True):
     format: int
     messages: tuple[Message, ...]
 
 
-class _Version(Struct, frozen=True):
+class _Version(Value, frozen=True):
     format: int
 
 
 def dump(messages: Sequence[Message]) -> bytes:
     """A history as JSON, with the version of its format."""
-    return encode(_Stored(FORMAT, tuple(messages)))
+    history = tuple(messages) if isinstance(messages, Sequence) else (messages,)
+    for message in history:
+        if not isinstance(message, Message):
+            raise FormatError(
+                f"{message!r:.80} is no message: give the messages of a history, as in "
+                "dump(result.history)"
+            )
+    try:
+        return encode(_Stored(FORMAT, history))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FormatError(f"the history holds something that is not JSON: {error}") from error
 
 
 def load(data: bytes | str) -> tuple[Message, ...]:
     """The history that `dump` was given."""
+    if not isinstance(data, (bytes, str)):
+        raise FormatError(f"a {type(data).__name__} is no stored history: give what dump(…) gave")
     version = decode(data, _Version).format
     if version != FORMAT:
         raise FormatError(

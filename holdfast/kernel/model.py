@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, Union
 
-from msgspec import Struct
-
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
     File,
     Finish,
@@ -14,23 +13,25 @@ from holdfast.kernel.messages import (
     Metadata,
     Reasoning,
     Source,
+    Tagged,
     Text,
     ToolCall,
     ToolResult,
     Usage,
+    Value,
 )
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class Block(Struct, frozen=True, gc=False):
+class Block(Value, frozen=True):
     """A piece of the system prefix. `cache` marks the end of what should be cached."""
 
     text: str
     cache: bool = False
 
 
-class ToolSpec(Struct, frozen=True, gc=False):
+class ToolSpec(Value, frozen=True):
     """What a model is told about a tool."""
 
     name: str
@@ -39,7 +40,7 @@ class ToolSpec(Struct, frozen=True, gc=False):
     """JSON schema of the arguments: an object."""
 
 
-class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Settings(Value, frozen=True, kw_only=True):
     """How a model is called. What is None is left to the provider."""
 
     temperature: float | None = None
@@ -51,8 +52,15 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: Mapping[str, Mapping[str, Any]] = {}
     """What only one provider knows, as `{provider: options}`."""
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            fits = isinstance(value, Mapping if name == "options" else (int, float))
+            if value is not None and not fits:
+                raise ConfigError(f"{name} is {value!r}: use a number, or None")
 
-class Request(Struct, frozen=True, kw_only=True, gc=False):
+
+class Request(Value, frozen=True, kw_only=True):
     """One call of a model. The messages are repaired: every call has its result right behind it."""
 
     system: tuple[Block, ...] = ()
@@ -70,17 +78,19 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
 # A frequent delta is shown to people as it is, so three of these are events too.
 
 
-class TextDelta(Struct, frozen=True, gc=False, tag_field="type", tag="text_delta"):
+class TextDelta(Tagged, frozen=True, tag="text_delta"):
     """A piece of the answer as it arrives. Shown, never stored."""
 
     text: str
 
 
-class ReasoningDelta(Struct, frozen=True, gc=False, tag_field="type", tag="reasoning_delta"):
+class ReasoningDelta(Tagged, frozen=True, tag="reasoning_delta"):
+    """A piece of the reasoning as it arrives. Shown, never stored."""
+
     text: str
 
 
-class CallStarted(Struct, frozen=True, gc=False, tag_field="type", tag="call_started"):
+class CallStarted(Tagged, frozen=True, tag="call_started"):
     """The model begins to write a call. Its arguments follow."""
 
     call_id: str
@@ -88,48 +98,50 @@ class CallStarted(Struct, frozen=True, gc=False, tag_field="type", tag="call_sta
     provider_executed: bool = False
 
 
-class ArgumentsDelta(Struct, frozen=True, gc=False, tag_field="type", tag="arguments_delta"):
+class ArgumentsDelta(Tagged, frozen=True, tag="arguments_delta"):
+    """A piece of the arguments of a call as it arrives."""
+
     call_id: str
     text: str
 
 
-class CallEnded(Struct, frozen=True, gc=False):
+class CallEnded(Value, frozen=True):
     """The arguments of a call are complete. One that never ends is dropped with a cut answer."""
 
     call_id: str
     metadata: Metadata | None = None
 
 
-class PartEnded(Struct, frozen=True, gc=False):
+class PartEnded(Value, frozen=True):
     """Closes the text or reasoning that was open, with what must be replayed beside it."""
 
     signature: str | None = None
     metadata: Metadata | None = None
 
 
-class PartAdded(Struct, frozen=True, gc=False):
+class PartAdded(Value, frozen=True):
     """A part that comes whole: a source, a file, the result of a call the provider executed."""
 
     part: Text | Reasoning | ToolCall | ToolResult | File | Source
 
 
-class Ping(Struct, frozen=True, gc=False):
+class Ping(Value, frozen=True):
     """The provider is alive and has nothing to say."""
 
 
-class Opened(Struct, frozen=True, gc=False):
+class Opened(Value, frozen=True):
     """From here on this model is asked. Says nothing about whether it is alive."""
 
     model: str
 
 
-class Notice(Struct, frozen=True, gc=False):
+class Notice(Value, frozen=True):
     """Something that people should be told, for example a file that the provider does not take."""
 
     text: str
 
 
-class Finished(Struct, frozen=True, gc=False):
+class Finished(Value, frozen=True):
     """The answer is complete. A stream that ends without it was cut, whatever it brought."""
 
     finish: Finish = "stop"
@@ -180,3 +192,16 @@ async def close(stream: AsyncIterator[Delta]) -> None:
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
         await aclose()
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no model, before it is asked for an answer."""
+    if isinstance(model, str):
+        raise ConfigError(
+            f"model is the text {model!r}: pass a Model, such as holdfast.testing.ScriptedModel(…)"
+        )
+    if isinstance(model, type):
+        raise ConfigError(f"model is the class {model.__name__}: make one, {model.__name__}(…)")
+    for part in ("stream", "name", "window"):
+        if not hasattr(model, part):
+            raise ConfigError(f"model is a {type(model).__name__}, which has no {part}")

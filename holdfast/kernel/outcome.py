@@ -18,6 +18,8 @@ class Ending(Struct, frozen=True):
 
 
 class RunResult(Struct, frozen=True):
+    """What a run came to: why it ended, and the history to go on with."""
+
     reason: EndReason
     history: tuple[Message, ...]
     """All messages: hand it to the next run to go on."""
@@ -32,7 +34,7 @@ class RunResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text of the last answer."""
+        """The text of the last answer of this run; empty when it gave none."""
         for message in reversed(self.new):
             if message.role == "assistant":
                 return message.text

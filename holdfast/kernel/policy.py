@@ -7,14 +7,13 @@ Times are in seconds. A value that cannot be right is refused when the policy is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
-
-if TYPE_CHECKING:
-    from holdfast.kernel.model import Model
+from holdfast.kernel.model import Model, check_model
 
 
 def _whole(least: int, **values: int) -> None:
@@ -124,6 +123,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The newest tool results that are never shortened."""
 
     def __post_init__(self) -> None:
+        if self.model is not None:
+            check_model(self.model)
         if self.window is not None:
             _whole(1_000, window=self.window)
         _percent(1, 100, threshold=self.threshold, relief=self.relief)
@@ -156,7 +157,18 @@ class Wording(Struct, frozen=True, kw_only=True):
             raise ConfigError("recovery is empty: to switch recoveries off, set recoveries=0")
 
 
+_GROUPS: Final[Mapping[str, type]] = {
+    "retry": Retry,
+    "stream": Stream,
+    "calls": Calls,
+    "context": Context,
+    "wording": Wording,
+}
+
+
 class Policy(Struct, frozen=True, kw_only=True):
+    """What an agent may take, and how it bears with failure. Build it with what differs."""
+
     max_steps: int = 1_000
     """Answers of the model in one turn."""
     recoveries: int = 3
@@ -172,6 +184,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     wording: Wording = Wording()
 
     def __post_init__(self) -> None:
+        for name, kind in _GROUPS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
         _whole(1, max_steps=self.max_steps, buffer=self.buffer)
         _whole(0, recoveries=self.recoveries)
         _above(0, guard_timeout=self.guard_timeout)

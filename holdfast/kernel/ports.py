@@ -41,6 +41,8 @@ def from_thread(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Ports(Struct, frozen=True, kw_only=True):
+    """The outside world as a run sees it. Tests give their own: `holdfast.testing.ports()`."""
+
     now: Callable[[], int] = wall_clock
     """Wall clock in microseconds, UTC: what people see. Durations are the event loop's."""
     random: Callable[[], float] = random.random

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from holdfast.kernel.context import Trim, estimate_text, repair
 from holdfast.kernel.decide import Rules
-from holdfast.kernel.errors import PrepareError, describe
+from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Model, Request
@@ -16,6 +16,8 @@ from holdfast.kernel.way import Toolbox
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
+
+T = TypeVar("T")
 
 Active: TypeAlias = Callable[[Sequence[Message]], Iterable[str]]
 Project: TypeAlias = Callable[[Sequence[Message]], Sequence[Message]]
@@ -70,24 +72,33 @@ def active_after(agent: Agent, history: Sequence[Message]) -> frozenset[str] | N
     """Names of the tools that may be used in the answer to this history; None for all."""
     if agent.active is None:
         return None
+    names = _ask("active", agent.active, tuple(history))
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ConfigError(f"active gave {names!r}: it gives the names of tools, in a list")
+    return frozenset(names)
+
+
+def _ask(name: str, hook: Callable[[tuple[Message, ...]], T], messages: tuple[Message, ...]) -> T:
+    """A hook's answer. One that raises is a failure to prepare, and worth another try."""
     try:
-        return frozenset(agent.active(tuple(history)))
+        return hook(messages)
     except Exception as error:
-        raise PrepareError(describe(error)) from error
+        raise PrepareError(f"{name} failed: {describe(error)}") from error
 
 
 def build_request(
     agent: Agent, history: History, active: frozenset[str] | None, avoid: frozenset[str]
 ) -> Request:
-    """The next request. A hook that raises is a failure to prepare, and worth another try."""
     messages, specs = history.to_send(), agent.specs
     if active is not None:
         specs = tuple(spec for spec in specs if spec.name in active)
     if agent.project is not None:
-        try:
-            messages = repair(tuple(agent.project(messages)), trim_of(agent))
-        except Exception as error:
-            raise PrepareError(describe(error)) from error
+        projected = _ask("project", agent.project, messages)
+        if not isinstance(projected, Sequence) or not all(
+            isinstance(message, Message) for message in projected
+        ):
+            raise ConfigError(f"project gave {projected!r:.80}: it gives messages, in a list")
+        messages = repair(projected, trim_of(agent))
     return Request(
         system=agent.system,
         messages=messages,

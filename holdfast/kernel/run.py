@@ -7,6 +7,7 @@ from collections.abc import Generator
 from functools import partial
 from types import TracebackType
 from typing import Any
+from warnings import warn
 
 import anyio
 
@@ -19,7 +20,11 @@ from holdfast.kernel.outcome import RunFailed, RunOver, RunResult
 
 
 class Run:
-    """Begins when it is first awaited, iterated or entered.
+    """Begins when it is first awaited, iterated or entered; until then nothing happens.
+
+    It is awaitable, not a coroutine: `asyncio.run` and `asyncio.create_task` want an `async`
+    function around it. It may be awaited any number of times. Each of its events is given to one
+    reader, once; after an `await` without a reader there are none left to read.
 
     With `async with`, or after `aclose()`, every task that the run started has ended at the next
     line. A run that is simply dropped (a `break`, a cancelled reader) ends within a few turns of
@@ -36,6 +41,7 @@ class Run:
         self._readers = 0
         self._awaiting = 0
         self._closed = False
+        self._cancelled = False
 
     # --- what it gives ---
 
@@ -70,7 +76,7 @@ class Run:
         result = self._loop.result if task.cancelled() else task.result()
         assert result is not None  # _ended
         if result.failure is not None:
-            raise RunFailed(result)
+            raise RunFailed(result) from self._loop.cause
         return result
 
     def _without_reader(self) -> None:
@@ -113,7 +119,9 @@ class Run:
         if self._task is not None and not self._task.done():
             # For a model that keeps the cancellation to itself and goes on talking.
             self._inbox.interruption.requested = True
-            self._task.cancel()
+            if not self._cancelled:  # twice would mean: and do not wait for the tools
+                self._cancelled = True
+                self._task.cancel()
             with anyio.CancelScope(shield=True):  # bounded: a tool has a grace, a stream too
                 await asyncio.wait([self._task])
 
@@ -138,7 +146,10 @@ class Run:
         await self.aclose()
 
     def __del__(self) -> None:
-        task = getattr(self, "_task", None)
+        task = self._task
+        if task is None and not self._closed:
+            # As for a coroutine that is never awaited: somebody thinks that it ran.
+            warn("a run was never awaited, iterated or entered", RuntimeWarning, stacklevel=2)
         if task is None or task.done() or task.get_loop().is_closed():
             return
         self._channel.abandon()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, get_args, overload
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
 
 from msgspec import Struct
 
@@ -112,8 +112,10 @@ class Tool:
             raise ConfigError(f"on_steer of {self.name} is {self.on_steer!r}: use cancel or finish")
         if self.approval not in ("never", "ask") and not callable(self.approval):
             raise ConfigError(f"approval of {self.name}: use 'never', 'ask' or a function")
-        if self.timeout is not None and self.timeout <= 0:
-            raise ConfigError(f"timeout of {self.name} is {self.timeout}: use seconds, or None")
+        if self.timeout is not None and not (
+            isinstance(self.timeout, (int, float)) and self.timeout > 0
+        ):
+            raise ConfigError(f"timeout of {self.name} is {self.timeout!r}: use seconds, or None")
         if self.max_result is not None and self.max_result < 256:
             raise ConfigError(
                 f"max_result of {self.name} is {self.max_result}: use at least 256 bytes, or None"
@@ -252,5 +254,5 @@ class Rewrite(Struct, frozen=True):
     arguments: Mapping[str, Any]
 
 
-Decision: TypeAlias = "Allow | Deny | Rewrite | None"
+Decision: TypeAlias = Union[Allow, Deny, Rewrite, None]
 """None allows."""

@@ -29,7 +29,8 @@ Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decisio
 """Asked before each call. May deny it or rewrite its arguments; one that raises denies."""
 Proceed: TypeAlias = Callable[[], Awaitable[object]]
 Middleware: TypeAlias = Callable[[ToolCall, Values, Proceed], Awaitable[object]]
-"""Wraps the run of a call. May answer without proceeding; cannot change the arguments."""
+"""Wraps the run of a call: `return await proceed()`. May answer without proceeding; cannot change
+the arguments."""
 Eager = Literal["pure", "all"]
 
 
@@ -176,7 +177,10 @@ class Way:
             except BadArguments as error:
                 decision = Deny(f"the gate's arguments do not fit. {error}")
         if not isinstance(decision, Deny):
-            decision = Deny(f"the gate gave a {type(decision).__name__}, which is no decision")
+            decision = Deny(
+                f"the gate gave a {type(decision).__name__}, which is no decision "
+                "(it may give Allow, Deny, Rewrite or None)"
+            )
         return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
 
     async def _preview(self, call: ToolCall, ready: Ready) -> str | None:

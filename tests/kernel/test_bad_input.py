@@ -278,9 +278,9 @@ async def raises_later(*_: Any) -> Any:
     ("hook", "kind"),
     [
         ({"active": raises}, "prepare"),
-        ({"active": lambda history: 5}, "prepare"),
+        ({"active": lambda history: 5}, "config"),
         ({"project": raises}, "prepare"),
-        ({"project": lambda messages: None}, "prepare"),
+        ({"project": lambda messages: None}, "config"),
         ({"guard": raises}, "escalated"),
         ({"guard": raises_later}, "escalated"),
     ],

@@ -364,8 +364,12 @@ def test_the_name_is_the_first_models() -> None:
 
 
 def test_no_model_at_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one model"):
-        Fallback([])
+    nothings: tuple[Any, ...] = ([], "ab", model("a", "Here."))
+    for nothing in nothings:
+        with pytest.raises(ConfigError, match=r"Fallback\(\[first, second\]\)"):
+            Fallback(nothing)
+    with pytest.raises(ConfigError, match="is the text 'a'"):
+        Fallback(["a"])  # type: ignore[list-item]
 
 
 async def test_one_model_alone_is_like_itself() -> None:

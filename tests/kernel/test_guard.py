@@ -212,3 +212,11 @@ async def test_it_is_asked_about_a_history_that_is_at_rest() -> None:
     second = await scripted(["Yes."], guard=guard).run(history=first.history)
     assert guard.about[0] == Stopping(1, first.history[-1], "stop")
     assert second.text == "Yes."
+
+
+@pytest.mark.parametrize("verdict", ["go on", True, Inject(5)])  # type: ignore[arg-type]
+async def test_what_is_no_verdict_ends_the_run_in_an_error(verdict: Any) -> None:
+    with pytest.raises(RunFailed, match="which is no") as caught:
+        await scripted(["Hi"], guard=lambda _: verdict).run("?")
+    assert caught.value.failure.kind == "escalated"
+    assert kinds(caught.value.result.history) == ["prompt", "answer"]

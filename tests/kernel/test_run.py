@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import pytest
 
 from holdfast import (
+    Agent,
     Calls,
     Event,
     Policy,
@@ -26,6 +28,7 @@ from tests.kernel.runs import (
     act,
     check_events,
     events_of,
+    held_up_after_its_answer,
     later,
     look,
     model_of,
@@ -33,7 +36,9 @@ from tests.kernel.runs import (
     now,
     only,
     outcome,
+    outcomes,
     requests_of,
+    results_in,
     running,
     scripted,
 )
@@ -512,3 +517,111 @@ async def test_a_model_is_asked_once_however_many_hold_the_run() -> None:
         await asyncio.gather(run, events_of(run))
     assert len(requests_of(agent)) == 1
     assert model_of(agent).left == 0
+
+
+async def test_what_a_closed_run_did_is_in_its_history_and_not_done_again() -> None:
+    script = [[call("act", what="first"), call("act", what="second", seconds=99), call("act")]]
+    agent = scripted([*script, "Done."], act)
+    async with agent.run("?") as run:
+        await anyio.sleep(1)
+    told = results_in(run.history)
+    assert {id: outcome for id, (outcome, _) in told.items()} == {
+        "call_1": "ok",
+        "call_2": "interrupted",
+    }
+    assert "may have taken effect" in told["call_2"][1]
+    result = await agent.run(history=run.history)
+    assert outcomes(result.new) == {"call_3": "ok"}
+
+
+async def test_what_a_run_did_before_it_was_held_up_and_closed_is_in_its_history() -> None:
+    def make(policy: Policy) -> Agent:
+        return scripted([[call("act"), pause(1)], "Done."], act, eager="all", policy=policy)
+
+    run = await held_up_after_its_answer(make)
+    await run.aclose()
+    assert outcomes(run.history) == {"call_1": "ok"}
+
+
+async def test_what_ran_when_a_run_was_interrupted_and_closed_is_in_its_history() -> None:
+    @tool
+    async def tidy() -> str:
+        """Take a while to stop."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await asyncio.sleep(2)
+        return ""
+
+    async with scripted([call("tidy")], tidy).run("?") as run:
+        await anyio.sleep(1)
+        run.interrupt()
+        await anyio.sleep(1)
+    assert outcomes(run.history) == {"call_1": "interrupted"}
+
+
+@pytest.mark.parametrize("how", ["closed", "owner cancelled"])
+async def test_stopping_a_run_twice_waits_for_the_clean_up_of_a_tool(how: str) -> None:
+    cleaned = []
+
+    @tool
+    async def tidy() -> str:
+        """Leave nothing behind."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await asyncio.sleep(2)
+            cleaned.append(now())
+        return ""
+
+    run = scripted([call("tidy")], tidy).run("?")
+
+    async def own() -> None:
+        async with run:
+            await outcome(run)
+
+    async with anyio.create_task_group() as group:
+        owner = asyncio.create_task(own())
+        close = partial(group.start_soon, run.aclose)
+        stop: Callable[[], object] = owner.cancel if how == "owner cancelled" else close
+        later(1, stop)
+        later(2, stop)
+        await asyncio.wait([owner])
+        assert cleaned == [3.0]
+
+
+async def test_a_run_that_is_torn_down_twice_says_nothing_after_its_end() -> None:
+    @tool
+    async def tidy() -> str:
+        """Take a while to stop."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await asyncio.sleep(2)
+        return ""
+
+    run = scripted([call("tidy")], tidy).run("?")
+    events: list[Event] = []
+
+    async def read() -> None:
+        events.extend(await events_of(run))
+
+    reader = asyncio.create_task(read())
+    await anyio.sleep(1)
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "holdfast run"]
+    task.cancel()
+    later(1, task.cancel)
+    await asyncio.wait([reader])
+    check_events(events)
+    assert now() == 2.0
+    assert outcomes(run.history) == {"call_1": "interrupted"}
+    await anyio.sleep(5)
+
+
+async def test_the_prompt_of_a_run_that_never_began_is_in_its_history() -> None:
+    run = scripted(["Hi"]).run("Keep me.")
+    async with run:
+        pass
+    events = await events_of(run)
+    check_events(events)
+    assert [message.text for message in run.history] == ["Keep me."]

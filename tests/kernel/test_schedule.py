@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import functools
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -315,6 +316,24 @@ async def test_progress_of_a_tool_that_is_not_async_is_shown() -> None:
 
     assert progress(events) == ["1/3", "2/3", "3/3"]
     assert outcomes(result.history) == ["ok"]
+
+
+@pytest.mark.parametrize("world", [ports, Ports])
+async def test_progress_of_an_async_tool_in_a_wrapper_that_is_not_is_shown(
+    world: Callable[[], Ports],
+) -> None:
+    async def dig(context: ToolContext) -> str:
+        await context.progress("half way")
+        return "dug"
+
+    @functools.wraps(dig)
+    def wrapper(context: ToolContext) -> Awaitable[str]:
+        return dig(context)
+
+    agent = agent_for([call("dig"), "Done."], tool(wrapper), ports=world())
+    events, result = await watched(agent.run("Go."))
+    assert outcomes(result.history) == ["ok"]
+    assert progress(events) == ["half way"]
 
 
 async def test_progress_costs_nothing_where_nobody_watches() -> None:

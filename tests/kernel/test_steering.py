@@ -261,6 +261,16 @@ async def test_while_the_history_is_summarized_it_waits_for_the_summary() -> Non
     assert [m.text for m in requests_of(agent)[-1].messages][-2:] == ["2", "3"]
 
 
+async def test_a_follow_up_to_a_requested_summary_is_delivered_behind_it() -> None:
+    agent = scripted(["x" * 4_000, SUMMARY, "Two."])
+    first = await agent.run("1")
+    run = agent.run(history=first.history, compact=True)
+    run.follow_up("2")
+    result = await run
+    assert (result.text, result.undelivered) == ("Two.", ())
+    assert kinds(result.new) == ["checkpoint", "note", "prompt", "answer"]
+
+
 async def test_what_is_said_does_not_shorten_the_wait_for_another_summary() -> None:
     """Otherwise a provider that asks for a pause would be asked again and again at once."""
     trouble = [fail(status=429, retry_after=60)] * 3

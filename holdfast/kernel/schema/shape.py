@@ -43,6 +43,10 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
     if parameter.annotation is parameter.empty:
         if parameter.kind is parameter.VAR_KEYWORD:
             return Any
+        if parameter.name == "self":
+            raise ConfigError(
+                f"{where} belongs to no instance: use tool(thing.method), not @tool in a class"
+            )
         raise ConfigError(f"{where} has no type: annotate it")
     if type(parameter.default).__module__ == "pydantic.fields":
         raise ConfigError(f"{where} has a Field as default: write Annotated[type, Field(…)]")
@@ -129,6 +133,8 @@ def _unusable(function: Any, fields: Mapping[str, Any], error: Exception) -> Con
             _schema(_adapter({name: kind}))
         except Exception as own:
             where, error = f"parameter {name!r} of {signature.name(function)}", own
+            if getattr(kind, "__name__", "") == "ToolContext":
+                return ConfigError(f"{where} is a ToolContext and not the first: put it first")
             break
     words = describe(error).splitlines()[0]
     return ConfigError(f"{where} has a type that JSON cannot become: {words}")
