@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
+from holdfast.kernel.context import estimate_text
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
 from holdfast.kernel.guard import Guard
+from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
 from holdfast.kernel.model import Block, Effort, Model, Settings, ToolSpec, check_model
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
-from holdfast.kernel.prepare import Active, Project
+from holdfast.kernel.prepare import Active, Project, trim_of
 from holdfast.kernel.results import Unencodable, given, mark_stop, result
 from holdfast.kernel.run import Run
 from holdfast.kernel.tool import Deny, Tool, tool
-from holdfast.kernel.turn import fold_all
+from holdfast.kernel.turn import Turn
 from holdfast.kernel.way import Eager, Gate, Middleware
 
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
@@ -90,6 +93,13 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         """The instructions as the system prefix of every request."""
         return _blocks(self.instructions)
 
+    @cached_property
+    def overhead(self) -> int:
+        """Estimated tokens of what every request begins with: the system prefix and the tools."""
+        described = [(spec.description, str(spec.schema)) for spec in self.specs]
+        texts = [block.text for block in self.system]
+        return sum(map(estimate_text, chain(texts, *described)))
+
     def replace(self, **changes: Any) -> Agent:
         """The same agent with some things changed."""
         return structs.replace(self, **changes)
@@ -121,14 +131,20 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 )
         if prompt is None and not history:
             raise ConfigError("there is nothing to do: give a prompt, or a history to go on with")
-        turn = fold_all(history)
-        if compact and not turn.compactable:
-            raise ConfigError("there is nothing to compact: no answer came since the last summary")
+        committed = History(history, trim_of(self))
+        turn = committed.turn
+        if compact:
+            _check_compaction(turn, resolve or {})
+        if prompt is not None and any(isinstance(r, Approved) for r in (resolve or {}).values()):
+            raise ConfigError(
+                "a prompt skips the calls that are open, also one that is approved beside it: "
+                "resolve first, and give the prompt to the next run"
+            )
         inbox = Inbox()
         journal = self._journal(turn.open, resolve or {})
         loop = Loop(
             self,
-            history,
+            committed,
             inbox,
             prompt=None if prompt is None else user_message(prompt),
             journal=journal,
@@ -177,6 +193,13 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 f"{', '.join(names)}: a tool with effect 'commit' needs a durable host, "
                 "and this run is in memory"
             )
+
+
+def _check_compaction(turn: Turn, resolve: Mapping[str, Resolution]) -> None:
+    if any(call.id not in resolve for call in turn.open):
+        raise ConfigError("calls are still open: resolve them first, then compact")
+    if not turn.compactable:
+        raise ConfigError("there is nothing to compact: no answer came since the last summary")
 
 
 def approve(action: Action, arguments: Mapping[str, object] | None = None) -> Approved:

@@ -310,7 +310,7 @@ _LOCAL: Final = (
 """Of the operating system's errors, those that no network has."""
 
 
-def _kind_of_exception(error: BaseException) -> FailureKind:
+def _kind_of_exception(error: BaseException, depth: int = 0) -> FailureKind:
     if isinstance(error, ModelError):
         return error.kind
     if isinstance(error, ConfigError):
@@ -319,6 +319,12 @@ def _kind_of_exception(error: BaseException) -> FailureKind:
         return "timeout"
     if isinstance(error, OSError) and not isinstance(error, _LOCAL):
         return "network"  # a connection, or a name that does not resolve
+    cause = error.__cause__ or error.__context__
+    if cause is not None and not isinstance(error, HoldfastError) and depth < 5:
+        # A client's own exception around the operating system's: the cause says what it was.
+        kind = _kind_of_exception(cause, depth + 1)
+        if kind in ("network", "timeout"):
+            return kind
     if type(error).__name__ == "CancelledError":  # asyncio's, without importing asyncio for it
         return "cancelled"
     return "internal"

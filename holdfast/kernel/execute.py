@@ -9,10 +9,8 @@ that ends the run. The way of each call, before it runs, is in `way.py`.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -30,7 +28,7 @@ from holdfast.kernel.way import (
     Ready,
     Toolbox,
     Way,
-    answer,
+    awaited,
     canonical,
 )
 
@@ -388,7 +386,7 @@ class Batch:
 
     async def _through_middleware(self, entry: _Entry, ready: Ready) -> object:
         proceed: Proceed = partial(self._invoke, entry, ready)
-        shown = _to_look_at(ready.values)
+        shown = ready.shown
         for middleware in reversed(self._box.middleware):
             proceed = partial(_wrap, middleware, entry.call, shown, proceed)
         return await proceed()
@@ -403,7 +401,7 @@ class Batch:
         value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
         if positional:  # an `async` function in a wrapper that is not goes on out here
             positional[0]._report = partial(self._report, entry)
-        return await answer(value)
+        return await awaited(value)
 
     def _max_result(self, tool: Tool | None) -> int:
         return (tool.max_result if tool is not None else None) or self._box.max_result
@@ -438,14 +436,6 @@ def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:
     if entry.began is None:
         return results.result(entry.call, *entry.stopped)
     return results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
-
-
-def _to_look_at(values: Values) -> Values:
-    """The arguments for somebody who may not change them: what was approved is what runs."""
-    try:
-        return MappingProxyType(copy.deepcopy(dict(values)))
-    except Exception:  # a type of the tool's own that cannot be copied
-        return MappingProxyType(dict(values))
 
 
 def _label(ready: Ready) -> str:

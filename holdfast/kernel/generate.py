@@ -135,6 +135,11 @@ class Caller:
                     raise Interrupted
                 stream = model.stream(request)
                 ended = await self._consume(stream, assembly, tell)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._explain(StreamCut(), assembly)  # nobody cancelled us: it was the model's doing
         except Exception as error:
             self._explain(error, assembly)
         finally:

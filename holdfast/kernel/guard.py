@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias, Union
 
@@ -10,6 +9,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import describe
 from holdfast.kernel.messages import Message
+from holdfast.kernel.way import awaited
 
 
 class Stopping(Struct, frozen=True):
@@ -41,8 +41,7 @@ Guard: TypeAlias = Callable[[Stopping], Union[GuardVerdict, Awaitable[GuardVerdi
 async def ask(guard: Guard, about: Stopping) -> GuardVerdict:
     """What the guard says. One that raises escalates: nobody knows what it wanted to prevent."""
     try:
-        answer = guard(about)
-        verdict = await answer if inspect.isawaitable(answer) else answer
+        verdict: object = await awaited(guard(about))
     except Exception as error:
         return Escalate(f"the stop guard failed: {describe(error)}")
     if isinstance(verdict, Inject) and not isinstance(verdict.text, str):

@@ -20,8 +20,9 @@ class History:
 
     def append(self, message: Message) -> int:
         """Commit a message; its position."""
+        turn = fold(self.turn, message)
         self._messages.append(message)
-        self.turn = fold(self.turn, message)
+        self.turn = turn
         self._projection.add(message)
         return len(self._messages) - 1
 
@@ -38,7 +39,9 @@ class History:
         return self._projection.messages()
 
     def last_answer(self) -> Message | None:
-        return next((m for m in reversed(self._messages) if m.kind == "answer"), None)
+        """The last that models may see: a failed one is kept for people only."""
+        answers = (m for m in reversed(self._messages) if m.kind == "answer")
+        return next((answer for answer in answers if answer.visibility != "user"), None)
 
     def before_last_calls(self) -> Sequence[Message]:
         """The history that the last answer with calls was an answer to."""

@@ -81,7 +81,7 @@ class Loop:
     def __init__(
         self,
         agent: Agent,
-        history: Sequence[Message],
+        history: History,
         inbox: Inbox,
         *,
         prompt: Message | None,
@@ -96,8 +96,9 @@ class Loop:
         self._inbox = inbox
         self._interruption = inbox.interruption
         self._prompt = prompt
-        self._history = History(history, prepare.trim_of(agent))
+        self._history = history
         self._given = len(history)
+        self._reported: int | None = None
         self._journal: dict[str, CallState] = dict(journal)
         self._compaction = compaction
         self._batch: Batch | None = None
@@ -242,6 +243,7 @@ class Loop:
 
     def _take_window(self, reported: int | None) -> None:
         """A provider said how much fits, or nobody did yet."""
+        self._reported = reported
         self._window = prepare.window_of(self._agent, reported)
         self._rules = prepare.rules_of(self._agent, self._window)
         self._toolbox = prepare.toolbox_of(self._agent, self._window)
@@ -275,7 +277,11 @@ class Loop:
             try:
                 return await self._attempt(assembly, avoid)
             except Interrupted:
-                return await self._keep_partial(assembly, "interrupted")
+                return await self._keep_partial(assembly, "interrupted", "by the user")
+            except asyncio.CancelledError:
+                if self._began_early():  # what was done must be known to whoever goes on
+                    await self._keep_partial(assembly, "error", "because the run was cancelled")
+                raise
             except Exception as error:
                 failure = classify(error, assembly.model)
                 if not await self._try_again(failure, attempt, assembly):
@@ -294,15 +300,15 @@ class Loop:
             first = await self._asking.attempt(agent.model, request, assembly, on_call=batch.offer)
         finally:
             self._inbox.on_steer = None
-        if assembly.window is not None:
+        if assembly.window not in (None, self._reported):
             self._take_window(assembly.window)
         self._history.call_ids |= assembly.ids
         self._commit(assembly.message(), first, self._clock() - began)
 
     async def _try_again(self, failure: Failure, attempt: int, assembly: Assembly) -> bool:
         """After a failed attempt: wait and say yes, or no because something else comes first."""
-        if self._toolbox.eager == "all" and self._batch is not None and self._batch.started:
-            await self._keep_partial(assembly, "error")
+        if self._began_early():
+            await self._keep_partial(assembly, "error", "because the answer failed")
             raise Failed(failure)
         await self._drop_batch()
         if failure.kind == "context_overflow":
@@ -317,16 +323,20 @@ class Loop:
             raise
         return not (self._inbox.steering or self._interruption.requested)
 
+    def _began_early(self) -> bool:
+        """Whether a call of this very stream has begun that cannot be taken back."""
+        batch = self._batch
+        return self._toolbox.eager == "all" and batch is not None and batch.started
+
     async def _keep_partial(
-        self, assembly: Assembly, finish: Literal["interrupted", "error"]
+        self, assembly: Assembly, finish: Literal["interrupted", "error"], why: str
     ) -> None:
         """Commit what arrived of an answer, and a result for each call that is complete in it."""
         partial = assembly.partial(finish)
         if partial is not None:
             self._history.call_ids |= assembly.ids
             self._commit(partial)
-            person = finish == "interrupted"
-            await self._interrupt_calls("by the user" if person else "because the answer failed")
+            await self._interrupt_calls(why)
 
     # --- running tools ---
 

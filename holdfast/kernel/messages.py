@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
 
 import msgspec
 from msgspec import Struct
@@ -215,6 +215,11 @@ Prompt: TypeAlias = Union[str, Part, Message, Sequence[Part]]
 def user_message(prompt: Prompt) -> Message:
     """A prompt, in whichever form it was given, as a message that starts a turn."""
     if isinstance(prompt, Message):
+        if (prompt.role, prompt.kind) != ("user", "prompt"):
+            raise ConfigError(
+                f"a prompt is of the user, and this message is {prompt.kind} of the {prompt.role}: "
+                "give it as history"
+            )
         return prompt
     if not prompt:
         raise ConfigError("the prompt is empty: say something, or give none to go on as it is")
@@ -224,7 +229,7 @@ def user_message(prompt: Prompt) -> Message:
     listed = isinstance(prompt, Sequence) and not isinstance(prompt, bytes)
     parts = tuple(prompt) if listed else (prompt,)  # type: ignore[arg-type]
     for part in parts:
-        if not isinstance(part, get_args(Part)):
+        if not isinstance(part, (Text, File, Source)):
             raise ConfigError(f"a prompt has {part!r} in it: use text, or parts such as Text(…)")
     return Message("user", parts, "prompt")
 

@@ -79,7 +79,7 @@ class Tally:
         self._usage = Usage()
 
     def message(self, message: Message) -> None:
-        if message.kind == "answer":
+        if message.kind == "answer" and message.visibility != "user":
             self._steps += 1
         elif message.kind == "results":
             for part in message.parts:

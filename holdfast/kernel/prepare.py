@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from holdfast.kernel.context import Trim, estimate_text, repair
+from holdfast.kernel.context import Trim, repair
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
@@ -42,15 +42,12 @@ def trim_of(agent: Agent) -> Trim:
 def rules_of(agent: Agent, window: int | None) -> Rules:
     policy, tools = agent.policy, agent.toolset.values()
     threshold = policy.context.threshold
-    overhead = sum(estimate_text(block.text) for block in agent.system)
-    for spec in agent.specs:
-        overhead += estimate_text(spec.description) + estimate_text(str(spec.schema))
     return Rules(
         max_steps=policy.max_steps,
         recoveries=policy.recoveries,
         max_compactions=policy.context.max_compactions,
         limit=None if window is None or threshold == 100 else window * threshold // 100,
-        overhead=overhead,
+        overhead=agent.overhead,
         exclusive=frozenset(tool.name for tool in tools if tool.exclusive),
         waits=frozenset(tool.name for tool in tools if tool.action is not None),
     )

@@ -24,7 +24,8 @@ class Run:
 
     It is awaitable, not a coroutine: `asyncio.run` and `asyncio.create_task` want an `async`
     function around it. It may be awaited any number of times. Each of its events is given to one
-    reader, once; after an `await` without a reader there are none left to read.
+    reader, once; after an `await` without a reader there are none left to read. A reader that is
+    kept and not read from holds the run up, also for whoever awaits it.
 
     With `async with`, or after `aclose()`, every task that the run started has ended at the next
     line. A run that is simply dropped (a `break`, a cancelled reader) ends within a few turns of
@@ -152,8 +153,8 @@ class Run:
             warn("a run was never awaited, iterated or entered", RuntimeWarning, stacklevel=2)
         if task is None or task.done() or task.get_loop().is_closed():
             return
-        self._channel.abandon()
-        task.cancel()
+        # The garbage collector may be at work in any thread.
+        task.get_loop().call_soon_threadsafe(_drop, task, self._channel)
 
 
 class Reader:
@@ -183,3 +184,8 @@ def _ended(loop: Loop, channel: Channel, task: asyncio.Task[RunResult]) -> None:
     if loop.result is None and task.cancelled():
         loop.never_began(channel)
     channel.close()
+
+
+def _drop(task: asyncio.Task[RunResult], channel: Channel) -> None:
+    channel.abandon()
+    task.cancel()

@@ -6,6 +6,7 @@ approval. Whoever stops a call here leaves a result that the model can act on.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -55,8 +56,11 @@ class Ready(Struct, frozen=True):
 
     @property
     def shown(self) -> Values:
-        """To look at: what was validated, and perhaps approved, is what runs."""
-        return MappingProxyType(self.values)
+        """A copy to look at: what was validated, and perhaps approved, is what runs."""
+        try:
+            return MappingProxyType(copy.deepcopy(dict(self.values)))
+        except Exception:  # a type of the tool's own that cannot be copied
+            return MappingProxyType(dict(self.values))
 
     @property
     def parallel(self) -> bool:
@@ -156,7 +160,7 @@ class Way:
         tool = ready.tool
         if tool.validate is not None:
             try:
-                problem = await answer(tool.validate(ready.shown))
+                problem = await awaited(tool.validate(ready.shown))
             except Exception as error:
                 problem = results.explain(error)
             if problem is False:
@@ -166,7 +170,7 @@ class Way:
         if self._box.gate is None:
             return ready
         try:
-            decision = await answer(self._box.gate(call, ready.shown))
+            decision = await awaited(self._box.gate(call, ready.shown))
         except Exception as error:
             decision = Deny(f"the gate failed: {results.explain(error)}")
         if decision is None or isinstance(decision, Allow):
@@ -187,7 +191,7 @@ class Way:
         """Show people what the call would do, if its tool can say so."""
         if ready.tool.preview is None:
             return None
-        shown = await answer(ready.tool.preview(ready.shown))
+        shown = await awaited(ready.tool.preview(ready.shown))
         if shown is None:
             return None
         preview = str(shown)[: self._box.limits.progress_length]
@@ -232,6 +236,6 @@ def digest(call_id: str, tool: str, arguments: str) -> str:
     return hashlib.sha256(encode([call_id, tool, arguments])).hexdigest()
 
 
-async def answer(value: Any) -> Any:
+async def awaited(value: Any) -> Any:
     """What a hook said, whether or not it is `async`."""
     return await value if inspect.isawaitable(value) else value

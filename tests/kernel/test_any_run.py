@@ -294,6 +294,7 @@ async def test_whatever_happens_a_conversation_stays_whole(plan: Plan) -> None:
         before = result.history
         given = resolutions(result, plan.answers)
         run = agent.run(None if given else "Go on", history=before, resolve=given)
+    await run.aclose()
     requests = requests_of(agent)
     for request in requests:
         check_request(request)

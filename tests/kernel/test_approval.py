@@ -638,3 +638,37 @@ async def test_a_stop_after_tool_ends_the_turn_also_when_it_is_one_of_several() 
     result = await agent_for([[call("submit"), call("fail_now")]], submit, fail_now).run("Go.")
     assert result.reason == "stop_after_tool"
     assert outcomes(result.history) == ["ok", "failed"]
+
+
+async def test_nobody_who_looks_at_the_arguments_can_change_what_runs() -> None:
+    ran: list[list[str]] = []
+
+    def meddle(values: Values) -> str:
+        values["paths"].append("/etc")
+        return "fine"
+
+    @tool(describe=meddle, preview=meddle, validate=lambda values: meddle(values) and None)
+    async def remove(paths: list[str]) -> str:
+        """Remove files."""
+        ran.append(paths)
+        return "removed"
+
+    def gate(asked: ToolCall, values: Values) -> None:
+        meddle(values)
+
+    model = ScriptedModel([call("remove", paths=["a"]), "Done."])
+    await Agent(model=model, tools=[remove], gate=gate).run("Go.")
+    assert ran == [["a"]]
+
+
+async def test_a_prompt_beside_an_approval_is_refused_rather_than_skipping_the_call() -> None:
+    @tool(approval="ask")
+    async def act() -> str:
+        """Act."""
+        return "done"
+
+    agent = Agent(model=ScriptedModel([call("act"), "Done."]), tools=[act])
+    first = await agent.run("Go.")
+    answers = {"call_1": approve(first.actions[0])}
+    with pytest.raises(ConfigError, match="resolve first"):
+        agent.run("And hurry.", history=first.history, resolve=answers)

@@ -503,3 +503,18 @@ def test_a_group_of_several_errors_is_none_of_them() -> None:
 @pytest.mark.parametrize("error", [FileNotFoundError("x"), PermissionError("x")])
 def test_an_error_of_the_file_system_is_no_network_error(error: OSError) -> None:
     assert classify(error).kind == "internal"
+
+
+def test_a_clients_own_error_around_the_networks_is_one_of_the_network() -> None:
+    class ClientError(Exception):
+        """As HTTP clients have them."""
+
+    def raised(cause: Exception) -> ClientError:
+        try:
+            raise ClientError("it failed") from cause
+        except ClientError as error:
+            return error
+
+    assert classify(raised(ConnectionResetError())).kind == "network"
+    assert classify(raised(raised(TimeoutError()))).kind == "timeout"
+    assert classify(raised(ValueError())).kind == "internal"

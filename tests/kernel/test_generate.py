@@ -850,3 +850,10 @@ async def test_an_unfinished_call_is_not_run() -> None:
     events = [event async for event in agent.run("Go.")]
     assert not [event for event in events if isinstance(event, (ToolStarted, ToolFinished))]
     assert answer(events) == "Here."
+
+
+async def test_a_model_that_cancels_itself_was_cut_off() -> None:
+    model = ScriptedModel([["Half", fail(asyncio.CancelledError())], "Whole."])
+    result = await Agent(model=model, ports=ports()).run("?")
+    assert result.text == "Whole."
+    assert len(model.requests) == 2

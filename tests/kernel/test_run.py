@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -13,14 +14,19 @@ import pytest
 from holdfast import (
     Agent,
     Calls,
+    ConfigError,
     Event,
+    Message,
     Policy,
+    Reasoning,
     Run,
     RunFailed,
     RunOver,
+    Text,
+    ToolCall,
     tool,
 )
-from holdfast.kernel.events import RunEnded
+from holdfast.kernel.events import RunEnded, ToolFinished
 from holdfast.kernel.model import TextDelta
 from holdfast.testing import call, fail, hang, pause, say
 from tests.kernel.runs import (
@@ -29,6 +35,7 @@ from tests.kernel.runs import (
     check_events,
     events_of,
     held_up_after_its_answer,
+    kinds,
     later,
     look,
     model_of,
@@ -74,7 +81,12 @@ async def test_a_run_that_is_never_started_leaves_nothing_behind() -> None:
 
 
 def test_a_run_can_be_made_without_an_event_loop() -> None:
-    assert scripted(["Hi"]).run("?").history == ()
+    with pytest.warns(RuntimeWarning, match="never awaited, iterated or entered"):
+        assert scripted(["Hi"]).run("?").history == ()
+
+
+async def test_a_run_that_is_closed_before_it_begins_is_not_complained_of() -> None:
+    await scripted(["Hi"]).run("?").aclose()
 
 
 async def test_awaiting_twice_gives_the_same_result() -> None:
@@ -625,3 +637,29 @@ async def test_the_prompt_of_a_run_that_never_began_is_in_its_history() -> None:
     events = await events_of(run)
     check_events(events)
     assert [message.text for message in run.history] == ["Keep me."]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Message("assistant", (ToolCall("c1", "act", "{}"),), "answer"),
+        Message("user", (Text("x"),), "injected"),
+        ToolCall("c1", "act", "{}"),
+        [Text("x"), Reasoning("y")],
+    ],
+    ids=["an answer", "injected", "a call", "reasoning"],
+)
+async def test_only_what_a_user_may_say_can_be_said(said: Any) -> None:
+    async with scripted([pause(1), "Hi"], act).run("?") as run:
+        with pytest.raises(ConfigError):
+            run.steer(said)
+
+
+async def test_a_call_that_ran_from_the_stream_is_known_after_the_run_was_closed() -> None:
+    agent = scripted([[call("act", what="it"), pause(60)]], act, eager="all")
+    async with agent.run("?") as run:
+        async for event in run:
+            if isinstance(event, ToolFinished):
+                break
+    assert kinds(run.history) == ["prompt", "answer", "results"]
+    assert run.history[2].results[0].text == "did it"
