@@ -122,13 +122,6 @@ class Assembly:
         return None
 
     @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The complete calls that we are to run, so far."""
-        return tuple(
-            part for part in self._parts if type(part) is ToolCall and not part.provider_executed
-        )
-
-    @property
     def empty(self) -> bool:
         """No text and no call: reasoning alone is no answer. A call that was cut off is one."""
         for part in self._parts:

@@ -110,7 +110,8 @@ class Batch:
         self._box = toolbox
         self._sink = sink
         self._states = states
-        self._way = Way(toolbox, sink, failures, active, states)
+        self._failures = dict(failures)
+        self._way = Way(toolbox, sink, self._failures, active, states)
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, _Entry] = {}
         self._queue: list[_Entry] = []
@@ -155,11 +156,10 @@ class Batch:
 
     def steer(self) -> None:
         """A new message waits: start nothing more, and cancel what says that it wants to be."""
-        skipped = "Skipped because of a new message from the user."
-        self._halt("skipped", skipped)
+        self._halt("skipped", results.SKIPPED)
         for entry in tuple(self._running):
             if entry.began is None:  # still at its gate, for example
-                self._cancel(entry, "skipped", skipped)
+                self._cancel(entry, "skipped", results.SKIPPED)
             elif entry.tool is not None and entry.tool.on_steer == "cancel":
                 self._cancel(
                     entry, "interrupted", "Cancelled because of a new message from the user."
@@ -243,8 +243,12 @@ class Batch:
         """Start what may start, in call order: one that has to wait holds up all behind it."""
         while self._queue and self._has_room_for(self._queue[0]):
             entry = self._queue.pop(0)
-            if isinstance(entry.checked, ToolResult):
-                self._end(entry, entry.checked)
+            checked = entry.checked
+            # Calls before it may have failed since it was checked.
+            refusal = checked if isinstance(checked, ToolResult) else None
+            refusal = refusal or self._way.refuse_failing(entry.call)
+            if refusal is not None:
+                self._end(entry, refusal)
                 continue
             self._running.append(entry)
             entry.task = self._loop.create_task(self._drive(entry), name=f"tool {entry.call.tool}")
@@ -281,6 +285,8 @@ class Batch:
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
+        if isinstance(outcome, ToolResult):
+            self._count_failure(outcome)
         if isinstance(outcome, ToolResult) and (not self._refusing or entry.has_effect):
             began = entry.began
             self._sink.put(
@@ -292,6 +298,12 @@ class Batch:
                 self._start()
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    def _count_failure(self, outcome: ToolResult) -> None:
+        if outcome.outcome == "failed":
+            self._failures[outcome.tool] = self._failures.get(outcome.tool, 0) + 1
+        elif outcome.outcome == "ok":
+            self._failures.pop(outcome.tool, None)
 
     # --- stopping ---
 

@@ -23,6 +23,7 @@ from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Delta, Model, Opened, Request, close
 from holdfast.kernel.policy import Stream
+from holdfast.kernel.silence import Silence
 
 CLOSING: Final = 5.0
 """Seconds that a stream may take to let go of its connection."""
@@ -32,66 +33,6 @@ BREATH: Final = 256
 
 class Interrupted(Exception):
     """A person stopped the run while the model was answering."""
-
-
-class Silence:
-    """Cancels a stream that says nothing for too long.
-
-    An event only stores when it came; the one timer, when it fires early, waits for what is left.
-    The timer outlives a stream, so that a run of short streams does not pay for one each.
-    """
-
-    def __init__(self, limits: Stream) -> None:
-        self.clock = asyncio.get_running_loop().time
-        self.last = 0.0
-        """When something was heard."""
-        self.patience = 0.0
-        self.waits_for_reader = False
-        """It is our reader that is slow, not the provider."""
-        self.fired = False
-        self._limits = limits
-        self._cancel: Callable[[], object] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def arm(self, cancel: Callable[[], object]) -> None:
-        """Begin to listen to a stream."""
-        self._cancel = cancel
-        self.fired = self.waits_for_reader = False
-        self.expect(self._limits.first_event)
-
-    def expect(self, seconds: float) -> None:
-        """From now on an event must come within this long."""
-        self.last = self.clock()
-        self.patience = seconds
-        if self._timer is None or self._timer.when() > self.last + seconds:
-            self._wait(seconds)
-
-    def disarm(self) -> None:
-        self._cancel = None
-
-    def close(self) -> None:
-        """Leave no timer behind."""
-        self._cancel = None
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _wait(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._check)
-
-    def _check(self) -> None:
-        self._timer = None
-        if self._cancel is None:
-            return
-        left = self.last + self.patience - self.clock()
-        if self.waits_for_reader:
-            left = self.patience
-        if left > 0:
-            self._wait(left)
-        else:
-            self.fired = True
-            self._cancel()
 
 
 class Caller:

@@ -203,8 +203,11 @@ def refused_unknown(call: ToolCall, known: Sequence[str]) -> ToolResult:
     return result(call, "refused", f"There is no tool named {name!r}. Known tools: {names}.")
 
 
+SKIPPED: Final = "Skipped because of a new message from the user."
+
+
 def skipped(call: ToolCall) -> ToolResult:
-    return result(call, "skipped", "Skipped because of a new message from the user.")
+    return result(call, "skipped", SKIPPED)
 
 
 def refused_exclusive(call: ToolCall, exclusive: str, alone: bool) -> ToolResult:

@@ -107,10 +107,9 @@ class Way:
             return results.refused_unknown(call, known)
         if self._active is not None and call.tool not in self._active:
             return results.result(call, "refused", f"{call.tool} is not available at this point.")
-        failures = self._failures.get(call.tool, 0)
-        if failures >= self._box.limits.failures:
-            text = f"{call.tool} failed {failures} times in a row: not run again in this turn."
-            return results.result(call, "refused", text)
+        refusal = self.refuse_failing(call)
+        if refusal is not None:
+            return refusal
         if len(call.arguments) > self._box.limits.max_arguments:
             limit = self._box.limits.max_arguments
             text = (
@@ -124,6 +123,14 @@ class Way:
             return Ready(tool, tool.arguments.parse(call.arguments))
         except BadArguments as error:
             return results.result(call, "failed", str(error))
+
+    def refuse_failing(self, call: ToolCall) -> ToolResult | None:
+        """The circuit breaker: a tool that kept failing is left alone for the rest of the turn."""
+        failures = self._failures.get(call.tool, 0)
+        if failures < self._box.limits.failures:
+            return None
+        text = f"{call.tool} failed {failures} times in a row: not run again in this turn."
+        return results.result(call, "refused", text)
 
     def asks_nobody(self, tool: Tool) -> bool:
         """Whether a call of this tool may run as soon as its arguments are in order."""

@@ -266,18 +266,6 @@ def test_calls_of_the_provider_do_not_change_why_the_answer_ended() -> None:
     assert message.calls[0].provider_executed
 
 
-def test_only_complete_calls_of_ours_are_to_be_run() -> None:
-    fed = Fed(
-        [
-            CallStarted("p", "web", True),
-            CallEnded("p"),
-            *spelled("a", "{}"),
-            CallStarted("b", "read"),
-        ]
-    )
-    assert [call.id for call in fed.assembly.calls] == ["a"]
-
-
 @pytest.mark.parametrize("arguments", ['{"x": ', "{'x': 1}", "{} {}", "NaN", '{"x": "\n"}', "…"])
 def test_arguments_that_are_no_json_are_kept_with_the_complaint(arguments: str) -> None:
     (call,) = message_of(*spelled("a", arguments)).calls

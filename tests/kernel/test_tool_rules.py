@@ -434,3 +434,10 @@ async def test_an_unknown_name_is_told_only_the_tools_that_are_active() -> None:
     result = await agent.run("?")
     ((_, text),) = results_in(result.history).values()
     assert "Known tools: look." in text
+
+
+async def test_a_tool_that_keeps_failing_is_refused_within_one_answer_too() -> None:
+    agent = scripted([[call("stumble") for _ in range(5)], "Done."], stumble)
+    result = await agent.run("?")
+    made = [outcome for outcome, _ in results_in(result.history).values()]
+    assert made == ["failed", "failed", "failed", "refused", "refused"]
