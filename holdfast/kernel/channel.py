@@ -105,8 +105,7 @@ async def _wait_in(queue: list[asyncio.Future[None]]) -> None:
 
 
 def _wake(queue: list[asyncio.Future[None]]) -> None:
-    waiting = tuple(queue)
-    queue.clear()
-    for waiter in waiting:
+    while queue:
+        waiter = queue.pop(0)
         if not waiter.done():
             waiter.set_result(None)

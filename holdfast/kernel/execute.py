@@ -246,7 +246,8 @@ class Batch:
             checked = entry.checked
             # Calls before it may have failed since it was checked.
             refusal = checked if isinstance(checked, ToolResult) else None
-            refusal = refusal or self._way.refuse_failing(entry.call)
+            if self._failures:
+                refusal = refusal or self._way.refuse_failing(entry.call)
             if refusal is not None:
                 self._end(entry, refusal)
                 continue
@@ -286,12 +287,7 @@ class Batch:
         for timer in entry.timers:
             timer.cancel()
         if isinstance(outcome, ToolResult):
-            self._count_failure(outcome)
-        if isinstance(outcome, ToolResult) and (not self._refusing or entry.has_effect):
-            began = entry.began
-            self._sink.put(
-                ToolFinished(outcome, 0.0 if began is None else self._loop.time() - began)
-            )
+            self._tell_end(entry, outcome)
         if entry in self._running:
             self._running.remove(entry)
             if self._halted is None:
@@ -299,11 +295,15 @@ class Batch:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _count_failure(self, outcome: ToolResult) -> None:
-        if outcome.outcome == "failed":
-            self._failures[outcome.tool] = self._failures.get(outcome.tool, 0) + 1
-        elif outcome.outcome == "ok":
-            self._failures.pop(outcome.tool, None)
+    def _tell_end(self, entry: _Entry, made: ToolResult) -> None:
+        if made.outcome == "failed":
+            self._failures[made.tool] = self._failures.get(made.tool, 0) + 1
+        elif made.outcome == "ok" and self._failures:
+            self._failures.pop(made.tool, None)
+        if not self._refusing or entry.has_effect:
+            began = entry.began
+            seconds = 0.0 if began is None else self._loop.time() - began
+            self._sink.put(ToolFinished(made, seconds))
 
     # --- stopping ---
 
@@ -372,7 +372,7 @@ class Batch:
         """From valid arguments to the result, or to the point where somebody outside must act."""
         ready = entry.checked
         assert isinstance(ready, Ready)
-        if self._way.asks_nobody(ready.tool):
+        if self._way.asks_nobody(ready.tool):  # the usual case
             return await self._run(entry, ready, changed=False)
         cleared = await self._way.walk(entry.call, ready)
         if not isinstance(cleared, Cleared):
@@ -391,8 +391,10 @@ class Batch:
             entry.timers.append(timer)
         if self._box.middleware:
             value = await self._through_middleware(entry, ready)
-        else:
+        elif tool.in_thread or tool.takes_context or tool.function is None:
             value = await self._invoke(entry, ready)
+        else:
+            value = await tool.function(**ready.values)  # the usual case, without another coroutine
         said = _about_the_change(ready) if changed else ""
         return results.returned(call, tool, value, self._max_result(tool), preface=said)
 

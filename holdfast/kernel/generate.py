@@ -22,6 +22,7 @@ from holdfast.kernel.events import Event, ToolCalled
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Delta, Model, Opened, Request, close
+from holdfast.kernel.outcome import Tally
 from holdfast.kernel.policy import Stream
 from holdfast.kernel.silence import Silence
 
@@ -41,7 +42,10 @@ class Caller:
     Nothing is done here for each delta that could be done less often.
     """
 
-    def __init__(self, limits: Stream, sink: Sink, interruption: Interruption) -> None:
+    def __init__(
+        self, limits: Stream, sink: Sink, interruption: Interruption, tally: Tally
+    ) -> None:
+        self._tally = tally
         self._limits = limits
         self._sink = sink
         self._interruption = interruption
@@ -84,6 +88,7 @@ class Caller:
         except Exception as error:
             self._explain(error, assembly)
         finally:
+            self._tally.usage(assembly.usage)
             self._silence.disarm()
             self._interruption.stop = None
             if not ended and stream is not None:
@@ -100,7 +105,7 @@ class Caller:
         """Whether the stream came to its own end."""
         silence, sink, interruption = self._silence, self._sink, self._interruption
         limits, clock, feed = self._limits, self._silence.clock, assembly.feed
-        began = silence.last
+        began, put, plain = silence.last, sink.put, tell.plain
         left = limits.max_events
         async for delta in stream:
             if type(delta) is Opened:  # another model is asked, and given as long as the first
@@ -113,7 +118,10 @@ class Caller:
                 silence.last = clock()
             event = feed(delta)
             if event is not None:
-                tell(event)
+                if plain and type(event) is not ToolCalled:
+                    put(event)
+                else:
+                    tell(event)
             if assembly.unannounced:
                 tell.late(assembly)
             if interruption.requested or silence.fired:  # also where it goes on all the same
@@ -149,7 +157,7 @@ class Caller:
 class _Teller:
     """Says what a stream brings to whom it concerns."""
 
-    __slots__ = ("_on_call", "_put", "_show", "first")
+    __slots__ = ("_on_call", "_put", "_show", "first", "plain")
 
     def __init__(
         self,
@@ -162,6 +170,8 @@ class _Teller:
         self._put = sink.put
         self._on_call = on_call
         self._show = show
+        self.plain = show is None
+        """Everything is shown as it is."""
 
     def __call__(self, event: Event) -> None:
         shown = event if self._show is None else self._show(event)

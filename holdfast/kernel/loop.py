@@ -15,7 +15,6 @@ import anyio
 from msgspec.structs import replace
 
 from holdfast.kernel import compact, guard, prepare, results
-from holdfast.kernel.ask import Asking, end_if_cancelled
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import (
@@ -52,7 +51,7 @@ from holdfast.kernel.events import (
     Warned,
 )
 from holdfast.kernel.execute import Batch, Executed
-from holdfast.kernel.generate import Interrupted
+from holdfast.kernel.generate import Caller, Interrupted
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.messages import (
@@ -67,6 +66,7 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Request, TextDelta
 from holdfast.kernel.outcome import Ending, Failed, RunResult, Tally
+from holdfast.kernel.patience import Patience, end_if_cancelled
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
@@ -109,7 +109,8 @@ class Loop:
         self._tally = Tally()
         self._sink: Sink
         self._clock: Callable[[], float]
-        self._asking: Asking
+        self._caller: Caller
+        self._patience: Patience
         self._take_window(None)
 
     @property
@@ -122,7 +123,9 @@ class Loop:
         """Drive the history until there is nothing left to do. Only cancellation is raised."""
         self._sink = sink
         self._clock = asyncio.get_running_loop().time
-        self._asking = Asking(self._policy, self._agent.ports, self._inbox, sink, self._tally)
+        policy, inbox = self._policy, self._inbox
+        self._caller = Caller(policy.stream, sink, inbox.interruption, self._tally)
+        self._patience = Patience(policy.retry, self._agent.ports, inbox, sink)
         began = self._clock()
         ending = Ending("error", KILLED)
         try:
@@ -132,7 +135,7 @@ class Loop:
             raise
         finally:
             # Nothing here waits: an event that is awaited in a cancelled task may never be sent.
-            self._asking.close()
+            self._caller.close()
             self.result = self._end(ending, self._tally.summary(self._clock() - began))
         return self.result
 
@@ -297,7 +300,7 @@ class Loop:
         batch = self._batch = self._new_batch()
         self._inbox.on_steer = batch.steer
         try:
-            first = await self._asking.attempt(agent.model, request, assembly, on_call=batch.offer)
+            first = await self._caller.call(agent.model, request, assembly, batch.offer)
         finally:
             self._inbox.on_steer = None
         if assembly.window not in (None, self._reported):
@@ -315,7 +318,7 @@ class Loop:
             self._compaction = "overflow"
             return False
         try:
-            await self._asking.wait_or_give_up(failure, attempt, steerable=True)
+            await self._patience.wait_or_give_up(failure, attempt, steerable=True)
         except Failed:
             partial = assembly.partial("error")
             if partial is not None:
@@ -521,7 +524,7 @@ class Loop:
             assembly = Assembly(model.name, self._agent.ports)
             self._sink.put(Compacting(self._compaction))
             try:
-                await self._asking.attempt(model, request, assembly, show=self._show_summary)
+                await self._caller.call(model, request, assembly, show=self._show_summary)
                 message = assembly.message()
                 return compact.Summarized(message.text, message.finish == "length")
             except Interrupted:
@@ -530,7 +533,7 @@ class Loop:
                 failure = classify(error, assembly.model)
                 if failure.kind in ("empty_response", "context_overflow"):
                     raise  # the same input would give the same
-                await self._asking.wait_or_give_up(failure, attempt, steerable=False)
+                await self._patience.wait_or_give_up(failure, attempt, steerable=False)
                 if self._interruption.requested:
                     raise Interrupted from None
 

@@ -1,57 +1,30 @@
-"""Asking a model: one attempt at a time, and the wait between two."""
+"""Between two attempts: how long, and what ends the wait. Whether there is a next, `retry` says."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import anyio
 from msgspec.structs import replace
 
 from holdfast.kernel import retry
-from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import Failure
-from holdfast.kernel.events import Event, Retrying
-from holdfast.kernel.generate import Caller
+from holdfast.kernel.events import Retrying
 from holdfast.kernel.inbox import Inbox
-from holdfast.kernel.messages import ToolCall
-from holdfast.kernel.model import Model, Request
-from holdfast.kernel.outcome import Failed, Tally
-from holdfast.kernel.policy import Policy
+from holdfast.kernel.outcome import Failed
+from holdfast.kernel.policy import Retry
 from holdfast.kernel.ports import Ports
 
 
-class Asking:
-    """What all model calls of a run share."""
+class Patience:
+    """The wait between two attempts."""
 
-    def __init__(
-        self, policy: Policy, ports: Ports, inbox: Inbox, sink: Sink, tally: Tally
-    ) -> None:
+    def __init__(self, policy: Retry, ports: Ports, inbox: Inbox, sink: Sink) -> None:
         self._policy = policy
         self._ports = ports
         self._inbox = inbox
         self._sink = sink
-        self._tally = tally
-        self._caller = Caller(policy.stream, sink, inbox.interruption)
-
-    def close(self) -> None:
-        self._caller.close()
-
-    async def attempt(
-        self,
-        model: Model,
-        request: Request,
-        assembly: Assembly,
-        *,
-        on_call: Callable[[ToolCall], None] | None = None,
-        show: Callable[[Event], Event | None] | None = None,
-    ) -> float | None:
-        """One try; see `Caller.call`."""
-        try:
-            return await self._caller.call(model, request, assembly, on_call, show)
-        finally:
-            self._tally.usage(assembly.usage)
 
     async def wait_or_give_up(self, failure: Failure, attempt: int, *, steerable: bool) -> None:
         """Wait for the next attempt as `retry` says, or raise `Failed`.
@@ -60,7 +33,7 @@ class Asking:
         is `steerable`; it does not change one for a summary.
         """
         end_if_cancelled()
-        policy, now = self._policy.retry, self._ports.now()
+        policy, now = self._policy, self._ports.now()
         verdict = retry.after(failure, attempt, policy, random=self._ports.random(), now=now)
         if isinstance(verdict, retry.GiveUp):
             message = f"{failure.message} {verdict.why}" if verdict.why else failure.message
