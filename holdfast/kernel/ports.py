@@ -6,9 +6,7 @@ a test (or a simulator) decides what they answer. Timers are the event loop's.
 
 from __future__ import annotations
 
-import random
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -23,7 +21,15 @@ def wall_clock() -> int:
 
 
 def new_id() -> str:
-    return uuid.uuid4().hex
+    from uuid import uuid4  # slow to import, and most runs need no id
+
+    return uuid4().hex
+
+
+def uniform() -> float:
+    from random import random
+
+    return random()
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -45,7 +51,7 @@ class Ports(Struct, frozen=True, kw_only=True):
 
     now: Callable[[], int] = wall_clock
     """Wall clock in microseconds, UTC: what people see. Durations are the event loop's."""
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = uniform
     """Uniform in [0, 1)."""
     new_id: Callable[[], str] = new_id
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = in_thread

@@ -7,7 +7,6 @@ approval. Whoever stops a call here leaves a result that the model can act on.
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -240,7 +239,9 @@ def canonical(value: object) -> str:
 
 def digest(call_id: str, tool: str, arguments: str) -> str:
     """SHA-256 over what an approval is for."""
-    return hashlib.sha256(encode([call_id, tool, arguments])).hexdigest()
+    from hashlib import sha256
+
+    return sha256(encode([call_id, tool, arguments])).hexdigest()
 
 
 async def awaited(value: Any) -> Any:
