@@ -12,9 +12,11 @@ from hypothesis import settings
 
 from holdfast.testing import VirtualLoop, no_leaked_tasks
 
-settings.register_profile("holdfast", deadline=None)
-settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "holdfast"))
+# The same examples each time, so that a red test is the change's doing. To look for new ones:
+# HYPOTHESIS_PROFILE=search make test. What that finds becomes an @example.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=1_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session")
