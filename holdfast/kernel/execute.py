@@ -9,9 +9,10 @@ that ends the run. The way of each call, before it runs, is in `way.py`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -31,6 +32,9 @@ from holdfast.kernel.way import (
     awaited,
     canonical,
 )
+
+LOG: Final = logging.getLogger("holdfast")
+"""Has the tracebacks of tools, at INFO: the model is told only what was raised."""
 
 
 class Executed(Struct, frozen=True):
@@ -171,7 +175,7 @@ class Batch:
 
     async def discard(self) -> None:
         """The attempt that brought the calls failed: leave nothing of them behind."""
-        self._cancel_all("interrupted", "Void.")
+        self._cancel_all("interrupted", "Void: the answer that asked for it failed.")
         await self._idle()
 
     async def refuse(
@@ -354,15 +358,24 @@ class Batch:
             thrown_away = asyncio.current_task(self._loop) is not entry.task
             if thrown_away and isinstance(error, GeneratorExit):
                 raise  # no tool raised it: this coroutine is being closed
-            if entry.stopped is None:  # a CancelledError too is then the tool's own doing, not ours
-                outcome = results.failed(entry.call, error)
-            else:
-                outcome = _stopped(entry, ended=not (entry.tool and entry.tool.in_thread))
+            outcome = self._after_exception(entry, error)
             if isinstance(error, KeyboardInterrupt):
                 self._halt("interrupted", "The program was interrupted.")
                 self._finish(entry, outcome)
                 raise
         self._finish(entry, outcome)
+
+    def _after_exception(self, entry: _Entry, error: BaseException) -> ToolResult:
+        tool = entry.call.tool
+        if entry.stopped is None:  # a CancelledError too is then the tool's own doing, not ours
+            LOG.info("%s failed", tool, exc_info=error)
+            return results.failed(entry.call, error)
+        in_thread = entry.began is not None and entry.tool is not None and entry.tool.in_thread
+        if in_thread:
+            self._sink.put(
+                Warned(f"{tool} runs in a thread, cannot be stopped and was left behind.")
+            )
+        return _stopped(entry, ended=not in_thread)
 
     def _finish(self, entry: _Entry, outcome: ToolResult | Action) -> None:
         if not entry.abandoned:

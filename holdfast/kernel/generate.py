@@ -107,17 +107,20 @@ class Caller:
         limits, clock, feed = self._limits, self._silence.clock, assembly.feed
         began, put, plain = silence.last, sink.put, tell.plain
         left = limits.max_events
+        heard = False
         async for delta in stream:
             if type(delta) is Opened:  # another model is asked, and given as long as the first
-                tell.first = None
+                heard = False
                 silence.expect(limits.first_event)
-            elif tell.first is None:
-                silence.expect(limits.between_events)
-                tell.first = silence.last - began
-            else:
+            elif heard:
                 silence.last = clock()
+            else:
+                heard = True
+                silence.expect(limits.between_events)
             event = feed(delta)
             if event is not None:
+                if tell.first is None:  # a ping is heard, and is no delta of an answer
+                    tell.first = silence.last - began
                 if plain and type(event) is not ToolCalled:
                     put(event)
                 else:

@@ -727,3 +727,17 @@ async def test_failures_and_timeouts_are_counted_as_errors_of_the_run() -> None:
     result = await agent_for(script, failing_tool([]), slow, double).run("Go.")
     assert outcomes(result.history) == ["failed", "timed_out", "refused", "ok"]
     assert (result.summary.tool_calls, result.summary.tool_errors) == (4, 2)
+
+
+async def test_the_traceback_of_a_tool_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    async def stumble() -> str:
+        """Fail."""
+        raise KeyError("missing")
+
+    caplog.set_level("INFO", "holdfast")
+    assert (await result_of(stumble, {})).text == "stumble failed: KeyError: 'missing'"
+    (record,) = caplog.records
+    assert record.getMessage() == "stumble failed"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError

@@ -857,3 +857,10 @@ async def test_a_model_that_cancels_itself_was_cut_off() -> None:
     result = await Agent(model=model, ports=ports()).run("?")
     assert result.text == "Whole."
     assert len(model.requests) == 2
+
+
+async def test_a_ping_is_not_the_first_delta() -> None:
+    model = ScriptedModel([[pause(1), ping(), pause(2), "Hello."]])
+    events = [event async for event in Agent(model=model, ports=ports()).run("?")]
+    committed = [event for event in events if isinstance(event, MessageCommitted)]
+    assert committed[-1].first_delta == 3
