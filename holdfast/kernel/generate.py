@@ -26,8 +26,6 @@ from holdfast.kernel.outcome import Tally
 from holdfast.kernel.policy import Stream
 from holdfast.kernel.silence import Silence
 
-CLOSING: Final = 5.0
-"""Seconds that a stream may take to let go of its connection."""
 BREATH: Final = 256
 """Events after which everybody else may run, also when the stream itself never waits."""
 
@@ -92,7 +90,7 @@ class Caller:
             self._silence.disarm()
             self._interruption.stop = None
             if not ended and stream is not None:
-                await _close(stream)
+                await _close(stream, self._limits.closing)
         if assembly.finish is None:
             self._explain(StreamCut(), assembly)
         if assembly.empty:
@@ -135,7 +133,7 @@ class Caller:
             if assembly.size > limits.max_bytes:
                 raise StreamTooLong(limits.max_bytes, "bytes")
             if assembly.finish is not None:
-                silence.expect(CLOSING)
+                silence.expect(limits.closing)
                 return await _drain(stream, left)
             if sink.full:
                 silence.waits_for_reader = True
@@ -199,9 +197,9 @@ async def _drain(stream: AsyncIterator[Delta], left: int) -> bool:
     return True
 
 
-async def _close(stream: AsyncIterator[Delta]) -> None:
+async def _close(stream: AsyncIterator[Delta], seconds: float) -> None:
     """Let a stream that was left half way go of its connection, bounded."""
-    with anyio.move_on_after(CLOSING, shield=True):
+    with anyio.move_on_after(seconds, shield=True):
         try:
             await close(stream)
         except Exception:

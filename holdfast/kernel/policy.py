@@ -64,12 +64,21 @@ class Stream(Struct, frozen=True, kw_only=True):
     """When an answer that is being streamed is given up."""
 
     first_event: float = 60.0
+    """How long a model may take to say anything at all."""
     between_events: float = 600.0
+    """How long it may be silent after that. A ping ends a silence too."""
+    closing: float = 5.0
+    """How long a stream that is over, or given up, may take to let go of its connection."""
     max_bytes: int = 32 * 1024 * 1024
     max_events: int = 1_000_000
 
     def __post_init__(self) -> None:
-        _above(0, first_event=self.first_event, between_events=self.between_events)
+        _above(
+            0,
+            first_event=self.first_event,
+            between_events=self.between_events,
+            closing=self.closing,
+        )
         _whole(1, max_bytes=self.max_bytes, max_events=self.max_events)
 
 

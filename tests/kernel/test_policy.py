@@ -54,6 +54,7 @@ MOST: Final[list[tuple[type[Struct], str, float]]] = [
 ABOVE_ZERO: Final[list[tuple[type[Struct], str]]] = [
     (Stream, "first_event"),
     (Stream, "between_events"),
+    (Stream, "closing"),
     (Policy, "guard_timeout"),
 ]
 
