@@ -119,35 +119,24 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         one that is at rest is only summarized.
         """
         self._refuse_commit_tools()
-        if isinstance(history, (str, bytes)) or not isinstance(history, Iterable):
-            raise ConfigError(
-                f"history is a {type(history).__name__}: use the history of a result, or load(…)"
-            )
-        history = tuple(history)
-        for message in history:
-            if not isinstance(message, Message):
-                raise ConfigError(
-                    f"the history has {message!r} in it: use the history of a result, or load(…)"
-                )
-        if prompt is None and not history:
+        answers = resolve or {}
+        committed = History(_checked(history), trim_of(self))
+        if prompt is None and not committed:
             raise ConfigError("there is nothing to do: give a prompt, or a history to go on with")
-        committed = History(history, trim_of(self))
-        turn = committed.turn
-        if compact:
-            _check_compaction(turn, resolve or {})
-        if prompt is not None and any(isinstance(r, Approved) for r in (resolve or {}).values()):
+        if prompt is not None and any(isinstance(one, Approved) for one in answers.values()):
             raise ConfigError(
                 "a prompt skips the calls that are open, also one that is approved beside it: "
                 "resolve first, and give the prompt to the next run"
             )
+        if compact:
+            _check_compaction(committed.turn, answers)
         inbox = Inbox()
-        journal = self._journal(turn.open, resolve or {})
         loop = Loop(
             self,
             committed,
             inbox,
             prompt=None if prompt is None else user_message(prompt),
-            journal=journal,
+            journal=self._journal(committed.turn.open, answers),
             compaction="person" if compact else None,
         )
         return Run(loop, inbox, self.policy.buffer)
@@ -193,6 +182,17 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 f"{', '.join(names)}: a tool with effect 'commit' needs a durable host, "
                 "and this run is in memory"
             )
+
+
+def _checked(history: Sequence[Message]) -> tuple[Message, ...]:
+    what = "use the history of a result, or load(…)"
+    if isinstance(history, (str, bytes)) or not isinstance(history, Iterable):
+        raise ConfigError(f"history is a {type(history).__name__}: {what}")
+    messages = tuple(history)
+    for message in messages:
+        if not isinstance(message, Message):
+            raise ConfigError(f"the history has {message!r} in it: {what}")
+    return messages
 
 
 def _check_compaction(turn: Turn, resolve: Mapping[str, Resolution]) -> None:

@@ -35,20 +35,17 @@ from holdfast.kernel.decide import (
     decide,
     size,
 )
-from holdfast.kernel.errors import Escalated, Failure, ModelError, StillOverLimit, classify
+from holdfast.kernel.errors import Escalated, Failure, StillOverLimit, classify
 from holdfast.kernel.events import (
     Compacted,
-    Compacting,
     Delivered,
     Delivery,
-    Event,
     MessageCommitted,
     RunEnded,
     RunStarted,
     StepStarted,
     Summary,
     ToolFinished,
-    Warned,
 )
 from holdfast.kernel.execute import Batch, Executed
 from holdfast.kernel.generate import Caller, Interrupted
@@ -64,9 +61,9 @@ from holdfast.kernel.messages import (
     note,
     results_message,
 )
-from holdfast.kernel.model import Request, TextDelta
 from holdfast.kernel.outcome import Ending, Failed, RunResult, Tally
 from holdfast.kernel.patience import Patience, end_if_cancelled
+from holdfast.kernel.summarize import Summarizer
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
@@ -111,6 +108,7 @@ class Loop:
         self._clock: Callable[[], float]
         self._caller: Caller
         self._patience: Patience
+        self._summarizer: Summarizer
         self._take_window(None)
 
     @property
@@ -123,9 +121,7 @@ class Loop:
         """Drive the history until there is nothing left to do. Only cancellation is raised."""
         self._sink = sink
         self._clock = asyncio.get_running_loop().time
-        policy, inbox = self._policy, self._inbox
-        self._caller = Caller(policy.stream, sink, inbox.interruption, self._tally)
-        self._patience = Patience(policy.retry, self._agent.ports, inbox, sink)
+        self._prepare(sink)
         began = self._clock()
         ending = Ending("error", KILLED)
         try:
@@ -138,6 +134,20 @@ class Loop:
             self._caller.close()
             self.result = self._end(ending, self._tally.summary(self._clock() - began))
         return self.result
+
+    def _prepare(self, sink: Sink) -> None:
+        """What needs the event loop, or somebody to tell things to."""
+        agent, inbox, policy = self._agent, self._inbox, self._policy
+        self._caller = Caller(policy.stream, sink, self._interruption, self._tally)
+        self._patience = Patience(policy.retry, agent.ports, inbox, sink)
+        self._summarizer = Summarizer(
+            prepare.summary_model(agent),
+            agent.ports,
+            self._caller,
+            self._patience,
+            self._interruption,
+            sink,
+        )
 
     def never_began(self, sink: Sink) -> None:
         """The end of a run that was cancelled before its first line: it has one all the same."""
@@ -501,41 +511,12 @@ class Loop:
         message = compact.by_trimming(now)
         if message is None:
             try:
-                message, problem = await compact.by_summary(now, self._ask_for_summary)
+                message = await self._summarizer.checkpoint(now)
             except Interrupted:
                 return
-            except ModelError as error:
-                failure = classify(error, prepare.summary_model(self._agent).name)
-                raise Failed(failure) from error
-            if problem is not None:
-                self._sink.put(Warned(f"The conversation was summarized, but {problem}."))
         self._compaction = None
         self._commit(message)
         checkpoint = message.checkpoint
         assert checkpoint is not None
         self._commit(compact.entry_for_people(checkpoint))
         self._sink.put(Compacted(checkpoint.before, checkpoint.after, checkpoint.summarized))
-
-    async def _ask_for_summary(self, request: Request) -> compact.Summarized:
-        model = prepare.summary_model(self._agent)
-        attempt = 0
-        while True:
-            attempt += 1
-            assembly = Assembly(model.name, self._agent.ports)
-            self._sink.put(Compacting(self._compaction))
-            try:
-                await self._caller.call(model, request, assembly, show=self._show_summary)
-                message = assembly.message()
-                return compact.Summarized(message.text, message.finish == "length")
-            except Interrupted:
-                raise
-            except Exception as error:
-                failure = classify(error, assembly.model)
-                if failure.kind in ("empty_response", "context_overflow"):
-                    raise  # the same input would give the same
-                await self._patience.wait_or_give_up(failure, attempt, steerable=False)
-                if self._interruption.requested:
-                    raise Interrupted from None
-
-    def _show_summary(self, event: Event) -> Event | None:
-        return Compacting(self._compaction, event.text) if isinstance(event, TextDelta) else None

@@ -1,0 +1,71 @@
+"""Asking a model for a summary."""
+
+from __future__ import annotations
+
+from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.channel import Sink
+from holdfast.kernel.compact import Situation, Summarized, by_summary
+from holdfast.kernel.errors import ModelError, classify
+from holdfast.kernel.events import Compacting, Event, Warned
+from holdfast.kernel.generate import Caller, Interrupted
+from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.messages import AskedBy, Message
+from holdfast.kernel.model import Model, Request, TextDelta
+from holdfast.kernel.outcome import Failed
+from holdfast.kernel.patience import Patience
+from holdfast.kernel.ports import Ports
+
+
+class Summarizer:
+    """One model, asked for summaries with the same patience as any other."""
+
+    def __init__(
+        self,
+        model: Model,
+        ports: Ports,
+        caller: Caller,
+        patience: Patience,
+        interruption: Interruption,
+        sink: Sink,
+    ) -> None:
+        self._model = model
+        self._ports = ports
+        self._caller = caller
+        self._patience = patience
+        self._interruption = interruption
+        self._sink = sink
+        self._asked_by: AskedBy | None = None
+
+    async def checkpoint(self, now: Situation) -> Message:
+        """A checkpoint with a summary. Raises `Interrupted`, or `Failed` when none can be had."""
+        self._asked_by = now.asked_by
+        try:
+            message, problem = await by_summary(now, self._ask)
+        except ModelError as error:
+            raise Failed(classify(error, self._model.name)) from error
+        if problem is not None:
+            self._sink.put(Warned(f"The conversation was summarized, but {problem}."))
+        return message
+
+    async def _ask(self, request: Request) -> Summarized:
+        attempt = 0
+        while True:
+            attempt += 1
+            assembly = Assembly(self._model.name, self._ports)
+            self._sink.put(Compacting(self._asked_by))
+            try:
+                await self._caller.call(self._model, request, assembly, show=self._show)
+                message = assembly.message()
+                return Summarized(message.text, message.finish == "length")
+            except Interrupted:
+                raise
+            except Exception as error:
+                failure = classify(error, assembly.model)
+                if failure.kind in ("empty_response", "context_overflow"):
+                    raise  # the same input would give the same
+                await self._patience.wait_or_give_up(failure, attempt, steerable=False)
+                if self._interruption.requested:
+                    raise Interrupted from None
+
+    def _show(self, event: Event) -> Event | None:
+        return Compacting(self._asked_by, event.text) if isinstance(event, TextDelta) else None
