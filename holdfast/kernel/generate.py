@@ -25,6 +25,7 @@ from holdfast.kernel.model import Delta, Model, Opened, Request, close
 from holdfast.kernel.outcome import Tally
 from holdfast.kernel.policy import Stream
 from holdfast.kernel.silence import Silence
+from holdfast.kernel.stop import Stop
 
 BREATH: Final = 256
 """Events after which everybody else may run, also when the stream itself never waits."""
@@ -48,6 +49,7 @@ class Caller:
         self._sink = sink
         self._interruption = interruption
         self._silence = Silence(limits)
+        self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         self._silence.close()
@@ -66,14 +68,14 @@ class Caller:
         arrived. `on_call` hears of each call that is complete; `show` may change or hold back what
         people see.
         """
-        scope = anyio.CancelScope()
-        self._silence.arm(scope.cancel)
-        self._interruption.stop = scope.cancel
+        stop = Stop(self._loop, self._limits.closing)
+        self._silence.arm(stop.cancel)
+        self._interruption.stop = stop.cancel
         tell = _Teller(self._sink, on_call, show)
         stream: AsyncIterator[Delta] | None = None
         ended = False
         try:
-            with scope:
+            with stop:
                 if self._interruption.requested:
                     raise Interrupted
                 stream = model.stream(request)

@@ -196,8 +196,9 @@ class Loop:
             self._commit(self._prompt)
 
     async def _drive(self) -> Ending:
+        task = asyncio.current_task()
         while True:
-            end_if_cancelled()
+            end_if_cancelled(task)
             if self._interruption.requested:
                 return await self._settle()
             ending = await self._step()

@@ -32,7 +32,7 @@ class Patience:
         What is said meanwhile changes the next request for an answer, so it ends the wait if that
         is `steerable`; it does not change one for a summary.
         """
-        end_if_cancelled()
+        end_if_cancelled(asyncio.current_task())
         policy, now = self._policy, self._ports.now()
         verdict = retry.after(failure, attempt, policy, random=self._ports.random(), now=now)
         if isinstance(verdict, retry.GiveUp):
@@ -61,8 +61,7 @@ class Patience:
                 inbox.on_steer = None
 
 
-def end_if_cancelled() -> None:
+def end_if_cancelled(task: asyncio.Task[object] | None) -> None:
     """A model or a hook that kept our cancellation to itself does not make the run go on."""
-    task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

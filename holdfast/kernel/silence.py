@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from holdfast.kernel.policy import Stream
 
@@ -26,6 +27,8 @@ class Silence:
         self._limits = limits
         self._cancel: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._due = inf
+        """When the timer fires."""
 
     def arm(self, cancel: Callable[[], object]) -> None:
         """Begin to listen to a stream."""
@@ -35,9 +38,9 @@ class Silence:
 
     def expect(self, seconds: float) -> None:
         """From now on an event must come within this long."""
-        self.last = self.clock()
+        last = self.last = self.clock()
         self.patience = seconds
-        if self._timer is None or self._timer.when() > self.last + seconds:
+        if self._due > last + seconds:
             self._wait(seconds)
 
     def disarm(self) -> None:
@@ -52,10 +55,11 @@ class Silence:
     def _wait(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._due = self.clock() + seconds
         self._timer = asyncio.get_running_loop().call_later(seconds, self._check)
 
     def _check(self) -> None:
-        self._timer = None
+        self._timer, self._due = None, inf
         if self._cancel is None:
             return
         left = self.last + self.patience - self.clock()
