@@ -114,8 +114,7 @@ class Batch:
         self._box = toolbox
         self._sink = sink
         self._states = states
-        self._failures = dict(failures)
-        self._way = Way(toolbox, sink, self._failures, active, states)
+        self._way = Way(toolbox, sink, failures, active, states)
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, _Entry] = {}
         self._queue: list[_Entry] = []
@@ -247,11 +246,11 @@ class Batch:
         """Start what may start, in call order: one that has to wait holds up all behind it."""
         while self._queue and self._has_room_for(self._queue[0]):
             entry = self._queue.pop(0)
-            checked = entry.checked
-            # Calls before it may have failed since it was checked.
-            refusal = checked if isinstance(checked, ToolResult) else None
-            if self._failures:
-                refusal = refusal or self._way.refuse_failing(entry.call)
+            refusal: ToolResult | None
+            if isinstance(entry.checked, ToolResult):
+                refusal = entry.checked
+            else:  # calls before it may have failed since it was checked
+                refusal = self._way.refuse_failing(entry.call)
             if refusal is not None:
                 self._end(entry, refusal)
                 continue
@@ -300,10 +299,7 @@ class Batch:
             self._wake.set_result(None)
 
     def _tell_end(self, entry: _Entry, made: ToolResult) -> None:
-        if made.outcome == "failed":
-            self._failures[made.tool] = self._failures.get(made.tool, 0) + 1
-        elif made.outcome == "ok" and self._failures:
-            self._failures.pop(made.tool, None)
+        self._way.note(made)
         if not self._refusing or entry.has_effect:
             began = entry.began
             seconds = 0.0 if began is None else self._loop.time() - began

@@ -95,7 +95,6 @@ class Loop:
         self._prompt = prompt
         self._history = history
         self._given = len(history)
-        self._reported: int | None = None
         self._journal: dict[str, CallState] = dict(journal)
         self._compaction = compaction
         self._batch: Batch | None = None
@@ -363,6 +362,11 @@ class Loop:
             finally:
                 self._commit_results(batch.ran(self._history.turn.open))
 
+    def _take_batch(self) -> Batch:
+        """The calls of the last answer: as its stream left them, or as none of them has begun."""
+        batch, self._batch = self._batch or self._new_batch(), None
+        return batch
+
     def _new_batch(self) -> Batch:
         return Batch(
             self._toolbox,
@@ -377,7 +381,7 @@ class Loop:
         if self._active is None:  # the answer is from an earlier run
             before = self._history.before_last_calls() if self._agent.active is not None else ()
             self._active = prepare.active_after(self._agent, before)
-        batch, self._batch = self._batch or self._new_batch(), None
+        batch = self._take_batch()
         self._inbox.on_steer = batch.steer
         self._interruption.stop = batch.interrupt
         try:
@@ -393,7 +397,7 @@ class Loop:
         """Give every open call a result: what came of it, or that it was interrupted."""
         open_calls = self._history.turn.open
         if open_calls:
-            batch, self._batch = self._batch or self._new_batch(), None
+            batch = self._take_batch()
             batch.interrupt(f"Interrupted {why}.")
             self._commit_results((await self._run_batch(batch, open_calls)).results)
 
@@ -427,7 +431,7 @@ class Loop:
         def answer(call: ToolCall) -> ToolResult:
             return results.refused_exclusive(call, exclusive, call.tool in self._rules.exclusive)
 
-        batch, self._batch = self._batch or self._new_batch(), None
+        batch = self._take_batch()
         self._commit_results(await batch.refuse(calls, answer))
 
     async def _require_action(self, calls: tuple[ToolCall, ...]) -> Ending | None:

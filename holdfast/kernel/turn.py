@@ -108,7 +108,7 @@ def _results(turn: Turn, message: Message) -> Turn:
     for part in message.parts:
         if type(part) is ToolResult:
             open = _without(open, part.call_id)
-            failures = _count(failures, part)
+            failures = count_failure(failures, part)
             stopped = stopped or (part.stops and part.outcome == "ok")
     return Turn(
         length=turn.length + 1,
@@ -135,8 +135,11 @@ def _without(calls: tuple[ToolCall, ...], call_id: str) -> tuple[ToolCall, ...]:
     return tuple(call for call in calls if call.id != call_id)
 
 
-def _count(failures: Mapping[str, int], result: ToolResult) -> Mapping[str, int]:
-    """Only `failed` counts and only `ok` resets: a refusal says nothing about the tool."""
+def count_failure(failures: Mapping[str, int], result: ToolResult) -> Mapping[str, int]:
+    """Failures in a row of each tool, after one more result.
+
+    Only `failed` counts and only `ok` resets: a refusal says nothing about the tool.
+    """
     if result.outcome == "failed":
         return {**failures, result.tool: failures.get(result.tool, 0) + 1}
     if result.outcome == "ok" and result.tool in failures:

@@ -24,6 +24,7 @@ from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.tool import Allow, Decision, Deny, Rewrite, Tool, Values
+from holdfast.kernel.turn import count_failure
 
 Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
 """Asked before each call. May deny it or rewrite its arguments; one that raises denies."""
@@ -122,6 +123,10 @@ class Way:
             return Ready(tool, tool.arguments.parse(call.arguments))
         except BadArguments as error:
             return results.result(call, "failed", str(error))
+
+    def note(self, made: ToolResult) -> None:
+        """A call of this answer has ended: its tool may have failed once too often."""
+        self._failures = count_failure(self._failures, made)
 
     def refuse_failing(self, call: ToolCall) -> ToolResult | None:
         """The circuit breaker: a tool that kept failing is left alone for the rest of the turn."""
