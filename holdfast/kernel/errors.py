@@ -8,7 +8,7 @@ controls. Whether and when something is tried again is decided in `retry.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
 from msgspec import Struct
@@ -33,6 +33,7 @@ FailureKind = Literal[
     "prepare",
     "still_over_limit",
     "escalated",
+    "invalid_output",
     "poison",
     "cancelled",
     "config",
@@ -79,6 +80,9 @@ KINDS: Final[Mapping[FailureKind, KindFacts]] = {
         "start a new one, or use a model with a larger window.",
     ),
     "escalated": KindFacts(False, False, "The stop guard ended the run."),
+    "invalid_output": KindFacts(
+        False, False, "{model} did not answer in the form that was asked for."
+    ),
     "poison": KindFacts(False, False, "This conversation kept stopping whoever worked on it."),
     "cancelled": KindFacts(False, False, "The run was cancelled."),
     "config": KindFacts(False, False, "The agent is set up wrongly."),
@@ -101,6 +105,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     status: int | None = None
     retry_after: float | None = None
     """Seconds that the provider asked us to wait."""
+    window: int | None = None
+    """The model's context limit, when the provider said it with an overflow."""
 
 
 # --- What we raise ------------------------------------------------------------------------------
@@ -175,6 +181,16 @@ class Escalated(ModelError):
     kind: FailureKind = "escalated"
 
 
+class InvalidOutput(ModelError):
+    kind: FailureKind = "invalid_output"
+
+    def __init__(self, problems: Sequence[str], repairs: int) -> None:
+        asked = f", also when asked again {repairs} times" if repairs else ""
+        super().__init__(f"the answer does not fit{asked}: {'; '.join(problems)}")
+        self.problems = tuple(problems)
+        self.repairs = repairs
+
+
 class PrepareError(ModelError):
     """A hook that takes part in building the request raised."""
 
@@ -193,6 +209,7 @@ class ProviderError(ModelError):
         retry_after: float | None = None,
         should_retry: bool | None = None,
         kind: FailureKind | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(message or f"status {status}")
         self.message = message
@@ -201,6 +218,8 @@ class ProviderError(ModelError):
         """The provider's own word for the error, such as `insufficient_quota`."""
         self.retry_after = retry_after
         self.should_retry = should_retry
+        self.window = window
+        """The model's context limit, when the provider says it with an overflow."""
         self.kind = kind or _kind_of(status, code, message)
 
 
@@ -218,6 +237,10 @@ CODES: Final[Mapping[str, FailureKind]] = {
     "model_not_found": "not_found",
     "not_found_error": "not_found",
     "context_length_exceeded": "context_overflow",
+    "context_window_exceeded": "context_overflow",
+    "exceed_context_size_error": "context_overflow",
+    "model_context_window_exceeded": "context_overflow",
+    "request_too_large": "context_overflow",
     "content_filter": "content_filter",
     "invalid_request_error": "invalid_request",
     "timeout_error": "timeout",
@@ -241,10 +264,17 @@ STATUSES: Final[Mapping[int, FailureKind]] = {
 }
 
 _OVERFLOW: Final = re.compile(
-    r"maximum context length|context[ _-]?(length|window)[^.]{0,20}exceed|prompt is too long"
-    r"|exceeds? the (maximum|context)|input token count[^.]{0,40}exceeds|too many (input )?tokens",
+    r"maximum (context|prompt|model) length|exceed context limit|context limit exceeded"
+    r"|context[ _-]?(length|window|size)[^.]{0,20}exceed|(prompt|input) is too long"
+    r"|exceeds? (the |this model's |the model's )?(maximum|available )?(context|model length)"
+    r"|exceeds? the maximum (number of|input|prompt|token)"
+    r"|input token count[^.]{0,40}exceeds|too many (input |prompt )?tokens"
+    r"|exceeded (the )?model token limit|reduce the length of the (messages|prompt|input)"
+    r"|inputs?`? tokens? ?\+ ?`?max_(new_)?tokens|with context length of only"
+    r"|request (entity )?too large",
     re.IGNORECASE,
 )
+"""How providers say that a prompt is too long, where they have no word for it."""
 _RETRYABLE_5XX: Final = frozenset({500, 502, *range(520, 529)})
 
 
@@ -273,10 +303,10 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
         error = error.exceptions[0]  # a task group around a model's request
     kind = _kind_of_exception(error)
     facts = KINDS[kind]
-    status = retry_after = None
+    status = retry_after = window = None
     retryable = facts.retryable
     if isinstance(error, ProviderError):
-        status, retry_after = error.status, error.retry_after
+        status, retry_after, window = error.status, error.retry_after, error.window
         if error.should_retry is False:
             retryable = False
     message = facts.sentence.format(model=model or "The model")
@@ -289,6 +319,7 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
         model=model,
         status=status,
         retry_after=retry_after,
+        window=window,
     )
 
 

@@ -22,10 +22,15 @@ Kind = Literal[
     "answer",  # a model wrote it
     "results",  # what the tools of an answer returned
     "checkpoint",  # stands for earlier messages when a model is asked
-    "injected",  # we wrote it for the model: length recovery, a stop guard's veto
+    "injected",  # we wrote it for the model: see `Injection`
     "marker",  # tells the model what happened, for example that the user interrupted
     "context",  # what a workspace says about itself
     "note",  # tells people what happened
+]
+Injection = Literal[
+    "recovery",  # an answer was cut by length, and is to go on
+    "repair",  # an answer did not have the form that was asked for
+    "guard",  # the stop guard objects to the end
 ]
 Visibility = Literal["both", "user", "model"]
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "interrupted", "error"]
@@ -139,6 +144,8 @@ class Usage(Value, frozen=True):
     """Of the output, how much was reasoning."""
     cache_read: int = 0
     cache_write: int = 0
+    cost: float | None = None
+    """In US dollars. A sum is of the calls whose price is known; None when no price is."""
 
     @property
     def context(self) -> int:
@@ -152,6 +159,7 @@ class Usage(Value, frozen=True):
             self.reasoning + other.reasoning,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
+            other.cost if self.cost is None else self.cost + (other.cost or 0.0),
         )
 
 
@@ -190,6 +198,8 @@ class Message(Value, frozen=True):
     """The model that wrote it, as `provider:model`."""
     checkpoint: Checkpoint | None = None
     metadata: Metadata | None = None
+    why: Injection | None = None
+    """Of what we injected: what for."""
 
     def __post_init__(self) -> None:
         if self.kind == "checkpoint" and self.checkpoint is None:
@@ -238,9 +248,9 @@ def results_message(results: Sequence[ToolResult]) -> Message:
     return Message("tool", tuple(results), "results")
 
 
-def injected(text: str) -> Message:
+def injected(text: str, why: Injection | None = None) -> Message:
     """A prompt of our own: the model sees it, people do not, and no turn begins with it."""
-    return Message("user", (Text(text),), "injected", "model")
+    return Message("user", (Text(text),), "injected", "model", why=why)
 
 
 def note(text: str) -> Message:

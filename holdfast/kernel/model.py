@@ -38,6 +38,38 @@ class ToolSpec(Value, frozen=True):
     description: str
     schema: Mapping[str, Any]
     """JSON schema of the arguments: an object."""
+    native: Mapping[str, Mapping[str, Any]] = {}
+    """How a provider declares this tool itself, as `{provider: declaration}`. It is sent there in
+    place of the schema; we run the tool all the same."""
+
+
+class ProviderTool(Value, frozen=True):
+    """A tool that a provider has and runs: `web_search`, `web_fetch`, `code_execution`, ….
+
+    `options` are words that several providers share (`max_uses`, `allowed_domains`,
+    `blocked_domains`, `user_location`); `native` is a declaration exactly as one provider wants it,
+    as `{provider: declaration}`.
+    """
+
+    name: str
+    options: Mapping[str, Any] = {}
+    native: Mapping[str, Mapping[str, Any]] = {}
+
+
+def is_native(given: object) -> bool:
+    """Whether this says for each of some providers how it declares a tool."""
+    return isinstance(given, Mapping) and all(
+        isinstance(provider, str) and isinstance(declaration, Mapping)
+        for provider, declaration in given.items()
+    )
+
+
+class Shape(Value, frozen=True):
+    """The form that an answer has to have: JSON that fits a schema."""
+
+    schema: Mapping[str, Any]
+    name: str = "answer"
+    description: str = ""
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -66,8 +98,13 @@ class Request(Value, frozen=True, kw_only=True):
     system: tuple[Block, ...] = ()
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    provider_tools: tuple[ProviderTool, ...] = ()
+    output: Shape | None = None
+    """Asked of every answer that calls no tool; whether it came so is for the caller to check."""
     settings: Settings = Settings()
     effort: Effort | None = None
+    cache_key: str | None = None
+    """The same for requests that begin alike: helps a provider to find what it has cached."""
     stay_with: str | None = None
     """The model that gave this turn's last answer: `Fallback` asks it first."""
     avoid: frozenset[str] = frozenset()
@@ -197,9 +234,7 @@ async def close(stream: AsyncIterator[Delta]) -> None:
 def check_model(model: object) -> None:
     """Refuse what is no model, before it is asked for an answer."""
     if isinstance(model, str):
-        raise ConfigError(
-            f"model is the text {model!r}: pass a Model, such as holdfast.testing.ScriptedModel(…)"
-        )
+        raise ConfigError(f"model is the text {model!r}: use holdfast.model({model!r})")
     if isinstance(model, type):
         raise ConfigError(f"model is the class {model.__name__}: make one, {model.__name__}(…)")
     for part in ("stream", "name", "window"):

@@ -66,24 +66,31 @@ class Cut(Struct, frozen=True):
     """Where a stream ends without saying so: made by `cut`."""
 
 
+class Fault(Struct, frozen=True):
+    """Trouble that only a connection can have: see `holdfast.testing.fake`."""
+
+
 Item: TypeAlias = Union[
     str,
     Delta,
     Usage,
     Call,
     Cut,
+    Fault,
     anyio.Event,
-    Callable[[Request], object],
+    Callable[[Any], object],
     "Sequence[Item]",
 ]
-Turn: TypeAlias = Item | Callable[[Request], Item]
+Turn: TypeAlias = Item | Callable[[Any], Item]
+"""A function is given what was asked: a `Request`, or what a fake provider received."""
 
 
 class ScriptEnded(HoldfastError):
     """The model was called more often than its script has turns."""
 
-    def __init__(self, turns: int, request: Request) -> None:
-        last = request.messages[-1] if request.messages else None
+    def __init__(self, turns: int, request: object) -> None:
+        messages = request.messages if isinstance(request, Request) else ()
+        last = messages[-1] if messages else None
         about = f"; the last message is of the {last.role}: {last.text[:80]!r}" if last else ""
         super().__init__(
             f"the script has {turns} {'turn' if turns == 1 else 'turns'}, "
@@ -210,28 +217,16 @@ def cut() -> Item:
     return Cut()
 
 
-# --- The model ----------------------------------------------------------------------------------
+# --- Playing it ---------------------------------------------------------------------------------
 
-Step: TypeAlias = Delta | Callable[[Request], object]
-ITEMS: Final = (*get_args(Delta), Usage, Call, Cut, anyio.Event)
+Step: TypeAlias = Delta | Fault | Callable[[Any], object]
+ITEMS: Final = (*get_args(Delta), Usage, Call, Cut, Fault, anyio.Event)
 
 
-class ScriptedModel:
-    """A `Model` that plays a script, one turn for each call of `stream`."""
+class Script:
+    """What is left of a script, turn by turn, as steps to take."""
 
-    def __init__(
-        self,
-        script: Sequence[Turn] = (),
-        *,
-        default: Turn | None = None,
-        name: str = "scripted:model",
-        window: int | None = None,
-    ) -> None:
-        """`default` is played whenever the script has ended; without it, that is an error."""
-        self.name = name
-        self.window = window
-        self.requests: list[Request] = []
-        """Every request so far, the failed ones too."""
+    def __init__(self, script: Sequence[Turn] = (), default: Turn | None = None) -> None:
         self._script = [script] if isinstance(script, str) else list(script)
         self._default = default
         self._played = 0
@@ -245,25 +240,15 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """How many turns of the script have not been played."""
+        """How many turns have not been played."""
         return max(0, len(self._script) - self._played)
 
-    def stream(self, request: Request) -> AsyncIterator[Delta]:
-        self.requests.append(request)
+    def take(self) -> int:
+        """The number of the turn that is played now."""
         self._played += 1
-        return self._play(self._played - 1, request)
+        return self._played - 1
 
-    async def _play(self, number: int, request: Request) -> AsyncIterator[Delta]:
-        for step in self._steps(number, request):
-            if not callable(step):
-                yield step
-            elif inspect.isawaitable(done := step(request)):
-                await done
-            else:
-                # So that an interrupt made by this very function takes effect right here.
-                await anyio.lowlevel.checkpoint()
-
-    def _steps(self, number: int, request: Request) -> list[Step]:
+    def steps(self, number: int, request: object) -> list[Step]:
         if number < len(self._ready):
             return self._ready[number]
         turn = self._script[number] if number < len(self._script) else self._default
@@ -312,7 +297,47 @@ class ScriptedModel:
             yield CallEnded(id, call.metadata)
 
 
-def _turn_for(turn: Turn, request: Request) -> Item:
+class ScriptedModel:
+    """A `Model` that plays a script, one turn for each call of `stream`."""
+
+    def __init__(
+        self,
+        script: Sequence[Turn] = (),
+        *,
+        default: Turn | None = None,
+        name: str = "scripted:model",
+        window: int | None = None,
+    ) -> None:
+        """`default` is played whenever the script has ended; without it, that is an error."""
+        self.name = name
+        self.window = window
+        self.requests: list[Request] = []
+        """Every request so far, the failed ones too."""
+        self._script = Script(script, default)
+
+    @property
+    def left(self) -> int:
+        """How many turns of the script have not been played."""
+        return self._script.left
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        return self._play(self._script.take(), request)
+
+    async def _play(self, number: int, request: Request) -> AsyncIterator[Delta]:
+        for step in self._script.steps(number, request):
+            if isinstance(step, Fault):
+                raise TypeError(f"{step!r} needs a connection: give it to a FakeProvider")
+            if not callable(step):
+                yield step
+            elif inspect.isawaitable(done := step(request)):
+                await done
+            else:
+                # So that an interrupt made by this very function takes effect right here.
+                await anyio.lowlevel.checkpoint()
+
+
+def _turn_for(turn: Turn, request: object) -> Item:
     if not callable(turn):
         return turn
     made = turn(request)

@@ -204,6 +204,17 @@ def test_a_kind_that_the_adapter_found_is_more_exact_than_both() -> None:
         "input length and `max_tokens` exceed context limit: context window exceeded",
         "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
         "Your input exceeds the context window of this model.",
+        "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",
+        "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        "the request exceeds the available context size, try increasing it",
+        "Your request exceeded model token limit: 131072 (requested: 140000)",
+        "Please reduce the length of the messages or completion.",
+        "`inputs` tokens + `max_new_tokens` must be <= 8193",
+        "The model is loaded with context length of only 4096 tokens, which is not enough",
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        "Input is too long for requested model.",
+        "a web page titled '413 Request Entity Too Large' instead of an answer",
         "too many tokens in the request",
     ],
 )
@@ -213,6 +224,19 @@ def test_a_prompt_that_is_too_long_is_known_by_the_providers_sentence(
     message: str, status: int | None, code: str | None
 ) -> None:
     assert classify(ProviderError(message, status=status, code=code)).kind == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens.",
+        "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
+        "messages.0.content.1.image: image exceeds 5 MB maximum",
+        "Invalid value for temperature: must be at most 2",
+    ],
+)
+def test_another_limit_than_the_window_is_no_overflow(message: str) -> None:
+    assert classify(ProviderError(message, status=400)).kind == "invalid_request"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 503, 529])

@@ -1,0 +1,175 @@
+"""The HTTP port: how providers reach the network, and the one implementation that really does.
+
+A provider posts a request and reads the body of the answer as it arrives. Everything that a client
+library says about a connection is said here in our own errors, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError
+
+CONNECT: Final = 30.0
+"""Seconds to reach a host. How long it may then be silent is decided where an answer is read."""
+HEADERS: Final = {"Accept-Encoding": "identity"}
+"""Compressing a stream of tokens holds them back. One that comes compressed is read all the same,
+a bounded piece at a time."""
+
+
+class Reply(Protocol):
+    """The beginning of an answer. The body is read by whoever asked, as it arrives."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name, whose case does not matter."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body in the pieces in which it arrives."""
+        ...
+
+
+class Http(Protocol):
+    """What providers need of HTTP."""
+
+    def post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AbstractAsyncContextManager[Reply]:
+        """Ask. Leaving the block lets go of the connection. Redirects are not followed.
+
+        What breaks inside the block leaves it as a `ProviderError`.
+        """
+        ...
+
+
+class Connections:
+    """HTTP for real. Connections are kept and shared within an event loop, and closed with it."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
+
+    @asynccontextmanager
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+        session = await self._session()
+        try:
+            async with session.post(
+                url,
+                data=body,
+                headers={**HEADERS, **headers},
+                allow_redirects=False,  # a key must not follow wherever an answer points
+                proxy=_proxy(url),
+            ) as response:
+                yield _Reply(response)
+        except (aiohttp.ClientError, TimeoutError, ssl.SSLError) as error:
+            raise _translated(error, url) from error
+
+    async def close(self) -> None:
+        """Close what this event loop has open. It is opened anew when it is needed again."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.keeper.aclose()
+
+    async def _session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            for other in [other for other in self._sessions if other.is_closed()]:
+                del self._sessions[other]
+            session = self._sessions[loop] = _Session()
+            # An event loop that ends closes its generators, and so our connections. Nobody has to
+            # remember to.
+            session.keeper = self._keep(loop, session.client)
+            await anext(session.keeper)
+        return session.client
+
+    async def _keep(
+        self, loop: asyncio.AbstractEventLoop, client: aiohttp.ClientSession
+    ) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self._sessions.pop(loop, None)
+            await client.close()
+
+
+class _Session:
+    """What one event loop has open."""
+
+    __slots__ = ("client", "keeper")
+
+    def __init__(self) -> None:
+        self.client = aiohttp.ClientSession(
+            # As many as there are streams: how many that may be is not decided here.
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        self.keeper: AsyncGenerator[None]
+
+
+class _Reply:
+    __slots__ = ("_response", "headers", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._response.content.iter_any()
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for this address. This machine needs none to itself."""
+    scheme, host = urlsplit(url)[0], urlsplit(url).hostname or ""
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or host in ("localhost", "127.0.0.1", "::1") or proxy_bypass(host):
+        return None
+    return proxy
+
+
+_KINDS: Final[tuple[tuple[type[Exception], FailureKind], ...]] = (
+    (TimeoutError, "timeout"),
+    (aiohttp.ClientPayloadError, "stream_cut"),
+    (aiohttp.ClientConnectionError, "network"),
+    (ssl.SSLError, "network"),
+    (aiohttp.ClientError, "server"),
+)
+"""First match. The last are answers that are no HTTP."""
+
+
+def _translated(error: Exception, url: str) -> Exception:
+    at = address(url)
+    if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
+        return ConfigError(f"base_url leads to {at}, which is no address: use http(s)://host/path")
+    kind = next(kind for known, kind in _KINDS if isinstance(error, known))
+    distrusted = isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError))
+    return ProviderError(
+        f"{at}: {error or type(error).__name__}",
+        kind=kind,
+        should_retry=False if distrusted else None,  # a bad certificate does not mend itself
+    )
+
+
+def address(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+SHARED: Final = Connections()
+"""What models use that are not given anything else."""

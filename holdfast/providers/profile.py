@@ -1,0 +1,70 @@
+"""What is known about a model: how much fits, what it costs, what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from holdfast.kernel.messages import Usage, Value
+from holdfast.kernel.model import Effort
+
+EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
+"""From the least to the most."""
+
+Family = Literal["image", "pdf", "text", "audio", "video"]
+
+
+class Price(Value, frozen=True):
+    """US dollars for a million tokens. What is None costs as much as other input."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def of(self, usage: Usage) -> float:
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        return (
+            usage.input * self.input
+            + usage.output * self.output
+            + usage.cache_read * read
+            + usage.cache_write * write
+        ) / 1_000_000
+
+
+class Profile(Value, frozen=True, kw_only=True):
+    """What is known about a model. What nobody knows is None, and then the provider decides."""
+
+    window: int | None = None
+    """Tokens that fit, the answer included."""
+    max_output: int | None = None
+    price: Price | None = None
+    efforts: tuple[Effort, ...] | None = None
+    """How hard it can be told to think, from the least to the most; empty when it cannot be."""
+    files: tuple[Family, ...] | None = None
+    """What it takes beside text."""
+    sampling: bool = True
+    """Whether temperature and the like may be set."""
+    structured: bool = True
+    """Whether it can be held to a JSON schema."""
+    options: Mapping[str, Any] = {}
+    """What only its protocol understands."""
+
+    def effort(self, wanted: Effort | None) -> Effort | None:
+        """The effort to ask for: the one wanted, or the nearest that the model has.
+
+        The nearest below, so that nobody pays for more than was wanted; if there is none, its
+        least. None where the model decides for itself.
+        """
+        if wanted is None or self.efforts == ():
+            return None
+        if self.efforts is None or wanted in self.efforts:
+            return wanted
+        rank = EFFORTS.index(wanted)
+        below = [level for level in self.efforts if EFFORTS.index(level) <= rank]
+        return below[-1] if below else self.efforts[0]
+
+
+UNKNOWN: Final = Profile()
+"""A model that nobody has told us about."""

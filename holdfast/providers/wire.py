@@ -1,0 +1,93 @@
+"""From a request on the wire to a stream of deltas: what the four protocols share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from holdfast.kernel.errors import ProviderError
+from holdfast.kernel.messages import Value
+from holdfast.kernel.model import Delta, Notice, Ping
+from holdfast.providers.failure import MAX_BODY, Codes, refused, unreadable
+from holdfast.providers.http import Http, Reply
+from holdfast.providers.sse import Events
+
+PING: Final = Ping()
+BROKEN: Final = frozenset({"network", "stream_cut", "timeout"})
+"""How a connection ends that was lost."""
+
+
+class Call(Value, frozen=True):
+    """One request as it goes over the wire."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    notices: tuple[str, ...] = ()
+    """What could not be said in this protocol: people are told."""
+
+
+class Decoder(Protocol):
+    """The state of one answer in one protocol. Has no I/O, so it can be fed anything."""
+
+    def feed(self, events: list[bytes]) -> list[Delta]:
+        """Take in the data of some events. Raises `ProviderError` for an error among them, and
+        `msgspec.DecodeError` for what cannot be read."""
+        ...
+
+    def end(self) -> list[Delta]:
+        """The stream has closed: what is still to be said of an answer that is complete. Nothing
+        of one that is not, or that has said all."""
+        ...
+
+
+async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> AsyncGenerator[Delta]:
+    """The deltas of one answer. Nothing is done here for each that could be done for each read."""
+    events = Events()
+    notices = call.notices
+    try:
+        async with http.post(call.url, call.headers, call.body) as reply:
+            if reply.status != 200 or _is_no_stream(reply):
+                body = await _read(reply, MAX_BODY)
+                raise refused(call.url, reply.status, reply.headers, body, codes)
+            async for data in reply.chunks():
+                deltas = _decode(decoder, events.feed(data))
+                if notices:  # not before the provider is heard: our notice is no sign of its life
+                    deltas = [*map(Notice, notices), *deltas]
+                    notices = ()
+                for delta in deltas:
+                    yield delta
+                if not deltas:
+                    yield PING
+        last = [*_decode(decoder, events.end()), *decoder.end()]
+    except ProviderError as error:
+        last = decoder.end() if error.kind in BROKEN else []
+        if not last:  # of an answer that is complete it does not matter how the connection ended
+            raise
+    for delta in last:
+        yield delta
+
+
+def _decode(decoder: Decoder, events: list[bytes]) -> list[Delta]:
+    try:
+        return decoder.feed(events)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(events[-1], str(error)) from None
+
+
+def _is_no_stream(reply: Reply) -> bool:
+    """An error with status 200, or a page of whoever stands between us and the provider."""
+    kind = (reply.headers.get("Content-Type") or "").lower()
+    return "json" in kind or "html" in kind
+
+
+async def _read(reply: Reply, limit: int) -> bytes:
+    """The body, as much of it as anybody wants to know."""
+    body = b""
+    async for data in reply.chunks():
+        body += data
+        if len(body) >= limit:
+            break
+    return body[:limit]

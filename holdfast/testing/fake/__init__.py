@@ -1,0 +1,1 @@
+"""Fake providers: servers that speak the real protocols, play a script, and fail on request."""

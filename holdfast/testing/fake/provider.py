@@ -1,0 +1,267 @@
+"""A provider that is none: it plays a script in a real protocol, in memory or on loopback."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
+from typing import Final, Literal, cast, get_args
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+import anyio.lowlevel
+from multidict import CIMultiDict
+
+from holdfast.kernel.errors import ConfigError, ProviderError
+from holdfast.kernel.model import Delta, Finished
+from holdfast.providers.http import Reply
+from holdfast.testing.fake.faults import (
+    Dripping,
+    Endless,
+    Garbled,
+    Lost,
+    Opens,
+    Raw,
+    Respond,
+    Swapped,
+)
+from holdfast.testing.fake.server import serve
+from holdfast.testing.fake.speaker import (
+    ConnectionLost,
+    Head,
+    Language,
+    Problem,
+    Received,
+    Speaker,
+    problem_of,
+)
+from holdfast.testing.script import Fault, Script, Turn
+
+WireProtocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
+
+STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
+JSON: Final = {"Content-Type": "application/json"}
+
+
+class FakeProvider:
+    """Plays a script, one turn for each request, and objects to requests that the real one refuses.
+
+    It is an `Http`, so a model given `http=fake` talks to it in memory, with delays in virtual
+    time. `async with fake.serve() as base_url` puts it on loopback, for any client.
+    """
+
+    def __init__(
+        self,
+        protocol: WireProtocol,
+        script: Sequence[Turn] = (),
+        *,
+        default: Turn | None = None,
+        check: bool = True,
+    ) -> None:
+        """`check=False` takes any request."""
+        if protocol not in get_args(WireProtocol):
+            known = ", ".join(get_args(WireProtocol))
+            raise ConfigError(f"no fake speaks {protocol!r}: use one of {known}")
+        module = import_module(f"holdfast.testing.fake.{protocol}")
+        self._language = cast(Language, module.LANGUAGE)
+        self._script = Script(script, default)
+        self._check = check
+        self.requests: list[Received] = []
+        """Every request so far, the refused ones too."""
+        self.problems: list[Problem] = []
+        """What was wrong with them."""
+        self.open = 0
+        """Answers that are being given right now."""
+
+    @property
+    def left(self) -> int:
+        """How many turns of the script have not been played."""
+        return self._script.left
+
+    def post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AbstractAsyncContextManager[Reply]:
+        return self._post(url, headers, body)
+
+    def serve(self) -> AbstractAsyncContextManager[str]:
+        """Be reachable on loopback, as long as the block runs. Gives the base URL."""
+        return serve(self.exchange)
+
+    @asynccontextmanager
+    async def _post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[Reply]:
+        await anyio.lowlevel.checkpoint()
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        exchange = self.exchange(Received(parts.path, query, CIMultiDict(headers), body))
+        try:
+            try:
+                head = await anext(exchange)
+            except ConnectionLost:
+                raise ProviderError("the connection was lost", kind="network") from None
+            assert isinstance(head, Head)
+            yield _Reply(head, exchange)
+        finally:
+            await exchange.aclose()
+
+    async def exchange(self, received: Received) -> AsyncGenerator[Head | bytes]:
+        """Answer one request: the head first, then the body as it goes out."""
+        self.requests.append(received)
+        self.open += 1
+        try:
+            problem = self._language.problem(received) if self._check else None
+            if problem is not None:
+                self.problems.append(problem)
+                for piece in self._refuse(problem, {}):
+                    yield piece
+                return
+            async for piece in self._answer(received):
+                yield piece
+        finally:
+            self.open -= 1
+
+    async def _answer(self, received: Received) -> AsyncGenerator[Head | bytes]:
+        steps = self._script.steps(self._script.take(), received)
+        usage = next((step.usage for step in steps if isinstance(step, Finished)), None)
+        playing = _Playing(self._language.speaker(received, usage))
+        for step in steps:
+            if isinstance(step, Respond):
+                yield Head(step.status, step.headers)
+                yield step.body
+                return
+            if callable(step):
+                try:
+                    await _call(step, received)
+                except ProviderError as error:
+                    for piece in self._fail(playing, error):
+                        yield piece
+                    return
+                continue
+            async for piece in playing.take(step):
+                yield piece
+        async for piece in playing.finish():
+            yield piece
+
+    def _fail(self, playing: _Playing, error: ProviderError) -> list[Head | bytes]:
+        if playing.begun:
+            return [*playing.speaker.failure(problem_of(error))]
+        headers = {}
+        if error.retry_after is not None:
+            headers["Retry-After"] = f"{error.retry_after:g}"
+        if error.should_retry is not None:
+            headers["X-Should-Retry"] = str(error.should_retry).lower()
+        return self._refuse(problem_of(error), headers)
+
+    def _refuse(self, problem: Problem, headers: Mapping[str, str]) -> list[Head | bytes]:
+        return [Head(problem.status, {**JSON, **headers}), self._language.refusal(problem)]
+
+
+class _Playing:
+    """One answer as it goes out, with its faults."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self.speaker = speaker
+        self.begun = False
+        self._garble = False
+        self._swap = 0
+        """Events that are still to be held back."""
+        self._held: list[bytes] = []
+        self._drip: Dripping | None = None
+
+    async def take(self, step: Delta | Fault) -> AsyncGenerator[Head | bytes]:
+        if isinstance(step, Lost):
+            raise ConnectionLost
+        if not self.begun:
+            self.begun = True
+            yield Head(200, STREAM)
+            async for piece in self._send(self.speaker.opening()):
+                yield piece
+        match step:
+            case Opens():
+                pass
+            case Raw(data):
+                async for piece in self._send([data]):
+                    yield piece
+            case Garbled():
+                self._garble = True
+            case Swapped():
+                self._swap = 2
+            case Dripping():
+                self._drip = step
+            case Endless(delta, seconds):
+                while True:
+                    async for piece in self._send(self.speaker.say(delta)):
+                        yield piece
+                    await anyio.sleep(seconds)
+            case Fault():
+                raise TypeError(f"{step!r} is no fault of a fake provider")
+            case _:
+                async for piece in self._send(self.speaker.say(step)):
+                    yield piece
+
+    async def finish(self) -> AsyncGenerator[Head | bytes]:
+        """The end of the body. Something is said even if the script says nothing at all."""
+        if not self.begun:
+            async for piece in self.take(Opens()):
+                yield piece
+        for event in self._held:
+            yield event
+
+    async def _send(self, events: Iterable[bytes]) -> AsyncGenerator[bytes]:
+        for event in events:
+            for ready in self._ordered(self._garbled(event)):
+                async for piece in self._dripped(ready):
+                    yield piece
+
+    def _garbled(self, event: bytes) -> bytes:
+        if not self._garble:
+            return event
+        self._garble = False
+        return event[: len(event) // 2].rstrip(b"\n") + b"\n\n"
+
+    def _ordered(self, event: bytes) -> list[bytes]:
+        if not self._swap:
+            return [event]
+        self._swap -= 1
+        self._held.insert(0, event)
+        if self._swap:
+            return []
+        held, self._held = self._held, []
+        return held
+
+    async def _dripped(self, event: bytes) -> AsyncGenerator[bytes]:
+        drip = self._drip
+        if drip is None:
+            yield event
+            return
+        for at in range(0, len(event), drip.size):
+            await anyio.sleep(drip.seconds)
+            yield event[at : at + drip.size]
+
+
+async def _call(step: object, received: Received) -> None:
+    assert callable(step)
+    done = step(received)
+    if inspect.isawaitable(done):
+        await done
+    else:
+        await anyio.lowlevel.checkpoint()
+
+
+class _Reply:
+    """An answer in memory."""
+
+    def __init__(self, head: Head, exchange: AsyncGenerator[Head | bytes]) -> None:
+        self.status = head.status
+        self.headers: Mapping[str, str] = CIMultiDict(head.headers)
+        self._exchange = exchange
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        try:
+            async for piece in self._exchange:
+                assert isinstance(piece, bytes)
+                yield piece
+        except ConnectionLost:
+            raise ProviderError("the connection was lost", kind="stream_cut") from None

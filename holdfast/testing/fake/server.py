@@ -1,0 +1,94 @@
+"""A fake provider on loopback: just enough of HTTP/1.1 for any client, and for breaking it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from multidict import CIMultiDict
+
+from holdfast.testing.fake.speaker import ConnectionLost, Head, Received
+
+Exchange: TypeAlias = Callable[[Received], AsyncGenerator[Head | bytes]]
+
+MAX_HEAD: Final = 64 * 1024
+
+
+@asynccontextmanager
+async def serve(exchange: Exchange) -> AsyncIterator[str]:
+    """Answer requests as long as the block runs. Gives the base URL."""
+
+    async def talk(stream: SocketStream) -> None:
+        try:
+            await _talk(stream, exchange)
+        except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
+            pass  # the client has left
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(stream)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(SocketAttribute.local_port)
+        async with anyio.create_task_group() as group:
+            group.start_soon(listener.serve, talk)
+            yield f"http://127.0.0.1:{port}"
+            group.cancel_scope.cancel()
+
+
+async def _talk(stream: SocketStream, exchange: Exchange) -> None:
+    """All requests of one connection."""
+    reader = BufferedByteReceiveStream(stream)
+    while True:
+        received = await _read(reader)
+        answering = exchange(received)
+        try:
+            await _write(stream, answering)
+        except ConnectionLost:
+            return  # without the end that the body needs
+        finally:
+            await answering.aclose()
+
+
+async def _read(reader: BufferedByteReceiveStream) -> Received:
+    head = (await reader.receive_until(b"\r\n\r\n", MAX_HEAD)).decode("latin-1")
+    first, *lines = head.split("\r\n")
+    target = urlsplit(first.split(" ")[1])
+    headers: CIMultiDict[str] = CIMultiDict()
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip()] = value.strip()
+    if headers.get("Transfer-Encoding", "").lower() == "chunked":
+        body = b""
+        while size := int(await reader.receive_until(b"\r\n", 32), 16):
+            body += await reader.receive_exactly(size)
+            await reader.receive_exactly(2)
+        await reader.receive_exactly(2)
+    else:
+        length = int(headers.get("Content-Length", "0"))
+        body = await reader.receive_exactly(length) if length else b""
+    return Received(target.path, dict(parse_qsl(target.query)), headers, body)
+
+
+async def _write(stream: SocketStream, answering: AsyncGenerator[Head | bytes]) -> None:
+    async for piece in answering:
+        if isinstance(piece, Head):
+            await stream.send(_head(piece))
+        elif piece:
+            await stream.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+    await stream.send(b"0\r\n\r\n")
+
+
+def _head(head: Head) -> bytes:
+    try:
+        phrase = HTTPStatus(head.status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    lines = [f"HTTP/1.1 {head.status} {phrase}", "Transfer-Encoding: chunked"]
+    lines += [f"{name}: {value}" for name, value in head.headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -1,0 +1,393 @@
+"""The HTTP port on real sockets: what arrives, what is refused, what is let go of."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
+from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
+from holdfast.providers.failure import MAX_BODY
+from holdfast.providers.http import SHARED, Connections, _proxy, _translated
+from holdfast.providers.wire import Call, answer
+from holdfast.testing.fake.server import serve
+from holdfast.testing.fake.speaker import ConnectionLost, Head, Received
+
+Exchange = Callable[[Received], AsyncGenerator[Head | bytes]]
+STREAM = {"Content-Type": "text/event-stream"}
+
+
+def replying(*pieces: bytes, status: int = 200, **headers: str) -> Exchange:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(status, {name.replace("_", "-"): value for name, value in headers.items()})
+        for piece in pieces:
+            yield piece
+
+    return exchange
+
+
+async def ask(base_url: str, http: Connections = SHARED) -> tuple[int, bytes]:
+    async with http.post(f"{base_url}/v1/ask?x=1", {"X-Key": "k"}, b'{"a":1}') as reply:
+        return reply.status, b"".join([data async for data in reply.chunks()])
+
+
+class Plain:
+    """A protocol whose events are the text itself; `end` is the last."""
+
+    def feed(self, events: list[bytes]) -> list[Delta]:
+        return [Finished() if event == b"end" else TextDelta(event.decode()) for event in events]
+
+    def end(self) -> list[Delta]:
+        return []
+
+
+async def deltas(base_url: str, *notices: str) -> list[Delta]:
+    call = Call(f"{base_url}/v1/ask", {}, b"{}", notices)
+    return [delta async for delta in answer(SHARED, call, Plain(), {})]
+
+
+# --- What goes out and what comes back ----------------------------------------------------------
+
+
+async def test_a_request_arrives_as_it_was_sent() -> None:
+    seen: list[Received] = []
+
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        seen.append(received)
+        yield Head(201, {"X-Answer": "yes"})
+        yield b"one "
+        yield b"two"
+
+    async with serve(exchange) as base_url:
+        assert await ask(base_url) == (201, b"one two")
+    await SHARED.close()
+    assert (seen[0].path, seen[0].query, seen[0].body) == ("/v1/ask", {"x": "1"}, b'{"a":1}')
+    assert seen[0].headers["x-key"] == "k"
+    assert seen[0].headers["accept-encoding"] == "identity"
+
+
+async def test_a_connection_is_used_again() -> None:
+    opened = 0
+
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(200, {})
+
+    http = Connections()
+    async with serve(exchange) as base_url:
+        for _ in range(3):
+            await ask(base_url, http)
+        connector = (await http._session()).connector
+        assert connector is not None
+        opened = sum(len(kept) for kept in connector._conns.values())
+    await http.close()
+    assert opened == 1
+
+
+async def test_what_is_asked_again_after_closing_is_opened_again() -> None:
+    http = Connections()
+    async with serve(replying(b"x")) as base_url:
+        await ask(base_url, http)
+        await http.close()
+        await http.close()
+        assert await ask(base_url, http) == (200, b"x")
+        await http.close()
+
+
+def test_connections_end_with_their_event_loop_and_nobody_has_to_close_them() -> None:
+    """In a process of its own, where every warning and every complaint of the loop is seen."""
+    program = """
+import asyncio
+from holdfast.providers.http import SHARED
+from holdfast.testing.fake.server import serve
+from holdfast.testing.fake.speaker import Head
+
+async def exchange(received):
+    yield Head(200, {})
+    yield b"x"
+
+async def main():
+    async with serve(exchange) as base_url:
+        for _ in range(2):
+            async with SHARED.post(base_url, {}, b"") as reply:
+                assert [data async for data in reply.chunks()] == [b"x"]
+
+asyncio.run(main())
+asyncio.run(main())
+assert not SHARED._sessions
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_leaving_in_the_middle_lets_go_of_the_connection() -> None:
+    left = anyio.Event()
+
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        try:
+            yield Head(200, STREAM)
+            while True:
+                yield b"data: x\n\n"
+        finally:
+            left.set()
+
+    async with serve(exchange) as base_url:
+        call = Call(base_url, {}, b"{}")
+        stream = answer(SHARED, call, Plain(), {})
+        assert await anext(stream) == TextDelta("x")
+        await stream.aclose()
+        await left.wait()
+    await SHARED.close()
+
+
+# --- A stream of deltas -------------------------------------------------------------------------
+
+
+async def test_deltas_arrive_and_silence_that_is_alive_is_a_ping() -> None:
+    pieces = [b"data: o", b"ne\n\n", b": still here\n\n", b"data: end\n\n"]
+
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(200, STREAM)
+        for piece in pieces:
+            yield piece
+            await anyio.sleep(0.01)  # so that each is read by itself
+
+    async with serve(exchange) as base_url:
+        found = await deltas(base_url)
+    await SHARED.close()
+    assert found == [Ping(), TextDelta("one"), Ping(), Finished()]
+
+
+async def test_a_notice_comes_with_the_first_sign_of_life() -> None:
+    async with serve(replying(b"data: one\n\n", Content_Type="text/event-stream")) as url:
+        assert (await deltas(url, "look", "see"))[:3] == [
+            Notice("look"),
+            Notice("see"),
+            TextDelta("one"),
+        ]
+    await SHARED.close()
+
+
+async def test_an_event_that_lacks_only_its_blank_line_counts() -> None:
+    async with serve(replying(b"data: one\n\ndata: end")) as base_url:
+        assert await deltas(base_url) == [TextDelta("one"), Finished()]
+    await SHARED.close()
+
+
+class Late(Plain):
+    """A protocol whose last event says that more may follow: the end of the stream ends it."""
+
+    complete = False
+
+    def feed(self, events: list[bytes]) -> list[Delta]:
+        self.complete = self.complete or b"last" in events
+        return super().feed(events)
+
+    def end(self) -> list[Delta]:
+        return [Finished()] if self.complete else []
+
+
+@pytest.mark.parametrize("politely", [True, False])
+async def test_a_complete_answer_is_one_however_its_connection_ends(politely: bool) -> None:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(200, STREAM)
+        yield b"data: last\n\n"
+        if not politely:
+            raise ConnectionLost
+
+    async with serve(exchange) as base_url:
+        stream = answer(SHARED, Call(base_url, {}, b"{}"), Late(), {})
+        assert [delta async for delta in stream] == [TextDelta("last"), Finished()]
+    await SHARED.close()
+
+
+async def test_an_incomplete_answer_fails_with_its_connection() -> None:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(200, STREAM)
+        yield b"data: first\n\n"
+        raise ConnectionLost
+
+    async with serve(exchange) as base_url:
+        with pytest.raises(ProviderError) as caught:
+            async for _ in answer(SHARED, Call(base_url, {}, b"{}"), Late(), {}):
+                pass
+    await SHARED.close()
+    assert caught.value.kind == "stream_cut"
+
+
+# --- What is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(status: int) -> None:
+    asked: list[str] = []
+
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        asked.append(received.path)
+        yield Head(status, {"Location": "/elsewhere"})
+
+    async with serve(exchange) as base_url:
+        with pytest.raises(ConfigError, match=r"/elsewhere.*base_url"):
+            await deltas(base_url)
+    await SHARED.close()
+    assert asked == ["/v1/ask"]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "message", "kind"),
+    [
+        (
+            "application/json",
+            b'{"error":{"message":"Busy.","type":"overloaded_error"}}',
+            "Busy",
+            "overloaded",
+        ),
+        ("text/html", b"<title>Sign in</title>", "web page titled 'Sign in'", "unknown"),
+    ],
+)
+async def test_a_200_that_is_no_stream_is_a_failure(
+    content_type: str, body: bytes, message: str, kind: FailureKind
+) -> None:
+    async with serve(replying(body, Content_Type=content_type)) as base_url:
+        with pytest.raises(ProviderError, match=message) as caught:
+            await deltas(base_url)
+    await SHARED.close()
+    assert caught.value.kind == kind
+
+
+async def test_a_refusal_without_end_is_read_as_far_as_anybody_wants_to_know() -> None:
+    sent = 0
+
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        nonlocal sent
+        yield Head(500, {})
+        while True:
+            sent += 1
+            yield b"x" * 65_536
+
+    async with serve(exchange) as base_url:
+        with pytest.raises(ProviderError) as caught:
+            await deltas(base_url)
+    await SHARED.close()
+    assert caught.value.status == 500
+    assert sent < 1_000  # what the socket buffers on both sides took
+
+
+async def test_a_body_that_unpacks_to_far_more_is_read_no_further_than_another() -> None:
+    bomb = gzip.compress(b"x" * 200_000_000)
+    sizes: list[int] = []
+    async with serve(replying(bomb, status=500, Content_Encoding="gzip")) as base_url:
+        async with SHARED.post(base_url, {}, b"") as reply:
+            async for data in reply.chunks():
+                sizes.append(len(data))
+                if sum(sizes) > 10 * MAX_BODY:
+                    break
+        with pytest.raises(ProviderError):
+            await deltas(base_url)
+    await SHARED.close()
+    assert max(sizes) < 4_000_000  # of 200
+
+
+async def test_an_event_that_cannot_be_read_is_a_failure_of_the_provider() -> None:
+    async with serve(replying(b"data: \xff\xff\n\n")) as base_url:
+        with pytest.raises(ProviderError, match="cannot be read") as caught:
+            await deltas(base_url)
+    await SHARED.close()
+    assert caught.value.kind == "server"
+
+
+# --- What breaks --------------------------------------------------------------------------------
+
+
+async def test_nobody_there_is_a_failure_of_the_network() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(ProviderError, match=f"127.0.0.1:{port}") as caught:
+            await ask(f"http://127.0.0.1:{port}")
+    await SHARED.close()
+    assert classify(caught.value).kind == "network"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"), [([], "network"), ([Head(200, {}), b"half"], "stream_cut")]
+)
+async def test_a_connection_that_breaks_says_when(
+    before: list[Head | bytes], kind: FailureKind
+) -> None:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        for piece in before:
+            yield piece
+        raise ConnectionLost
+
+    async with serve(exchange) as base_url:
+        with pytest.raises(ProviderError) as caught:
+            await ask(base_url)
+    await SHARED.close()
+    assert classify(caught.value).kind == kind
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/x", "http://", "nonsense"])
+async def test_an_address_that_is_none_says_so(url: str) -> None:
+    with pytest.raises(ConfigError, match="base_url"):
+        await ask(url)
+    await SHARED.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retried"),
+    [
+        (TimeoutError(), "timeout", True),
+        (aiohttp.ServerTimeoutError(), "timeout", True),
+        (aiohttp.ServerDisconnectedError(), "network", True),
+        (aiohttp.ClientPayloadError("x"), "stream_cut", True),
+        (aiohttp.ClientError("x"), "server", True),
+        (ssl.SSLError("bad"), "network", False),
+    ],
+)
+def test_each_way_to_break_has_its_kind(error: Exception, kind: FailureKind, retried: bool) -> None:
+    failure = classify(_translated(error, "https://user:secret@host:8443/path?key=secret"))
+    assert (failure.kind, failure.retryable) == (kind, retried)
+    assert "https://host:8443/path" in failure.detail
+    assert "secret" not in failure.detail
+
+
+# --- Proxies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://api.example/v1", "http://proxy:3128"),
+        ("http://api.example/v1", None),
+        ("https://inside.example/v1", None),
+        ("https://localhost/v1", None),
+        ("https://127.0.0.1:8000/v1", None),
+    ],
+)
+def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
+    url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    environment: dict[str, Any] = {
+        "https_proxy": "http://proxy:3128",
+        "no_proxy": "inside.example",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert _proxy(url) == proxy

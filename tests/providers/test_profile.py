@@ -1,0 +1,44 @@
+"""What is known about a model, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.kernel.messages import Usage
+from holdfast.kernel.model import Effort
+from holdfast.providers.profile import EFFORTS, UNKNOWN, Price, Profile
+
+
+@pytest.mark.parametrize(
+    ("efforts", "wanted", "asked"),
+    [
+        (("low", "medium", "high"), "medium", "medium"),
+        (("low", "medium", "high"), "max", "high"),
+        (("low", "medium", "high"), "minimal", "low"),
+        (("low", "medium", "high"), "none", "low"),
+        (("none", "low", "high"), "medium", "low"),
+        (("none", "low", "high"), "none", "none"),
+        (("low", "medium", "high"), None, None),
+        ((), "high", None),
+        (None, "xhigh", "xhigh"),
+    ],
+)
+def test_the_effort_asked_for_is_the_nearest_that_the_model_has(
+    efforts: tuple[Effort, ...] | None, wanted: Effort | None, asked: Effort | None
+) -> None:
+    assert Profile(efforts=efforts).effort(wanted) == asked
+
+
+@pytest.mark.parametrize("wanted", EFFORTS)
+def test_a_model_that_nobody_knows_is_asked_for_what_was_wanted(wanted: Effort) -> None:
+    assert UNKNOWN.effort(wanted) == wanted
+
+
+def test_a_price_counts_each_kind_of_token_once() -> None:
+    price = Price(3.0, 15.0, 0.3, 3.75)
+    usage = Usage(input=1_000, output=2_000, reasoning=500, cache_read=10_000, cache_write=4_000)
+    assert price.of(usage) == pytest.approx(0.003 + 0.03 + 0.003 + 0.015)
+
+
+def test_cached_input_without_a_price_of_its_own_costs_as_much_as_other_input() -> None:
+    assert Price(2.0, 8.0).of(Usage(cache_read=1_000_000)) == pytest.approx(2.0)
