@@ -137,6 +137,8 @@ def _message(error: Mapping[str, Any]) -> str:
 def _words(error: Mapping[str, Any]) -> Iterator[str]:
     """What the error is called, the most exact word first."""
     details = error.get("details")
+    if isinstance(details, dict) and isinstance(details.get("error_code"), str):
+        yield details["error_code"]
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and isinstance(detail.get("reason"), str):
             yield detail["reason"]
@@ -173,7 +175,8 @@ def _readable(text: str, content_type: str) -> str:
 _NO_MONEY: Final = re.compile(
     r"credit balance is too low|insufficient[ _](balance|credits?|funds|quota)"
     r"|(spend(ing)?|billing|budget|credit) (hard )?limit (has been |was )?(reached|exceeded)"
-    r"|(out of|no|not enough|run out of|used all( available)?) credits|payment required",
+    r"|(out of|no|not enough|run out of|used all( available)?) credits|payment required"
+    r"|reached your specified (workspace )?API usage limits",
     re.IGNORECASE,
 )
 _QUOTA: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)
@@ -254,7 +257,8 @@ def _should_retry(headers: Mapping[str, str]) -> bool | None:
 # --- How much fits ------------------------------------------------------------------------------
 
 _LIMIT: Final = re.compile(
-    r"(?:maximum (?:context|prompt|model) length (?:is|of)|context length (?:is|of)(?: only)?"
+    r"exceed context limit: \d+ \+ \d+ > (\d{3,8})"
+    r"|(?:maximum (?:context|prompt|model) length (?:is|of)|context length (?:is|of)(?: only)?"
     r"|tokens allowed|token limit|context limit)[: (]*(\d{3,8})"
     r"|> (\d{3,8}) maximum|with (\d{3,8}) maximum context",
     re.IGNORECASE,

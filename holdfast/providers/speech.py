@@ -14,6 +14,8 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
+from holdfast.kernel.model import Shape
+from holdfast.providers.body import encoded
 from holdfast.providers.profile import Family
 
 
@@ -50,6 +52,15 @@ def in_words(call: ToolCall, result: ToolResult | None) -> str:
     """A call that a provider ran, for one that knows nothing of it."""
     said = result.text if result is not None else "no result"
     return f"[{call.tool} {call.arguments} → {said}]"
+
+
+def asked_in_words(shape: Shape) -> str:
+    """What a model is told that nothing else holds to the form of its answer."""
+    about = f"\n{shape.description}" if shape.description else ""
+    return (
+        "When you give your answer, give it as JSON that fits the following JSON schema, and "
+        f"nothing else: no text around it, no code fence.{about}\n{encoded(shape.schema).decode()}"
+    )
 
 
 # --- Files --------------------------------------------------------------------------------------

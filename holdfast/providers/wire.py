@@ -32,6 +32,9 @@ class Call(Value, frozen=True):
 class Decoder(Protocol):
     """The state of one answer in one protocol. Has no I/O, so it can be fed anything."""
 
+    deltas: list[Delta]
+    """What the last `feed` made. When it raised: what came before the error."""
+
     def feed(self, events: list[bytes]) -> list[Delta]:
         """Take in the data of some events. Raises `ProviderError` for an error among them, and
         `msgspec.DecodeError` for what cannot be read."""
@@ -53,15 +56,20 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
                 body = await _read(reply, MAX_BODY)
                 raise refused(call.url, reply.status, reply.headers, body, codes)
             async for data in reply.chunks():
-                deltas = _decode(decoder, events.feed(data))
+                deltas, failure = _decode(decoder, events.feed(data))
                 if notices:  # not before the provider is heard: our notice is no sign of its life
                     deltas = [*map(Notice, notices), *deltas]
                     notices = ()
                 for delta in deltas:
                     yield delta
+                if failure is not None:
+                    raise failure
                 if not deltas:
                     yield PING
-        last = [*_decode(decoder, events.end()), *decoder.end()]
+        last, failure = _decode(decoder, list(filter(_is_whole, events.end())))
+        if failure is not None:
+            raise failure
+        last += decoder.end()
     except ProviderError as error:
         last = decoder.end() if error.kind in BROKEN else []
         if not last:  # of an answer that is complete it does not matter how the connection ended
@@ -70,11 +78,26 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
         yield delta
 
 
-def _decode(decoder: Decoder, events: list[bytes]) -> list[Delta]:
+def _decode(decoder: Decoder, events: list[bytes]) -> tuple[list[Delta], ProviderError | None]:
+    """The deltas of some events, and why there are no more when one of them is an error."""
     try:
-        return decoder.feed(events)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise unreadable(events[-1], str(error)) from None
+        return decoder.feed(events), None
+    except ProviderError as error:
+        return decoder.deltas, error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return decoder.deltas, unreadable(events[-1], str(error))
+
+
+def _is_whole(event: bytes) -> bool:
+    """Whether an event that lacks its end is one: a closed stream may have been cut in it."""
+    data = event.strip()
+    if data[:1] not in (b"{", b"[") or data == b"[DONE]":
+        return True  # no JSON: whoever sends it knows what it means
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _is_no_stream(reply: Reply) -> bool:

@@ -1,5 +1,17 @@
-"""What tests of agents need: a model that plays a script, virtual time, a check for leaks."""
+"""What tests of agents need: models and providers that play a script, virtual time, a check for
+leaks."""
 
+from holdfast.testing.fake.faults import (
+    dripping,
+    endless,
+    garbled,
+    lost,
+    opens,
+    raw,
+    respond,
+    swapped,
+)
+from holdfast.testing.fake.provider import FakeProvider
 from holdfast.testing.inline import ports
 from holdfast.testing.leaks import no_leaked_tasks
 from holdfast.testing.script import (
@@ -32,6 +44,7 @@ __all__ = [
     "Clock",
     "Cut",
     "Deadlock",
+    "FakeProvider",
     "Item",
     "ScriptEnded",
     "ScriptedModel",
@@ -40,18 +53,26 @@ __all__ = [
     "call",
     "call_raw",
     "cut",
+    "dripping",
+    "endless",
     "fail",
     "file",
     "finish",
+    "garbled",
     "hang",
+    "lost",
     "no_leaked_tasks",
     "notice",
+    "opens",
     "pause",
     "ping",
     "ports",
+    "raw",
+    "respond",
     "run_virtual",
     "say",
     "source",
+    "swapped",
     "think",
     "usage",
 ]

@@ -43,8 +43,14 @@ async def ask(base_url: str, http: Connections = SHARED) -> tuple[int, bytes]:
 class Plain:
     """A protocol whose events are the text itself; `end` is the last."""
 
+    def __init__(self) -> None:
+        self.deltas: list[Delta] = []
+
     def feed(self, events: list[bytes]) -> list[Delta]:
-        return [Finished() if event == b"end" else TextDelta(event.decode()) for event in events]
+        self.deltas = []
+        for event in events:
+            self.deltas.append(Finished() if event == b"end" else TextDelta(event.decode()))
+        return self.deltas
 
     def end(self) -> list[Delta]:
         return []
@@ -308,6 +314,16 @@ async def test_an_event_that_cannot_be_read_is_a_failure_of_the_provider() -> No
             await deltas(base_url)
     await SHARED.close()
     assert caught.value.kind == "server"
+
+
+async def test_what_came_before_an_error_in_the_same_read_is_shown() -> None:
+    shown: list[Delta] = []
+    async with serve(replying(b"data: one\n\ndata: \xff\n\n")) as base_url:
+        with pytest.raises(ProviderError):
+            async for delta in answer(SHARED, Call(base_url, {}, b"{}"), Plain(), {}):
+                shown.append(delta)
+    await SHARED.close()
+    assert shown == [TextDelta("one")]
 
 
 # --- What breaks --------------------------------------------------------------------------------

@@ -14,7 +14,15 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers.speech import family, left_out, readable, spelled_out, url_of
+from holdfast.kernel.model import Shape
+from holdfast.providers.speech import (
+    asked_in_words,
+    family,
+    left_out,
+    readable,
+    spelled_out,
+    url_of,
+)
 
 SEARCH = ToolCall("s1", "web_search", '{"query":"kelp"}', provider_executed=True)
 FOUND = ToolResult("s1", "web_search", (Text("Kelp holds fast."),), provider_executed=True)
@@ -105,3 +113,9 @@ def test_a_file_that_is_left_out_is_named_to_the_model_and_to_people() -> None:
     placeholder, notice = left_out(File("image/png", "b.png", ref="stored:7"), "openai:gpt")
     assert placeholder == "[b.png (image/png) is not available]"
     assert notice == "b.png was not sent to openai:gpt: its bytes are not here."
+
+
+def test_a_form_can_be_asked_for_in_words() -> None:
+    said = asked_in_words(Shape({"type": "object"}, "answer", "A person."))
+    assert said.endswith('no code fence.\nA person.\n{"type":"object"}')
+    assert asked_in_words(Shape({"type": "object"})).endswith('no code fence.\n{"type":"object"}')

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
-from typing import Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -15,7 +15,6 @@ from multidict import CIMultiDict
 
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Finished
-from holdfast.providers.http import Reply
 from holdfast.testing.fake.faults import (
     Dripping,
     Endless,
@@ -37,6 +36,9 @@ from holdfast.testing.fake.speaker import (
     problem_of,
 )
 from holdfast.testing.script import Fault, Script, Turn
+
+if TYPE_CHECKING:
+    from holdfast.providers.http import Reply  # with it comes a client that no fake needs
 
 WireProtocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
 
@@ -64,7 +66,9 @@ class FakeProvider:
             known = ", ".join(get_args(WireProtocol))
             raise ConfigError(f"no fake speaks {protocol!r}: use one of {known}")
         module = import_module(f"holdfast.testing.fake.{protocol}")
-        self._language = cast(Language, module.LANGUAGE)
+        language = module.LANGUAGE
+        # One that remembers what it has said is made anew for each provider.
+        self._language = cast(Language, language() if callable(language) else language)
         self._script = Script(script, default)
         self._check = check
         self.requests: list[Received] = []

@@ -35,10 +35,16 @@ async def serve(exchange: Exchange) -> AsyncIterator[str]:
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(SocketAttribute.local_port)
+        error: Exception | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, talk)
-            yield f"http://127.0.0.1:{port}"
+            try:
+                yield f"http://127.0.0.1:{port}"
+            except Exception as raised:
+                error = raised
             group.cancel_scope.cancel()
+        if error is not None:  # as it was: a task group would put it into a group of its own
+            raise error
 
 
 async def _talk(stream: SocketStream, exchange: Exchange) -> None:

@@ -1,0 +1,60 @@
+"""Where a model is asked, and as whom: what the four protocols check and say alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from holdfast.kernel.errors import ConfigError
+
+AGENT: Final = f"holdfast/{sys.modules['holdfast'].__version__}"
+
+
+def check(
+    model: str, provider: str, base_url: str, api_key: str | None, *, needs_key: bool = True
+) -> None:
+    """Refuse what cannot be right, before anything is asked."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError(f"model is {model!r}: use the name that {provider} has for it")
+    if not isinstance(provider, str) or not provider or ":" in provider:
+        raise ConfigError(f"provider is {provider!r}: use a name without a colon")
+    if not isinstance(base_url, str) or not _is_address(base_url):
+        raise ConfigError(f"base_url is {base_url!r}: use http(s)://host/path")
+    if api_key is None and not needs_key:
+        return
+    if not isinstance(api_key, str) or not api_key.strip():
+        raise ConfigError(f"{provider} needs a key: pass api_key")
+    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise ConfigError("api_key has characters that no key has: was it copied with a line end?")
+
+
+def _is_address(base_url: str) -> bool:
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def address(base_url: str, path: str) -> str:
+    """Where to post to. A query of the base URL stays."""
+    parts = urlsplit(base_url)
+    folder = parts.path.rstrip("/")
+    if folder.endswith(path):
+        raise ConfigError(f"base_url ends in {path}, which is added to it: leave that out")
+    return parts._replace(path=folder + path, fragment="").geturl()
+
+
+def headers_for(ours: Mapping[str, str], given: Mapping[str, str] | None) -> dict[str, str]:
+    """Ours, and a user's own over them, however those are spelled."""
+    every = {
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream",
+        "User-Agent": AGENT,
+        **ours,
+    }
+    replaced = {name.lower() for name in given or ()}
+    kept = {name: value for name, value in every.items() if name.lower() not in replaced}
+    return {**kept, **(given or {})}
