@@ -1,0 +1,119 @@
+"""What a model does when nobody wants the rest, and when two want something at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import anyio
+
+from holdfast.kernel.model import Delta, Finished, Notice, Opened, Ping, TextDelta, close
+from holdfast.testing.conformance.bench import (
+    PATIENCE,
+    TURNS,
+    Bench,
+    ask,
+    demand,
+    hear,
+    settled,
+    until_content,
+)
+from holdfast.testing.conformance.case import Case, case
+from holdfast.testing.script import hang, say
+
+
+async def _cancel_while_reading(
+    stream: AsyncIterator[Delta], asked: anyio.Event | None = None
+) -> None:
+    """Cancel whoever waits for the next delta, once, and demand that it was heard."""
+    reading = asyncio.create_task(_next_content(stream))
+    if asked is not None:
+        with anyio.fail_after(PATIENCE):
+            await asked.wait()
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    reading.cancel()
+    done, _ = await asyncio.wait([reading], timeout=PATIENCE)
+    demand(done, f"it went on for {PATIENCE:g} s after it was cancelled")
+    if not reading.cancelled():
+        came = reading.exception() or reading.result()
+        raise AssertionError(f"cancelled while it waited, it gave {came!r}")
+
+
+async def _next_content(stream: AsyncIterator[Delta]) -> Delta | None:
+    async for delta in stream:
+        if not isinstance(delta, (Ping, Opened, Notice)):
+            return delta
+    return None
+
+
+@case()
+async def cancelled_in_the_middle_it_lets_go(bench: Bench) -> None:
+    """Whoever is cancelled while an answer is being given has let go of the connection then."""
+    async with bench.playing([say("Once upon"), hang()]) as subject:
+        stream = subject.model.stream(ask())
+        await until_content(stream)
+        await _cancel_while_reading(stream)
+        await close(stream)
+        await settled(subject)
+
+
+@case()
+async def cancelled_before_the_answer_it_lets_go(bench: Bench) -> None:
+    """... and also when nothing has been said yet."""
+    asked = anyio.Event()
+    async with bench.playing([lambda request: asked.set(), hang()], say("Yes.")) as subject:
+        stream = subject.model.stream(ask())
+        await _cancel_while_reading(stream, asked)
+        await close(stream)
+        await settled(subject)
+        message = (await hear(subject.model, ask())).message
+        demand(message.text == "Yes.", f"asked again, it said {message.text!r}")
+
+
+@case()
+async def closed_half_way_it_lets_go(bench: Bench) -> None:
+    """A stream that is closed half way has let go of its connection, and the next is answered."""
+    async with bench.playing([say("Once upon"), hang()], say("Yes.")) as subject:
+        stream = subject.model.stream(ask())
+        await until_content(stream)
+        with anyio.fail_after(PATIENCE):
+            await close(stream)
+        await settled(subject)
+        message = (await hear(subject.model, ask())).message
+        demand(message.text == "Yes.", f"asked again, it said {message.text!r}")
+
+
+@case()
+async def read_to_its_end_it_lets_go(bench: Bench) -> None:
+    """A stream that came to its end holds nothing any more."""
+    async with bench.playing(bench.rich()) as subject:
+        _ = (await hear(subject.model, ask())).message
+        await settled(subject)
+
+
+@case()
+async def two_streams_do_not_mix(bench: Bench) -> None:
+    """Two answers at once are two answers."""
+    gate = anyio.Event()
+    first = [say("one "), gate, say("three")]
+    async with bench.playing(first, say("two", chunks=2)) as subject:
+        stream = subject.model.stream(ask("The first?"))
+        heard = [await until_content(stream)]
+        between = (await hear(subject.model, ask("The second?"))).message
+        gate.set()
+        heard += [delta async for delta in stream]
+        text = "".join(delta.text for delta in heard if isinstance(delta, TextDelta))
+        demand((text, between.text) == ("one three", "two"), f"{text!r} and {between.text!r} came")
+        demand(any(isinstance(delta, Finished) for delta in heard), "the first did not finish")
+        await settled(subject)
+
+
+CASES: Final[tuple[Case, ...]] = (
+    cancelled_in_the_middle_it_lets_go,
+    cancelled_before_the_answer_it_lets_go,
+    closed_half_way_it_lets_go,
+    read_to_its_end_it_lets_go,
+    two_streams_do_not_mix,
+)
