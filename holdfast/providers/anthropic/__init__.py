@@ -1,0 +1,111 @@
+"""Models that speak the Anthropic Messages API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.model import Delta, Request
+from holdfast.kernel.ports import Ports
+from holdfast.providers.anthropic.request import Target, encode
+from holdfast.providers.anthropic.stream import CODES, Decoder
+from holdfast.providers.endpoint import address, check, headers_for
+from holdfast.providers.http import SHARED, Http
+from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.wire import Call, answer
+
+VERSION: Final = "2023-06-01"
+"""Of the protocol."""
+MAX_PAUSES: Final = 10
+"""How often a paused answer is asked on before it is taken as it is."""
+
+
+class Anthropic:
+    """A model of Anthropic, or of whoever else speaks its protocol at `base_url`.
+
+    `profile.options["thinking"]` is `adaptive` (also when it is not there), or `budget` for models
+    that are told how many tokens to think.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str = "https://api.anthropic.com",
+        provider: str = "anthropic",
+        headers: Mapping[str, str] | None = None,
+        profile: Profile = UNKNOWN,
+        http: Http = SHARED,
+        betas: Sequence[str] = (),
+    ) -> None:
+        """`betas` are features that have to be asked for by name. `headers` win over ours."""
+        check(model, provider, base_url, api_key)
+        _check_options(profile, betas)
+        self.profile = profile
+        self._target = Target(provider, model, profile)
+        parts = urlsplit(base_url)
+        base = parts._replace(path=parts.path.rstrip("/").removesuffix("/v1")).geturl()
+        self._url = address(base, "/v1/messages")
+        ours = {"anthropic-version": VERSION, "x-api-key": api_key}
+        if betas:
+            ours["anthropic-beta"] = ",".join(betas)
+        self._headers = headers_for(ours, headers)
+        self._http = http
+
+    def __repr__(self) -> str:
+        return f"Anthropic({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._target.name
+
+    @property
+    def window(self) -> int | None:
+        return self.profile.window
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        if request.provider_tools:  # nothing else makes the provider pause
+            return self._in_goes(request)
+        decoder = Decoder(self._target.provider, self.profile.price)
+        return answer(self._http, self._call(request), decoder, CODES)
+
+    async def _in_goes(self, request: Request) -> AsyncGenerator[Delta]:
+        """One answer, also when the provider pauses while it runs its own tools.
+
+        It then wants to be given what it has said so far, exactly so, and goes on where it was.
+        Nobody else has to know: what comes next belongs to the same answer.
+        """
+        decoder = Decoder(self._target.provider, self.profile.price, resumable=True)
+        so_far = Assembly(self.name, Ports())
+        call = self._call(request)
+        for left in range(MAX_PAUSES, -1, -1):
+            decoder.resumable = left > 0
+            async with aclosing(answer(self._http, call, decoder, CODES)) as deltas:
+                async for delta in deltas:
+                    so_far.feed(delta)
+                    yield delta
+            said = so_far.partial("interrupted") if decoder.paused else None
+            if said is None:
+                return
+            decoder.resume()
+            asked = replace(request, messages=(*request.messages, said))
+            call = replace(self._call(asked, decoder.container), notices=())
+
+    def _call(self, request: Request, container: str | None = None) -> Call:
+        body, notices = encode(request, self._target, container)
+        return Call(self._url, self._headers, body, notices)
+
+
+def _check_options(profile: Profile, betas: Sequence[str]) -> None:
+    thinking = profile.options.get("thinking", "adaptive")
+    if thinking not in ("adaptive", "budget"):
+        raise ConfigError(f"thinking is {thinking!r} in the profile: use 'adaptive' or 'budget'")
+    if isinstance(betas, str):
+        raise ConfigError(f"betas is the text {betas!r}: use a list of names")

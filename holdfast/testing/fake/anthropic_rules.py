@@ -1,0 +1,384 @@
+"""What the Anthropic Messages API objects to in a request, as far as a fake knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.testing.fake.speaker import Problem, Received
+
+Json: TypeAlias = Mapping[str, Any]
+
+VERSIONS: Final = ("2023-06-01", "2026-10-21")
+FIELDS: Final = frozenset(
+    {
+        "cache_control",
+        "container",
+        "diagnostics",
+        "inference_geo",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "model",
+        "output_config",
+        "service_tier",
+        "speed",
+        "stop_sequences",
+        "stream",
+        "system",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+    }
+)
+BETA_FIELDS: Final = frozenset({"context_management", "mcp_servers"})
+"""Only with some `anthropic-beta` header."""
+EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+THINKING: Final = ("thinking", "redacted_thinking")
+USERS: Final = ("text", "image", "document", "search_result", "tool_result")
+IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+SERVER_TOOL: Final = re.compile(r"[a-z_]+_20\d{6}")
+BOUNDS: Final = frozenset(
+    {
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minLength",
+        "minimum",
+        "multipleOf",
+        "oneOf",
+        "pattern",
+    }
+)
+
+
+class _Objection(Exception):
+    """The first thing that is wrong."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, status, code)
+
+
+def problem(received: Received) -> Problem | None:
+    try:
+        _check_head(received)
+        body = _body(received)
+        for check in CHECKS:
+            check(body, received)
+    except _Objection as objection:
+        return objection.problem
+    return None
+
+
+def _need(holds: object, message: str) -> None:
+    if not holds:
+        raise _Objection(message)
+
+
+def _check_head(received: Received) -> None:
+    headers = received.headers
+    if received.path != "/v1/messages":
+        raise _Objection(f"there is nothing at {received.path}", 404)
+    bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if not headers.get("x-api-key", "").strip() and not bearer:
+        raise _Objection("x-api-key header is required", 401)
+    version = headers.get("anthropic-version")
+    _need(version in VERSIONS, f"anthropic-version: {version!r} is no version")
+    kind = headers.get("content-type", "")
+    _need(kind.startswith("application/json"), f"content-type: {kind!r} is no JSON")
+
+
+def _body(received: Received) -> Json:
+    try:
+        body = received.json
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _Objection(f"the request body is not valid JSON: {error}") from None
+    _need(isinstance(body, dict), "the request body is no object")
+    assert isinstance(body, dict)
+    return body
+
+
+# --- The parts beside the messages --------------------------------------------------------------
+
+
+def _check_fields(body: Json, received: Received) -> None:
+    for name, kind in (("model", str), ("max_tokens", int), ("messages", list)):
+        _need(name in body, f"{name}: Field required")
+        _need(isinstance(body[name], kind) and body[name], f"{name}: Input should be valid")
+    known = FIELDS | (BETA_FIELDS if received.headers.get("anthropic-beta") else frozenset())
+    for name in body:
+        _need(name in known, f"{name}: Extra inputs are not permitted")
+    _need(body.get("stream") is True, "stream: this fake only streams")
+
+
+def _check_thinking(body: Json, received: Received) -> None:
+    thinking = body.get("thinking", {"type": "disabled"})
+    kind = thinking.get("type")
+    known = ("adaptive", "between_tools", "disabled", "enabled")
+    _need(kind in known, f"thinking: {kind!r} is none of {known}")
+    if kind == "enabled":
+        budget = thinking.get("budget_tokens", 0)
+        _need(budget >= 1_024, "thinking.enabled.budget_tokens: should be at least 1024")
+        _need(budget < body["max_tokens"], "`max_tokens` must be greater than the thinking budget")
+    on = kind in ("adaptive", "enabled")
+    _need(not on or body.get("temperature", 1) == 1, "`temperature` may only be 1 with thinking")
+    _need(not on or "top_k" not in body, "`top_k` must be unset with thinking")
+    _need(not on or body.get("top_p", 1) >= 0.95, "`top_p` must be at least 0.95 with thinking")
+    both = "temperature" in body and "top_p" in body
+    _need(not both, "`temperature` and `top_p` cannot both be specified for this model")
+    old = received.headers["anthropic-version"] == VERSIONS[0]
+    for name in ("temperature", "top_p", "top_k"):
+        _need(old or name not in body, f"{name}: Extra inputs are not permitted")
+
+
+def _check_output(body: Json, received: Received) -> None:
+    config = body.get("output_config", {})
+    for name in config:
+        _need(name in ("effort", "format"), f"output_config.{name}: Extra inputs not permitted")
+    effort = config.get("effort", "high")
+    _need(effort in EFFORTS, f"output_config.effort: {effort!r} is none of {EFFORTS}")
+    shape = config.get("format")
+    if shape is not None:
+        _need(shape.get("type") == "json_schema", "output_config.format.type: 'json_schema'")
+        _need(isinstance(shape.get("schema"), dict), "output_config.format.schema: required")
+        _check_schema(shape["schema"])
+
+
+def _check_schema(schema: Json) -> None:
+    for name in BOUNDS & schema.keys():
+        raise _Objection(f"output_config.format.schema: property '{name}' is not supported")
+    if schema.get("type") == "object":
+        closed = schema.get("additionalProperties") is False
+        _need(closed, "output_config.format.schema: 'additionalProperties' must be false")
+    inner = [*schema.get("anyOf", ()), *schema.get("allOf", ())]
+    for name in ("properties", "$defs", "definitions"):
+        inner += schema.get(name, {}).values()
+    if "items" in schema:
+        inner.append(schema["items"])
+    for one in inner:
+        _check_schema(one)
+
+
+def _check_system(body: Json, received: Received) -> None:
+    system = body.get("system", "x")
+    if isinstance(system, str):
+        return
+    _need(isinstance(system, list), "system: Input should be a valid list")
+    for block in system:
+        _need(block.get("type") == "text", "system: only text blocks")
+        _check_text(block, "system")
+
+
+def _check_tools(body: Json, received: Received) -> None:
+    names: set[str] = set()
+    for at, tool in enumerate(body.get("tools", ())):
+        name = tool.get("name", "")
+        _need(
+            NAME.fullmatch(name), f"tools.{at}.name: String should match pattern '{NAME.pattern}'"
+        )
+        _need(name not in names, "tools: Tool names must be unique.")
+        names.add(name)
+        kind = tool.get("type", "custom")
+        if kind != "custom":
+            _need(SERVER_TOOL.fullmatch(kind), f"tools.{at}.type: {kind!r} is no tool")
+            lists = ("allowed_domains", "blocked_domains")
+            _need(not all(map(tool.get, lists)), f"tools.{at}: use one of {lists}")
+            continue
+        schema = tool.get("input_schema")
+        _need(isinstance(schema, dict), f"tools.{at}.custom.input_schema: Field required")
+        _need(schema.get("type") == "object", f"tools.{at}.custom.input_schema.type: 'object'")
+        open = {"oneOf", "allOf", "anyOf"} & schema.keys()
+        _need(not open, f"tools.{at}: input_schema does not support {open} at the top level")
+
+
+def _check_marks(body: Json, received: Received) -> None:
+    system = body.get("system")
+    blocks = [*body.get("tools", ()), *(system if isinstance(system, list) else ())]
+    for message in body["messages"]:
+        for block in _content(message):
+            blocks.append(block)
+            inner = block.get("content")
+            blocks += inner if isinstance(inner, list) else ()
+    marked = [block for block in blocks if isinstance(block, dict) and "cache_control" in block]
+    count = len(marked) + ("cache_control" in body)
+    _need(count <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {count}.")
+    for block in marked:
+        kind = block.get("type")
+        _need(kind not in THINKING, f"{kind} blocks cannot have cache_control")
+        _need(block["cache_control"].get("type") == "ephemeral", "cache_control: no such type")
+
+
+# --- Messages -----------------------------------------------------------------------------------
+
+
+def _content(message: Json) -> Sequence[Json]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _turns(messages: Sequence[Json]) -> list[tuple[str, list[Json]]]:
+    """Messages of the same role in a row count as one."""
+    turns: list[tuple[str, list[Json]]] = []
+    for message in messages:
+        if not turns or turns[-1][0] != message["role"]:
+            turns.append((message["role"], []))
+        turns[-1][1].extend(_content(message))
+    return turns
+
+
+def _check_messages(body: Json, received: Received) -> None:
+    messages = body["messages"]
+    for at, message in enumerate(messages):
+        role = message.get("role")
+        _need(role in ("user", "assistant"), f"messages.{at}: unexpected role {role!r}")
+        content = _content(message)
+        _need(content, f"messages.{at}: all messages must have non-empty content")
+        for position, block in enumerate(content):
+            where = f"messages.{at}.content.{position}"
+            _check_block(block, role, where)
+        final = content[-1].get("type")
+        _need(
+            role == "user" or final not in THINKING, f"messages.{at}: {FINAL} cannot be {final!r}"
+        )
+    _need(messages[0]["role"] == "user", 'messages: first message must use the "user" role')
+
+
+FINAL: Final = "The final block in an assistant message"
+
+
+def _check_block(block: Json, role: str, where: str) -> None:
+    kind = block.get("type", "")
+    ours = kind in USERS
+    fits = ours if role == "user" else kind == "text" or not ours
+    _need(fits, f"{where}: a {role} message cannot have {kind!r}")
+    if kind == "text":
+        _check_text(block, where)
+    elif kind == "thinking":
+        signed = isinstance(block.get("thinking"), str) and block.get("signature")
+        _need(signed, f"{where}: Invalid `signature` in `thinking` block")
+    elif kind == "redacted_thinking":
+        _need(block.get("data"), f"{where}: Invalid `data` in `redacted_thinking` block")
+    elif kind.endswith("tool_use"):
+        _need(ID.fullmatch(block.get("id", "")), f"{where}.{kind}.id: should match {ID.pattern!r}")
+        _need(NAME.fullmatch(block.get("name", "")), f"{where}.{kind}.name: no name of a tool")
+        _need(isinstance(block.get("input"), dict), f"{where}.{kind}.input: valid dictionary")
+    elif kind == "tool_result":
+        _check_result(block, where)
+    elif kind in ("image", "document"):
+        _check_file(block, where)
+
+
+def _check_text(block: Json, where: str) -> None:
+    text = block.get("text")
+    _need(isinstance(text, str) and text.strip(), f"{where}: text content blocks must be non-empty")
+
+
+def _check_result(block: Json, where: str) -> None:
+    content = block.get("content", "")
+    if isinstance(content, str):
+        return
+    for inner in content:
+        fits = inner.get("type") in USERS and inner.get("type") != "tool_result"
+        _need(fits, f"{where}: a result cannot have {inner.get('type')!r}")
+        _check_block(inner, "user", where)
+        plain = inner.get("type") == "text" or not block.get("is_error")
+        _need(plain, f"{where}: all content must be type 'text' if 'is_error' is true")
+
+
+def _check_file(block: Json, where: str) -> None:
+    source = block.get("source", {})
+    kind = source.get("type")
+    if kind == "url":
+        _need(str(source.get("url")).startswith("http"), f"{where}.source.url: no address")
+    elif kind == "text":
+        _need(source.get("media_type") == "text/plain" and source.get("data"), f"{where}.source")
+    else:
+        _need(kind == "base64" and source.get("data"), f"{where}.source: no {kind!r}")
+        known = IMAGES if block["type"] == "image" else ("application/pdf",)
+        _need(source.get("media_type") in known, f"{where}.source.media_type: none of {known}")
+
+
+# --- Calls and their results --------------------------------------------------------------------
+
+
+def _check_pairs(body: Json, received: Received) -> None:
+    turns = _turns(body["messages"])
+    seen: set[str] = set()
+    for at, (role, content) in enumerate(turns):
+        after = turns[at + 1][1] if at + 1 < len(turns) else None
+        if role == "assistant":
+            calls = [block["id"] for block in content if block["type"] == "tool_use"]
+            for id in calls:
+                _need(id not in seen, "messages: `tool_use` ids must be unique")
+                seen.add(id)
+            if calls or after is not None:
+                _check_results(calls, after or [], f"messages.{at}")
+            _check_server_tools(content, at, last=after is None)
+        elif at == 0:
+            _check_results([], content, "messages.0")
+
+
+def _check_results(calls: Sequence[str], after: Sequence[Json], where: str) -> None:
+    results = [block["tool_use_id"] for block in after if block["type"] == "tool_result"]
+    for id in results:
+        _need(id in calls, f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {id}")
+        _need(results.count(id) == 1, f"{where}: each tool_use must have a single result: {id}")
+    first = [block["type"] for block in after[: len(results)]]
+    answered = set(calls) <= set(results) and first == ["tool_result"] * len(results)
+    _need(answered, f"{where}: `tool_use` ids without `tool_result` blocks immediately after")
+
+
+def _check_server_tools(content: Sequence[Json], at: int, *, last: bool) -> None:
+    """A call that the provider ran has its result behind it. The very last may still be waiting."""
+    waiting: dict[str, str] = {}
+    for block in content:
+        kind = block["type"]
+        if kind.endswith("_tool_use"):
+            waiting[block["id"]] = block["name"]
+        elif kind.endswith("_tool_result"):
+            id = block.get("tool_use_id", "")
+            tool = waiting.pop(id, None)
+            _need(tool, f"messages.{at}: `{kind}` without its `server_tool_use`: {id}")
+    for id, tool in waiting.items():
+        what = f"`{tool}` tool use with id `{id}` was found without a corresponding result block"
+        _need(last, f"messages.{at}: {what}")
+
+
+def _check_turn_begins_with_a_thought(body: Json, received: Received) -> None:
+    """Only for models with a budget."""
+    if body.get("thinking", {}).get("type") != "enabled":
+        return
+    beginning: Iterator[Json] = iter(())
+    for role, content in reversed(_turns(body["messages"])):
+        if role == "user" and content[0]["type"] != "tool_result":
+            break
+        if role == "assistant":
+            beginning = iter(content)
+    first = next(beginning, {"type": "thinking"})["type"]
+    _need(first in THINKING, f"Expected `thinking` or `redacted_thinking`, but found `{first}`")
+
+
+CHECKS: Final[Sequence[Callable[[Json, Received], None]]] = (
+    _check_fields,
+    _check_thinking,
+    _check_output,
+    _check_system,
+    _check_tools,
+    _check_messages,
+    _check_marks,
+    _check_pairs,
+    _check_turn_begins_with_a_thought,
+)

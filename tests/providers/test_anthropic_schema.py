@@ -1,0 +1,171 @@
+"""Schemas as the Anthropic Messages API takes them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Annotated, Any, Literal
+
+import jsonschema_rs
+import pytest
+from anthropic import transform_schema
+from pydantic import BaseModel, Field
+
+from holdfast.providers.anthropic.schema import held_schema
+
+TEXT = {"type": "string"}
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    return {**of(**properties), "additionalProperties": False}
+
+
+def test_objects_are_closed_and_may_lack_fields() -> None:
+    schema = {**of(a=TEXT, b=of(c=TEXT)), "required": ["a"]}
+    assert held_schema(schema) == {**closed(a=TEXT, b=closed(c=TEXT)), "required": ["a"]}
+
+
+def test_the_original_is_left_as_it_is() -> None:
+    schema = of(a=of(b={"type": "string", "maxLength": 3}))
+    before = deepcopy(schema)
+    held_schema(schema)
+    assert schema == before
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({"type": "string", "format": "date"}, None),
+        ({"type": "array", "items": TEXT, "minItems": 1}, None),
+        ({"enum": ["a", 1, None]}, None),
+        ({"const": "a", "title": "A", "default": "a"}, None),
+        ({"type": "integer", "minimum": 1}, {"type": "integer", "description": "minimum: 1"}),
+        (
+            {"type": "string", "description": "A.", "pattern": "^a$", "maxLength": 2},
+            {"type": "string", "description": 'A.\npattern: "^a$"\nmaxLength: 2'},
+        ),
+        (
+            {"type": "string", "format": "binary"},
+            {"type": "string", "description": 'format: "binary"'},
+        ),
+        (
+            {"type": "array", "items": TEXT, "minItems": 2},
+            {"type": "array", "items": TEXT, "description": "minItems: 2"},
+        ),
+        ({"oneOf": [TEXT, {"type": "null"}]}, {"anyOf": [TEXT, {"type": "null"}]}),
+        (
+            {"type": ["string", "null"], "title": "A", "minLength": 1},
+            {
+                "title": "A",
+                "anyOf": [
+                    {"type": "string", "description": "minLength: 1"},
+                    {"type": "null", "description": "minLength: 1"},
+                ],
+            },
+        ),
+        ({"$schema": "x", "$id": "y", "$comment": "z", **TEXT}, TEXT),
+    ],
+)
+def test_what_is_not_known_is_told(given: dict[str, Any], made: dict[str, Any] | None) -> None:
+    assert held_schema(of(a=given)) == closed(a=given if made is None else made)
+
+
+def test_a_reference_stands_alone() -> None:
+    schema = {**of(a={"$ref": "#/$defs/A", "description": "An A."}), "$defs": {"A": of(b=TEXT)}}
+    assert held_schema(schema) == {
+        **closed(a={"description": "An A.", "anyOf": [{"$ref": "#/$defs/A"}]}),
+        "$defs": {"A": closed(b=TEXT)},
+    }
+    wrapped = {**of(a={"allOf": [{"$ref": "#/$defs/A"}]}), "$defs": {"A": of(b=TEXT)}}
+    assert held_schema(wrapped) == {
+        **closed(a={"$ref": "#/$defs/A"}),
+        "$defs": {"A": closed(b=TEXT)},
+    }
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        of(a={}),
+        of(a=True),
+        {"type": "object"},
+        {**of(a=TEXT), "additionalProperties": True},
+        {**of(a=TEXT), "additionalProperties": TEXT},
+        of(a={"type": "array"}),
+        of(a={"type": "array", "prefixItems": [TEXT]}),
+        of(a={"not": TEXT}),
+        of(a={"enum": [{"b": 1}]}),
+        of(a={"allOf": [of(b=TEXT), of(c=TEXT)]}),
+        of(a={"$ref": "#/$defs/missing"}),
+        {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": of(a={"$ref": "#/$defs/A"})}},
+        {
+            "$ref": "#/definitions/A",
+            "definitions": {
+                "A": of(b={"type": "array", "items": {"$ref": "#/definitions/B"}}),
+                "B": of(a={"anyOf": [{"$ref": "#/definitions/A"}, {"type": "null"}]}),
+            },
+        },
+    ],
+)
+def test_what_cannot_be_said_is_not_held(schema: dict[str, Any]) -> None:
+    assert held_schema(schema) is None
+
+
+def test_a_definition_may_be_used_often() -> None:
+    name = {"$ref": "#/$defs/N0"}
+    levels = {
+        f"N{at}": of(a={"$ref": f"#/$defs/N{at + 1}"}, b={"$ref": f"#/$defs/N{at + 1}"})
+        for at in range(40)
+    }
+    assert held_schema({**of(a=name), "$defs": {**levels, "N40": of(a=TEXT)}}) is not None
+
+
+class Address(BaseModel):
+    street: str
+    number: Annotated[int, Field(ge=1)]
+
+
+class Person(BaseModel):
+    """Somebody."""
+
+    name: Annotated[str, Field(min_length=1, description="All of it.")]
+    kind: Literal["friend", "stranger"]
+    nick: str | None = None
+    home: Address
+    others: Annotated[list[Address], Field(max_length=3, description="Where else.")] = []
+
+
+def test_a_model_of_pydantic_is_held_as_the_sdk_does_it() -> None:
+    """Beside the words in descriptions, which are ours."""
+
+    def plain(schema: Any) -> Any:
+        if isinstance(schema, dict):
+            drop = (
+                ("description", "default", "type")
+                if "enum" in schema
+                else ("description", "default")
+            )
+            return {key: plain(value) for key, value in schema.items() if key not in drop}
+        return [plain(one) for one in schema] if isinstance(schema, list) else schema
+
+    schema = Person.model_json_schema()
+    assert plain(held_schema(schema)) == plain(transform_schema(schema))
+
+
+def test_what_fits_fits_both() -> None:
+    schema = Person.model_json_schema()
+    held = held_schema(schema)
+    assert held is not None
+    person = {
+        "name": "A",
+        "kind": "friend",
+        "home": {"street": "B", "number": 1},
+        "others": [{"street": "C", "number": 2}],
+    }
+    assert jsonschema_rs.is_valid(schema, person)
+    assert jsonschema_rs.is_valid(held, person)
+    assert not jsonschema_rs.is_valid(held, {**person, "age": 3})
