@@ -1,0 +1,395 @@
+"""What OpenAI's Responses API objects to in a request, as far as a fake knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.testing.fake.speaker import Problem, Received
+
+Json: TypeAlias = Mapping[str, Any]
+
+FIELDS: Final = frozenset(
+    {
+        "background",
+        "context_management",
+        "conversation",
+        "include",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "model",
+        "parallel_tool_calls",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+INCLUDES: Final = frozenset(
+    {
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "message.output_text.logprobs",
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "web_search_call.results",
+    }
+)
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "apply_patch_call": ("call_id", "operation", "status"),
+    "apply_patch_call_output": ("call_id", "status"),
+    "code_interpreter_call": ("id", "code", "container_id", "outputs", "status"),
+    "compaction": ("encrypted_content",),
+    "computer_call": ("id", "call_id", "status"),
+    "computer_call_output": ("call_id", "output"),
+    "custom_tool_call": ("call_id", "name", "input"),
+    "custom_tool_call_output": ("call_id", "output"),
+    "file_search_call": ("id", "queries", "status"),
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+    "image_generation_call": ("id", "result", "status"),
+    "local_shell_call": ("id", "call_id", "action", "status"),
+    "local_shell_call_output": ("id", "output"),
+    "mcp_call": ("id", "arguments", "name", "server_label"),
+    "mcp_list_tools": ("id", "server_label", "tools"),
+    "message": ("role", "content"),
+    "reasoning": ("id", "summary"),
+    "shell_call": ("call_id", "action"),
+    "shell_call_output": ("call_id", "output"),
+    "web_search_call": ("id", "action", "status"),
+}
+"""Items that may be sent, with what they have to have."""
+NOT_NULL: Final = ("message", "reasoning", "function_call")
+PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+CALLS: Final = frozenset(kind for kind in NEEDS if f"{kind}_output" in NEEDS)
+RICH: Final = ("function_call_output", "custom_tool_call_output")
+"""Outputs that may be more than text."""
+CONTENT: Final = {
+    "user": ("input_text", "input_image", "input_file"),
+    "system": ("input_text", "input_image", "input_file"),
+    "developer": ("input_text", "input_image", "input_file"),
+    "assistant": ("output_text", "refusal"),
+}
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+MAX_ID: Final = 64
+
+
+class Memory:
+    """What the fake has said: the provider knows its own items, and what it was told to store."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, list[Json]] = {}
+        """By the id of a response: all that came before its end, the response included."""
+        self.led_by: dict[str, str] = {}
+        """By the id of an item: the reasoning that stood directly before it."""
+
+    def context(self, body: Json) -> list[Json]:
+        """What the model is given to read."""
+        given = body["input"]
+        if isinstance(given, str):
+            given = [{"type": "message", "role": "user", "content": given}]
+        earlier = body.get("previous_response_id")
+        return [*self.stored.get(earlier or "", ()), *given]
+
+
+class _Objection(Exception):
+    """The first thing that is wrong."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, status, code)
+
+
+def _need(holds: object, message: str, code: str | None = None) -> None:
+    if not holds:
+        raise _Objection(message, code=code)
+
+
+def problem(received: Received, memory: Memory) -> Problem | None:
+    try:
+        _check_head(received)
+        body = _body(received)
+        for check in CHECKS:
+            check(body)
+        _check_link(body, memory)
+        _check_order(body, memory)
+    except _Objection as objection:
+        return objection.problem
+    return None
+
+
+def _check_head(received: Received) -> None:
+    if not received.path.endswith("/responses"):
+        raise _Objection(f"Invalid URL (POST {received.path})", 404)
+    key = received.headers.get("api-key") or received.headers.get("Authorization", "")
+    if not key.removeprefix("Bearer ").strip():
+        raise _Objection("You didn't provide an API key.", 401, "invalid_api_key")
+
+
+def _body(received: Received) -> dict[str, Any]:
+    try:
+        body = received.json
+    except msgspec.DecodeError as error:
+        raise _Objection(f"We could not parse the JSON body of your request: {error}") from None
+    if not isinstance(body, dict):
+        raise _Objection("The body of a request has to be a JSON object.")
+    return body
+
+
+# --- Fields -------------------------------------------------------------------------------------
+
+
+def _check_fields(body: Json) -> None:
+    for name in body:
+        _need(name in FIELDS, f"Unknown parameter: '{name}'.", "unknown_parameter")
+    for name in ("model", "input"):
+        missing = f"Missing required parameter: '{name}'."
+        _need(body.get(name) is not None, missing, "missing_required_parameter")
+    _need(body.get("stream") is True, "This fake only streams: set 'stream' to true.")
+    for name in body.get("include") or ():
+        _need(name in INCLUDES, f"Invalid value: '{name}' for 'include'.", "invalid_value")
+    key = body.get("prompt_cache_key")
+    _need(key is None or len(key) <= MAX_ID, "Invalid 'prompt_cache_key': string too long.")
+    tokens = body.get("max_output_tokens")
+    low = "Invalid 'max_output_tokens': integer below minimum value."
+    _need(tokens is None or tokens >= 16, low, "integer_below_min_value")
+    for name, most in (("temperature", 2), ("top_p", 1)):
+        value = body.get(name)
+        fits = value is None or 0 <= value <= most
+        _need(fits, f"Invalid '{name}': decimal above maximum value.", "decimal_above_max_value")
+
+
+def _check_reasoning(body: Json) -> None:
+    given = body.get("reasoning") or {}
+    for name in given:
+        known = name in ("effort", "summary", "context", "mode", "generate_summary")
+        _need(known, f"Unknown parameter: 'reasoning.{name}'.", "unknown_parameter")
+    effort = given.get("effort")
+    fits = effort is None or effort in EFFORTS
+    _need(fits, f"Invalid value: '{effort}' for 'reasoning.effort'.", "invalid_value")
+
+
+def _check_tools(body: Json) -> None:
+    names: set[str] = set()
+    for at, tool in enumerate(body.get("tools") or ()):
+        kind = tool.get("type")
+        _need(kind, f"Missing required parameter: 'tools[{at}].type'.")
+        if kind not in ("function", "custom"):
+            continue
+        name = tool.get("name") or ""
+        invalid = f"Invalid 'tools[{at}].name': string does not match pattern."
+        _need(NAME.fullmatch(name), invalid, "invalid_value")
+        _need(name not in names, f"Duplicate tool name: '{name}'.")
+        names.add(name)
+        schema = tool.get("parameters")
+        if kind == "function" and schema is not None:
+            _check_schema(f"function '{name}'", schema, tool.get("strict", True))
+
+
+def _check_text(body: Json) -> None:
+    given = (body.get("text") or {}).get("format") or {"type": "text"}
+    _need(given.get("type") in ("text", "json_object", "json_schema"), "Invalid 'text.format'.")
+    if given["type"] == "json_schema":
+        name = given.get("name") or ""
+        _need(NAME.fullmatch(name), "Invalid 'text.format.name'.", "invalid_value")
+        _check_schema(f"response_format '{name}'", given.get("schema"), given.get("strict"))
+
+
+def _check_schema(about: str, schema: Any, strict: object) -> None:
+    invalid = f"Invalid schema for {about}: "
+    code = "invalid_function_parameters" if about.startswith("function") else None
+    fits = isinstance(schema, dict) and schema.get("type") == "object"
+    _need(fits, f"{invalid}schema must be a JSON Schema of 'type: \"object\"'.", code)
+    _need("properties" in schema, f"{invalid}object schema missing properties.", code)
+    if not strict:
+        return
+    for path, inner in _objects(schema):
+        closed = inner.get("additionalProperties") is False
+        said = f"{invalid}In context={path}, 'additionalProperties' is required to be false."
+        _need(closed, said, code)
+        names = set(inner.get("properties") or ())
+        said = f"{invalid}In context={path}, 'required' is required to have every property."
+        _need(set(inner.get("required") or ()) == names, said, code)
+
+
+def _objects(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """All schemas of objects inside of a schema."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield path, schema
+        for key, inner in schema.items():
+            yield from _objects(inner, (*path, key))
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _objects(inner, path)
+
+
+# --- Items --------------------------------------------------------------------------------------
+
+
+def _check_items(body: Json) -> None:
+    given = body["input"]
+    if isinstance(given, str):
+        return
+    _need(isinstance(given, list), "Invalid type for 'input': expected a string or a list.")
+    for at, item in enumerate(given):
+        where = f"input[{at}]"
+        kind = str(item.get("type") or ("message" if "role" in item else None))
+        _need(kind in NEEDS, f"Invalid value: '{kind}' for '{where}.type'.", "invalid_value")
+        for name in NEEDS[kind]:
+            missing = f"Missing required parameter: '{where}.{name}'."
+            _need(name in item, missing, "missing_required_parameter")
+        if kind in NOT_NULL:
+            for name, value in item.items():
+                got = f"Invalid type for '{where}.{name}': got null instead."
+                _need(value is not None, got, "invalid_type")
+        _check_ids(where, kind, item)
+        if kind == "message":
+            _check_message(where, item)
+        elif kind in RICH and isinstance(item["output"], list):
+            _check_content(f"{where}.output", item["output"], CONTENT["user"])
+
+
+def _check_ids(where: str, kind: str, item: Json) -> None:
+    id = item.get("id")
+    prefix = PREFIXES.get(kind, "")
+    if id is not None:
+        begins = f"Invalid '{where}.id': '{id}'. Expected an ID that begins with '{prefix}'."
+        _need(id.startswith(prefix), begins, "invalid_value")
+    call_id = item.get("call_id")
+    fits = call_id is None or 0 < len(call_id) <= MAX_ID
+    _need(fits, f"Invalid '{where}.call_id': string too long.", "string_above_max_length")
+    for name in ("arguments", "name"):
+        value = item.get(name, "")
+        _need(isinstance(value, str), f"Invalid type for '{where}.{name}'.", "invalid_type")
+
+
+def _check_message(where: str, item: Json) -> None:
+    role = item["role"]
+    _need(role in CONTENT, f"Invalid value: '{role}' for '{where}.role'.", "invalid_value")
+    if not isinstance(item["content"], str):
+        _check_content(f"{where}.content", item["content"], CONTENT[role])
+    if role == "assistant" and "id" in item:
+        for content in item["content"]:
+            told = content["type"] == "refusal" or "annotations" in content
+            _need(told, f"Missing required parameter: '{where}.content.annotations'.")
+
+
+def _check_content(where: str, content: Any, kinds: Sequence[str]) -> None:
+    _need(isinstance(content, list), f"Invalid type for '{where}'.", "invalid_type")
+    for at, part in enumerate(content):
+        kind = part.get("type")
+        known = ", ".join(f"'{name}'" for name in kinds)
+        invalid = f"Invalid value: '{kind}' for '{where}[{at}].type'. Supported values: {known}."
+        _need(kind in kinds, invalid, "invalid_value")
+        said = {
+            "input_image": part.get("image_url") or part.get("file_id"),
+            "input_file": (part.get("file_data") and part.get("filename"))
+            or part.get("file_url")
+            or part.get("file_id"),
+            "refusal": isinstance(part.get("refusal"), str),
+        }.get(kind, isinstance(part.get("text"), str))
+        _need(said, f"Missing required parameter in '{where}[{at}]'.", "missing_required_parameter")
+
+
+# --- What belongs together ----------------------------------------------------------------------
+
+
+def _check_link(body: Json, memory: Memory) -> None:
+    id = body.get("previous_response_id")
+    if id is not None and id not in memory.stored:
+        missing = f"Previous response with id '{id}' not found."
+        raise _Objection(missing, 400, "previous_response_not_found")
+
+
+def _check_order(body: Json, memory: Memory) -> None:
+    items = memory.context(body)
+    ids = [item["id"] for item in items if item.get("id")]
+    for id in ids:
+        again = f"Duplicate item found with id {id}. Remove duplicate items from your input."
+        _need(ids.count(id) == 1, again)
+    _check_pairs(items)
+    for at, item in enumerate(items):
+        kind = item.get("type")
+        if kind == "reasoning":
+            _check_thought(items, at, body, memory)
+        led_by = memory.led_by.get(item.get("id") or "")
+        if led_by is not None:
+            before = items[at - 1] if at else {}
+            direct = before.get("id") == led_by
+            fits = direct if kind == "web_search_call" else led_by in ids
+            said = f"Item '{item['id']}' of type '{kind}' was provided without its required "
+            _need(fits, f"{said}'reasoning' item: '{led_by}'.")
+
+
+def _check_thought(items: Sequence[Json], at: int, body: Json, memory: Memory) -> None:
+    item = items[at]
+    id = item["id"]
+    if not item.get("encrypted_content") and not item.get("content"):
+        known = any(item in said for said in memory.stored.values())
+        if body.get("store") is False:
+            _need(
+                False,
+                f"Item with id '{id}' not found. Items are not persisted when `store` is set to "
+                "false. Try again with `store` set to true, or remove this item from your input.",
+            )
+        _need(known, f"Item with id '{id}' not found.")
+    rest = [other for other in items[at + 1 :] if other.get("type") != "reasoning"]
+    following = rest[0] if rest else {"role": "nobody"}
+    spoke = following.get("role", "assistant") == "assistant"
+    answered = str(following.get("type")).endswith("_output")
+    said = f"Item '{id}' of type 'reasoning' was provided without its required following item."
+    _need(spoke and not answered, said)
+
+
+def _check_pairs(items: Sequence[Json]) -> None:
+    """Every call has one output behind it, and every output a call before it."""
+    waiting: set[str] = set()
+    called: set[str] = set()
+    for item in items:
+        kind = str(item.get("type"))
+        id = item.get("call_id") or item.get("id") or ""
+        if kind in CALLS:
+            _need(id not in called, f"Duplicate function call with call_id {id}.")
+            called.add(id)
+            waiting.add(id)
+        elif kind.removesuffix("_output") in CALLS:
+            lost = f"No tool call found for function call output with call_id {id}."
+            _need(id in called, lost)
+            _need(id in waiting, f"Duplicate tool output for function call {id}.")
+            waiting.remove(id)
+    for id in sorted(waiting):
+        _need(False, f"No tool output found for function call {id}.")
+
+
+CHECKS: Final[tuple[Callable[[Json], None], ...]] = (
+    _check_fields,
+    _check_reasoning,
+    _check_tools,
+    _check_text,
+    _check_items,
+)
