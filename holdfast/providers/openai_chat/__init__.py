@@ -1,0 +1,88 @@
+"""Models that speak OpenAI's Chat Completions, at OpenAI or at any endpoint like it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from holdfast.kernel.model import Delta, Request
+from holdfast.providers.endpoint import address, check, headers_for
+from holdfast.providers.http import SHARED, Http
+from holdfast.providers.openai_chat.messages import Endpoint
+from holdfast.providers.openai_chat.quirks import Quirks, quirks_of
+from holdfast.providers.openai_chat.request import cache_key, encode
+from holdfast.providers.openai_chat.stream import CODES, Decoder
+from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.wire import Call, answer
+
+PATH: Final = "/chat/completions"
+
+
+class OpenAIChat:
+    """A model of OpenAI, or of whoever else speaks its protocol at `base_url`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str = "https://api.openai.com/v1",
+        provider: str = "openai",
+        headers: Mapping[str, str] | None = None,
+        profile: Profile = UNKNOWN,
+        quirks: Quirks | None = None,
+        http: Http = SHARED,
+    ) -> None:
+        """Without a key none is sent: a server of one's own needs none. `headers` win over ours.
+        `quirks` say what differs from OpenAI; without them, it is what is known of `provider`."""
+        check(model, provider, base_url, api_key, needs_key=False)
+        quirks = quirks_of(provider) if quirks is None else quirks
+        self.profile = profile
+        self._endpoint = Endpoint(provider, model, profile, quirks)
+        self._url = _url(base_url, quirks.query)
+        self._headers = headers_for(_auth(api_key, quirks.auth_header), headers)
+        self._http = http
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.name
+
+    @property
+    def window(self) -> int | None:
+        return self.profile.window
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        quirks = self._endpoint.quirks
+        decoder = Decoder(
+            self._endpoint.provider,
+            self.profile.price,
+            think_tags=quirks.think_tags,
+            keeps_details=quirks.replay == "reasoning_details",
+        )
+        return answer(self._http, self._call(request), decoder, CODES)
+
+    def _call(self, request: Request) -> Call:
+        body, notices = encode(request, self._endpoint)
+        headers = self._headers
+        name = self._endpoint.quirks.cache_header
+        if name is not None and request.cache_key is not None:
+            headers = {name: cache_key(request.cache_key), **headers}
+        return Call(self._url, headers, body, notices)
+
+
+def _auth(api_key: str | None, header: str) -> dict[str, str]:
+    if api_key is None:
+        return {}
+    bare = header.lower() != "authorization"
+    return {header: api_key if bare else f"Bearer {api_key}"}
+
+
+def _url(base_url: str, query: Mapping[str, str]) -> str:
+    """Where to post to. A query in the base URL stays."""
+    parts = urlsplit(address(base_url, PATH))
+    asked = urlencode({**dict(parse_qsl(parts.query)), **query})
+    return parts._replace(query=asked).geturl()

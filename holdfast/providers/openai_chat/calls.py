@@ -1,0 +1,157 @@
+"""The calls of a streamed chat completion, however a server spells them. Pure.
+
+OpenAI gives each call an index, says its id and name once and then only pieces of its arguments.
+Servers that are compatible with it leave out the index or always say 0, repeat id and name in every
+piece, give a whole call at once, or no id at all. What belongs together is found here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Delta
+
+
+class Function(Struct, gc=False):
+    name: Any = None
+    arguments: Any = None
+    """Text; from some an object."""
+
+
+class Piece(Struct, gc=False):
+    """What one event says about one call."""
+
+    index: Any = None
+    id: Any = None
+    function: Function | None = None
+    extra_content: Any = None
+    """Wanted back with the call: Gemini's signatures, behind an endpoint of this protocol."""
+
+
+_NOTHING: Final = Function()
+
+
+class _Call:
+    """A call that is being written."""
+
+    __slots__ = ("ended", "extra", "given", "id", "index", "name", "pieces", "started")
+
+    def __init__(self, index: Any, given: str, id: str) -> None:
+        self.index = index
+        self.given = given
+        """The id that the server uses for it; empty when it has none."""
+        self.id = id
+        self.name = ""
+        self.pieces: list[str] = []
+        self.extra: Any = None
+        self.started = False
+        self.ended = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether its arguments are a JSON object: nothing can follow that."""
+        try:
+            return isinstance(msgspec.json.decode("".join(self.pieces)), dict)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return False
+
+
+class Calls:
+    """The calls of one answer so far."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._calls: list[_Call] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def take(self, pieces: list[Piece], deltas: list[Delta]) -> None:
+        """Take in what one event says about calls."""
+        touched: list[_Call] = []
+        for piece in pieces:
+            function = piece.function or _NOTHING
+            id = str(piece.id) if piece.id is not None else ""
+            name = function.name if isinstance(function.name, str) else ""
+            text = _text(function.arguments)
+            call = self._known(piece.index, id, name)
+            if call is None or (name and _is_another(call, name, text, touched)):
+                call = self._begin(piece.index, id, deltas)
+            touched.append(call)
+            call.name = call.name or name
+            call.extra = piece.extra_content or call.extra
+            _say(call, text, deltas)
+
+    def end(self, deltas: list[Delta], *, cut: bool) -> None:
+        """No more will come. Of an answer that was `cut`, half a call is no call."""
+        for call in self._calls:
+            if call.ended or not (call.name or call.pieces) or (cut and not call.complete):
+                continue
+            _start(call, deltas)  # one without a name, too: the model is told that it needs one
+            self._end(call, deltas)
+
+    def _known(self, index: Any, id: str, name: str) -> _Call | None:
+        """The call that is meant, if it has begun: by its id, by its index, or the last one."""
+        for call in reversed(self._calls):
+            if id and call.given == id and (index is None or index == call.index):
+                return call
+        if id and name:
+            return None
+        if index is None:
+            return self._calls[-1] if self._calls else None
+        return next((call for call in reversed(self._calls) if call.index == index), None)
+
+    def _begin(self, index: Any, given: str, deltas: list[Delta]) -> _Call:
+        """A new call. Those before it that are complete can be told so, and started early."""
+        for call in self._calls:
+            if call.started and not call.ended and call.complete:
+                self._end(call, deltas)
+        taken = {call.id for call in self._calls}
+        id = given if given not in taken else ""
+        number = len(self._calls)
+        while not id or id in taken:
+            id = f"call_{number}"
+            number += 1
+        call = _Call(index, given, id)
+        self._calls.append(call)
+        return call
+
+    def _end(self, call: _Call, deltas: list[Delta]) -> None:
+        call.ended = True
+        extra = {self._provider: {"extra_content": call.extra}} if call.extra else None
+        deltas.append(CallEnded(call.id, extra))
+
+
+def _is_another(call: _Call, name: str, text: str, touched: list[_Call]) -> bool:
+    """Whether a piece with a name begins another call than the one it seems to belong to."""
+    if call.name and name != call.name:
+        return True
+    if call in touched:  # nobody speaks of a call twice in one event
+        return bool(call.name)
+    return text.lstrip()[:1] == "{" and call.complete
+
+
+def _say(call: _Call, text: str, deltas: list[Delta]) -> None:
+    if text and not call.ended:
+        call.pieces.append(text)
+    if call.name and not call.started:
+        _start(call, deltas)
+    elif text and call.started and not call.ended:
+        deltas.append(ArgumentsDelta(call.id, text))
+
+
+def _start(call: _Call, deltas: list[Delta]) -> None:
+    """Say that a call has begun, and what is known of its arguments."""
+    if not call.started:
+        call.started = True
+        deltas.append(CallStarted(call.id, call.name))
+        deltas += [ArgumentsDelta(call.id, piece) for piece in call.pieces]
+
+
+def _text(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else msgspec.json.encode(arguments).decode()

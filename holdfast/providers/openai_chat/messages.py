@@ -1,0 +1,325 @@
+"""A conversation as the messages of a chat completion. Pure."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from string import ascii_letters, digits
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.kernel.messages import (
+    File,
+    Message,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    Value,
+)
+from holdfast.kernel.model import Request
+from holdfast.providers.openai_chat.quirks import Quirks
+from holdfast.providers.profile import Profile
+from holdfast.providers.speech import (
+    family,
+    in_words,
+    left_out,
+    provider_of,
+    readable,
+    spelled_out,
+    url_of,
+)
+
+Json = dict[str, Any]
+
+BRIDGE: Final = "I have read the results."
+"""What the model is made to say where results may not be followed by a user."""
+NO_TEXT: Final = "[no text]"
+SEE_BELOW: Final = "[sent in the next message]"
+
+MAX_ID: Final = 40
+"""Characters of a call's id that OpenAI takes."""
+MAX_NAME: Final = 64
+_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_NINE: Final = re.compile(r"[A-Za-z0-9]{9}")
+_LETTERS: Final = digits + ascii_letters
+
+
+class Endpoint(Value, frozen=True):
+    """Whom a request is for."""
+
+    provider: str
+    model: str
+    profile: Profile
+    quirks: Quirks
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}:{self.model}"
+
+
+def conversation(
+    request: Request, endpoint: Endpoint, instruction: str | None = None
+) -> tuple[list[Json], list[str]]:
+    """The messages, and what people have to be told about them.
+
+    `instruction` is said at the end of the system prefix.
+    """
+    writer = _Writer(endpoint)
+    system = [block.text for block in request.system if block.text]
+    if instruction is not None:
+        system.append(instruction)
+    if system:
+        role = endpoint.quirks.system_role
+        writer.messages.append({"role": role, "content": "\n\n".join(system)})
+    for message in request.messages:
+        writer.write(message)
+    return writer.messages, writer.notices
+
+
+class _Writer:
+    """The messages so far."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.messages: list[Json] = []
+        self.notices: list[str] = []
+        self._endpoint = endpoint
+        self._quirks = endpoint.quirks
+        files = endpoint.profile.files
+        self._files = self._quirks.files if files is None else files
+        self._ids: dict[str, str] = {}
+        """Of calls: as the history has them, and as they are sent."""
+
+    def write(self, message: Message) -> None:
+        match message.role:
+            case "assistant":
+                self._answer(message)
+            case "tool":
+                self._results(message.results)
+            case "system" if self._quirks.system_anywhere:
+                if text := message.text:
+                    self.messages.append({"role": self._quirks.system_role, "content": text})
+            case _:
+                self._user([part for part in map(self._said, message.parts) if part])
+
+    # --- the user ---
+
+    def _said(self, part: Part) -> Json | None:
+        """A part of what a user says."""
+        match part:
+            case Text(text=text):
+                return _text(text) if text else None
+            case File():
+                return self._file(part)
+            case Source(url=url, title=title):
+                return _text(f"{title}: {url}" if title else url)
+            case _:
+                return None
+
+    def _user(self, parts: list[Json]) -> None:
+        if not parts:
+            return
+        last = self.messages[-1]["role"] if self.messages else None
+        if last == "tool" and self._quirks.bridges_results:
+            self.messages.append({"role": "assistant", "content": BRIDGE})
+        elif last == "user" and self._quirks.merges_user:
+            parts = [*_parts(self.messages.pop()["content"]), *parts]
+        self.messages.append({"role": "user", "content": _content(parts)})
+
+    def _file(self, file: File) -> Json:
+        """A file as a part: natively, spelled out, or in words."""
+        if family(file.media_type) in self._files and (part := self._native(file)) is not None:
+            return part
+        return _text(self._in_words(file))
+
+    def _in_words(self, file: File) -> str:
+        text = spelled_out(file)
+        if text is None:
+            text, notice = left_out(file, self._endpoint.name)
+            self.notices.append(notice)
+        return text
+
+    def _native(self, file: File) -> Json | None:
+        kind = family(file.media_type)
+        url = url_of(file) if kind in self._quirks.urls else None
+        if url is None:
+            if file.data is None:
+                return None
+            url = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
+        named = file.media_type.partition(";")[0].strip().lower()
+        if kind == "image" and named in _IMAGES:
+            return {"type": "image_url", "image_url": {"url": url}}
+        if kind == "pdf":
+            name = file.name or "document.pdf"
+            return {"type": "file", "file": {"filename": name, "file_data": url}}
+        form = _AUDIO.get(named)
+        if form is None or file.data is None:
+            return None
+        audio = {"data": b64encode(file.data).decode(), "format": form}
+        return {"type": "input_audio", "input_audio": audio}
+
+    # --- results ---
+
+    def _results(self, results: Iterable[ToolResult]) -> None:
+        """Results are text. What else they hold is shown right behind them, with whose it is."""
+        shown: list[Json] = []
+        for result in results:
+            if result.provider_executed:
+                continue
+            parts = [part for part in map(self._said, result.content) if part]
+            rich = [part for part in parts if part["type"] != "text"]
+            text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+            id = self._ids.get(result.call_id) or self._call_id(result.call_id, own=False)
+            content = text or (SEE_BELOW if rich else NO_TEXT)
+            self.messages.append({"role": "tool", "tool_call_id": id, "content": content})
+            if rich:
+                shown += [_text(f"From the result of {result.tool} (call {id}):"), *rich]
+        self._user(shown)
+
+    # --- the model ---
+
+    def _answer(self, message: Message) -> None:
+        own = provider_of(message) == self._endpoint.provider
+        parts = [self._as_text(part) for part in _told(readable(message, self._endpoint.provider))]
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        calls = [self._call(part, own) for part in parts if isinstance(part, ToolCall)]
+        if not text and not calls:
+            return  # nothing that can be sent: thoughts alone are no message
+        made: Json = {"role": "assistant", "content": text or None}
+        self._replay(made, parts, message if own else None)
+        if calls:
+            made["tool_calls"] = calls
+        self.messages.append(made)
+
+    def _as_text(self, part: Part) -> Part:
+        """A file that a model made cannot go back to it: it is told in words."""
+        return Text(self._in_words(part)) if isinstance(part, File) else part
+
+    def _replay(self, made: Json, parts: Sequence[Part], own: Message | None) -> None:
+        """Give the reasoning back where its provider wants it."""
+        thoughts = [part for part in parts if isinstance(part, Reasoning)] if own else []
+        match self._quirks.replay:
+            case "reasoning_content" | "reasoning" as field:
+                text = "".join(part.text for part in thoughts) or self._quirks.reasoning_filler
+                if text is not None:
+                    made[field] = text
+            case "reasoning_details" as field if own and own.model == self._endpoint.name:
+                # Signed by a model, and of no use to another.
+                if details := [detail for part in thoughts for detail in self._details(part)]:
+                    made[field] = details
+            case "thinking" if thoughts:
+                made["content"] = [_chunk(part) for part in parts if isinstance(part, _SAID)]
+            case _:
+                pass
+
+    def _details(self, part: Reasoning) -> list[Json]:
+        details = _own(part.metadata, self._endpoint.provider).get("reasoning_details")
+        return details if isinstance(details, list) else []
+
+    def _call(self, call: ToolCall, own: bool) -> Json:
+        id = self._ids[call.id] = self._call_id(call.id, own)
+        arguments = call.arguments
+        if self._quirks.json_arguments:
+            arguments = _object_text(arguments)
+        made = {
+            "id": id,
+            "type": "function",
+            # A model may have called something by a name that no tool can have.
+            "function": {"name": nameable(call.tool) or "unnamed", "arguments": arguments},
+        }
+        if own and (extra := _own(call.metadata, self._endpoint.provider).get("extra_content")):
+            made["extra_content"] = extra
+        return made
+
+    def _call_id(self, id: str, own: bool) -> str:
+        """An id that the endpoint takes: the same one for the same one, each time."""
+        if self._quirks.call_ids == "nine":
+            return id if _NINE.fullmatch(id) else _nine(id)
+        if id and len(id) <= MAX_ID and (own or _PLAIN.fullmatch(id)):
+            return id
+        return f"call_{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+_IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/jpg", "image/png", "image/webp"})
+"""Pictures that are taken. One of another kind would have the whole conversation refused."""
+_AUDIO: Final = {
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+    "audio/vnd.wave": "wav",
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+}
+_SAID: Final = (Text, Reasoning)
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _chunk(part: Text | Reasoning) -> Json:
+    """Content as Mistral has it, where thoughts are among it."""
+    if isinstance(part, Text):
+        return _text(part.text)
+    return {"type": "thinking", "thinking": [_text(part.text)]}
+
+
+def _content(parts: Sequence[Json]) -> str | list[Json]:
+    """Plain text where there is nothing else: not everybody takes a list."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n\n".join(part["text"] for part in parts)
+    return list(parts)
+
+
+def _parts(content: str | list[Json]) -> list[Json]:
+    return [_text(content)] if isinstance(content, str) else content
+
+
+def _told(parts: Sequence[Part]) -> list[Part]:
+    """The parts of an answer, with what its provider ran told in words: it has no form here."""
+    results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
+    told: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall) and part.provider_executed:
+            told.append(Text(in_words(part, results.get(part.id))))
+        elif not isinstance(part, ToolResult):
+            told.append(part)
+    return told
+
+
+def _own(metadata: Any, provider: str) -> Json:
+    own = (metadata or {}).get(provider)
+    return own if isinstance(own, dict) else {}
+
+
+def nameable(name: str) -> str:
+    """A name that is taken for a tool or a schema: of something that has none, none."""
+    return _UNNAMEABLE.sub("_", name)[:MAX_NAME]
+
+
+def _object_text(arguments: str) -> str:
+    """The arguments, or what keeps them where they are no JSON object."""
+    if not arguments.strip():
+        return "{}"
+    try:
+        if isinstance(msgspec.json.decode(arguments), dict):
+            return arguments
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    return msgspec.json.encode({"_raw": arguments.encode("utf-8", "replace").decode()}).decode()
+
+
+def _nine(id: str) -> str:
+    """Nine letters and digits that stand for an id."""
+    number = int.from_bytes(sha256(id.encode("utf-8", "surrogatepass")).digest())
+    made = ""
+    for _ in range(9):
+        number, at = divmod(number, len(_LETTERS))
+        made += _LETTERS[at]
+    return made

@@ -1,0 +1,212 @@
+"""A request as the body of a chat completion. Pure."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
+from holdfast.providers.body import encoded, merged
+from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation, nameable
+from holdfast.providers.openai_chat.quirks import EffortStyle
+from holdfast.providers.speech import asked_in_words
+from holdfast.providers.strict import strict_schema
+
+MAX_KEY: Final = 64
+"""Characters of a cache key that OpenAI takes."""
+
+Structure = Literal["json_schema", "json_object", "in words"]
+
+
+def encode(request: Request, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]]:
+    """The body, and what could not be said in it.
+
+    The same request gives the same bytes. Messages come last, so that a longer conversation begins
+    with the bytes of a shorter one.
+    """
+    notices: list[str] = []
+    quirks = endpoint.quirks
+    body: Json = {"model": endpoint.model, "stream": True}
+    if quirks.stream_usage:
+        body["stream_options"] = {"include_usage": True}
+    body |= _tools(request, endpoint, notices)
+    structure = _structure(request, endpoint)
+    if request.output is not None and structure != "in words":
+        body["response_format"] = _format(request.output, structure, quirks.strict)
+    body |= _settings(request, endpoint, notices)
+    body |= _effort(request, endpoint, notices)
+    body |= _caching(request, endpoint)
+    body = merged(body, request.settings.options.get(endpoint.provider, {}))
+    instruction = None
+    if request.output is not None and structure != "json_schema":
+        instruction = asked_in_words(request.output)
+    messages, told = conversation(request, endpoint, instruction)
+    body.setdefault("messages", messages)
+    return encoded(body), (*notices, *told)
+
+
+# --- Tools --------------------------------------------------------------------------------------
+
+
+def _tools(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
+    made: Json = {}
+    tools = [_declared(tool, endpoint.provider) for tool in request.tools]
+    for tool in request.provider_tools:
+        if native := tool.native.get(endpoint.provider):
+            tools.append(dict(native))
+        elif tool.name == "web_search" and endpoint.quirks.web_search is not None:
+            made |= _web_search(tool, endpoint, notices)
+        else:
+            notices.append(f"{endpoint.name} has no {tool.name} of its own: it was left out.")
+    return {"tools": tools, **made} if tools else made
+
+
+def _declared(tool: ToolSpec, provider: str) -> Json:
+    if native := tool.native.get(provider):
+        return dict(native)
+    function: Json = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = {"type": "object", "properties": {}, **tool.schema}
+    return {"type": "function", "function": function}
+
+
+def _web_search(tool: ProviderTool, endpoint: Endpoint, notices: list[str]) -> Json:
+    """A search that the provider makes, with as many of the options as it has a word for."""
+    allowed = list(tool.options.get("allowed_domains") or ())
+    blocked = list(tool.options.get("blocked_domains") or ())
+    location = tool.options.get("user_location")
+    options: Json = {}
+    match endpoint.quirks.web_search:
+        case "plugin":
+            known = {"allowed_domains", "blocked_domains"}
+            domains = {"include_domains": allowed, "exclude_domains": blocked}
+            made: Json = {"id": "web", **{key: value for key, value in domains.items() if value}}
+            options = {"plugins": [made]}
+        case "always":
+            known = {"allowed_domains", "blocked_domains", "user_location"}
+            if allowed or blocked:
+                options["search_domain_filter"] = [*allowed, *(f"-{name}" for name in blocked)]
+            if location:
+                options["web_search_options"] = {"user_location": dict(location)}
+        case _:
+            known = {"user_location"}
+            near = {"type": "approximate", "approximate": dict(location or {})}
+            options["web_search_options"] = {"user_location": near} if location else {}
+    notices += [
+        f"{endpoint.name} does not know {name} of web_search: it was left out."
+        for name in tool.options
+        if name not in known
+    ]
+    return options
+
+
+# --- The form of the answer ---------------------------------------------------------------------
+
+
+def _structure(request: Request, endpoint: Endpoint) -> Structure:
+    """How the answer is held to its form."""
+    quirks = endpoint.quirks
+    if request.output is None or quirks.structured is None or not endpoint.profile.structured:
+        return "in words"
+    if request.tools and not quirks.structured_with_tools:
+        return "in words"
+    if quirks.structured == "json_schema" and _root(request.output) != "object":
+        return "in words"  # nothing else is taken as a root
+    return quirks.structured
+
+
+def _root(shape: Shape) -> Any:
+    schema, _ = strict_schema(shape.schema)
+    return schema.get("type")
+
+
+def _format(shape: Shape, structure: Structure, knows_strict: bool) -> Json:
+    if structure == "json_object":
+        return {"type": "json_object"}
+    made: Json = {"name": nameable(shape.name) or "answer"}
+    if shape.description:
+        made["description"] = shape.description
+    schema, strict = strict_schema(shape.schema)
+    if knows_strict:
+        made |= {"schema": schema, "strict": strict}
+    else:
+        made["schema"] = dict(shape.schema)
+    return {"type": "json_schema", "json_schema": made}
+
+
+# --- Settings -----------------------------------------------------------------------------------
+
+
+def _settings(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
+    settings, quirks = request.settings, endpoint.quirks
+    sampling = endpoint.profile.sampling
+    known = {
+        "temperature": sampling,
+        "top_p": sampling,
+        "top_k": sampling and quirks.top_k,
+        "presence_penalty": sampling and quirks.penalties,
+        "frequency_penalty": sampling and quirks.penalties,
+    }
+    made: Json = {}
+    for name, taken in known.items():
+        value = getattr(settings, name)
+        if value is None:
+            continue
+        if taken:
+            made[name] = value
+        else:
+            notices.append(f"{endpoint.name} does not take {name}: it was left out.")
+    if settings.max_output_tokens is not None:
+        made[quirks.max_tokens] = settings.max_output_tokens
+    return made
+
+
+def _effort(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
+    level = endpoint.profile.effort(request.effort)
+    if level is None:
+        return {}
+    if endpoint.quirks.effort is None:
+        notices.append(f"{endpoint.name} cannot be told how hard to think: {level} was left out.")
+        return {}
+    return _effort_as(endpoint.quirks.effort, level)
+
+
+def _effort_as(style: EffortStyle, level: Effort) -> Json:
+    thinks = level != "none"
+    match style:
+        case "effort_or_thinking" if not thinks:
+            return {"thinking": {"type": "disabled"}}
+        case "effort" | "effort_or_thinking":
+            return {"reasoning_effort": level}
+        case "reasoning":
+            return {"reasoning": {"effort": level}}
+        case "thinking":
+            made: Json = {"thinking": {"type": "enabled" if thinks else "disabled"}}
+        case "enabled":
+            made = {"reasoning": {"enabled": thinks}}
+        case "template":
+            # Two names for the same switch: a template takes the one it knows.
+            words: Json = {"enable_thinking": thinks, "thinking": thinks}
+            if thinks:
+                words["reasoning_effort"] = level
+            made = {"chat_template_kwargs": words}
+    return {**made, "reasoning_effort": level} if thinks else made
+
+
+def _caching(request: Request, endpoint: Endpoint) -> Json:
+    made: Json = {}
+    quirks = endpoint.quirks
+    if quirks.cache_key is not None and request.cache_key is not None:
+        made[quirks.cache_key] = cache_key(request.cache_key)
+    wanted = request.cache_key is not None or any(block.cache for block in request.system)
+    if wanted and endpoint.model.startswith(quirks.cache_control):
+        made["cache_control"] = {"type": "ephemeral"}
+    return made
+
+
+def cache_key(key: str) -> str:
+    """A key that is short enough, and can stand in a header."""
+    if len(key) <= MAX_KEY and key.isascii() and key.isprintable():
+        return key
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

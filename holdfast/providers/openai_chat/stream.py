@@ -1,0 +1,407 @@
+"""A streamed chat completion as deltas. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.kernel.errors import FailureKind, ProviderError
+from holdfast.kernel.messages import File, Finish, Source
+from holdfast.kernel.model import (
+    Delta,
+    Finished,
+    PartAdded,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+)
+from holdfast.providers.failure import Codes, reported
+from holdfast.providers.openai_chat.calls import Calls, Function, Piece
+from holdfast.providers.openai_chat.tags import ThinkTags
+from holdfast.providers.openai_chat.usage import usage_of
+from holdfast.providers.profile import Price
+
+CODES: Final[Codes] = {
+    # OpenAI
+    "account_deactivated": "permission",
+    "billing_hard_limit_reached": "quota",
+    "billing_not_active": "quota",
+    "content_policy_violation": "content_filter",
+    "credit_balance_exhausted": "quota",
+    "invalid_organization": "auth",
+    "server_is_overloaded": "overloaded",
+    "service_unavailable_error": "overloaded",
+    "slow_down": "rate_limit",
+    "unsupported_country_region_territory": "permission",
+    # Azure
+    "DeploymentNotFound": "not_found",
+    "ResponsibleAIPolicyViolation": "content_filter",
+    # Cerebras
+    "queue_exceeded": "overloaded",
+    "request_quota_exceeded": "rate_limit",
+    "token_quota_exceeded": "rate_limit",
+    "too_many_requests_error": "rate_limit",
+    "wrong_api_key": "auth",
+    # Groq. Two of them mean that what its model wrote was no call and no JSON, and so no answer.
+    "capacity_exceeded": "overloaded",
+    "json_validate_failed": "empty_response",
+    "model_decommissioned": "not_found",
+    "tool_use_failed": "empty_response",
+    # llama.cpp, while it loads a model
+    "unavailable_error": "overloaded",
+    # Mistral
+    "invalid_model": "not_found",
+    "rate_limited": "rate_limit",
+    "service_tier_capacity_exceeded": "overloaded",
+    "unreachable_backend": "overloaded",
+    # Moonshot
+    "engine_overloaded_error": "overloaded",
+    "exceeded_current_quota_error": "quota",
+    "incorrect_api_key_error": "auth",
+    "invalid_authentication_error": "auth",
+    "permission_denied_error": "permission",
+    "rate_limit_reached_error": "rate_limit",
+    "resource_not_found_error": "not_found",
+    # vLLM
+    "BadRequestError": "invalid_request",
+    "InternalServerError": "server",
+    "NotFoundError": "not_found",
+}
+"""What endpoints call their errors, beside the words that several protocols share."""
+
+FINISHES: Final[Mapping[str, Finish]] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",  # Mistral: the window is full
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",  # Z.ai
+}
+"""Any other word is a stop."""
+BROKEN_OFF: Final[Mapping[str, FailureKind]] = {
+    "error": "server",
+    "network_error": "server",
+    "abort": "server",
+    "insufficient_system_resource": "overloaded",  # DeepSeek
+}
+"""Words for an answer that is none."""
+
+
+class _Delta(Struct, gc=False):
+    content: Any = None
+    """Text; from Mistral a list of chunks, where thoughts are among it."""
+    tool_calls: list[Piece] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+    refusal: Any = None
+    annotations: Any = None
+    images: Any = None
+    function_call: Function | None = None
+
+
+class _Choice(Struct, gc=False):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    error: Any = None
+    index: Any = 0
+
+
+class _Chunk(Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    error: Any = None
+    x_groq: Any = None
+    citations: Any = None
+    search_results: Any = None
+
+
+class _Head(Struct, gc=False):
+    """What every chunk says again, and is read only once."""
+
+    id: Any = None
+    model: Any = None
+    object: Any = None
+
+
+_decode: Final = msgspec.json.Decoder(_Chunk).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+
+
+class Decoder:
+    """One answer. Is complete once a reason for its end was given, and told so at `[DONE]` or when
+    the stream closes: usage may come in between."""
+
+    def __init__(
+        self,
+        provider: str,
+        price: Price | None = None,
+        *,
+        think_tags: bool = False,
+        keeps_details: bool = False,
+    ) -> None:
+        """`keeps_details` for an endpoint that wants `reasoning_details` back."""
+        self._provider = provider
+        self._price = price
+        self._tags = ThinkTags() if think_tags else None
+        self._keeps_details = keeps_details
+        self._details: list[dict[str, Any]] = []
+        """Of reasoning, that no part has yet."""
+        self._in_text = False
+        """The last that was said is text, and more of it needs no second look."""
+        self._calls = Calls(provider)
+        self._sources: dict[str, str | None] = {}
+        """By URL: the title. Told at the end, because they would split the text."""
+        self._about: dict[str, str] | None = None
+        self._usage: Any = None
+        self._refused = False
+        self._finish: Finish | None = None
+        self._over = False
+        self.deltas: list[Delta] = []
+        """What broke the answer off."""
+
+    def feed(self, events: list[bytes]) -> list[Delta]:
+        deltas = self.deltas = []
+        self._read(events, deltas)
+        return deltas
+
+    def _read(self, events: list[bytes], deltas: list[Delta]) -> None:
+        for event in events:
+            if event[:1] != b"{" and not self._is_chunk(event, deltas):
+                continue
+            if self._over:
+                break
+            chunk = _decode(event)
+            if chunk.error or chunk.choices is None or self._about is None:
+                self._look_at(chunk, event)
+            if chunk.choices:
+                self._take(chunk.choices[0], deltas)
+            if chunk.usage or chunk.x_groq or chunk.citations or chunk.search_results:
+                self._note(chunk)
+
+    def end(self) -> list[Delta]:
+        deltas: list[Delta] = []
+        self._complete(deltas)
+        return deltas
+
+    def _is_chunk(self, event: bytes, deltas: list[Delta]) -> bool:
+        """Whether an event that does not look like one has JSON in it."""
+        data = event.strip()
+        if data == b"[DONE]":
+            self._complete(deltas)
+            return False
+        return bool(data)
+
+    # --- What a choice says ---
+
+    def _take(self, choice: _Choice, deltas: list[Delta]) -> None:
+        delta = choice.delta
+        if choice.index != 0 and choice.index is not None:
+            return  # nobody asked for another answer beside the first
+        if delta is not None:
+            if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+                self._think(delta, deltas)
+            content = delta.content
+            if content:
+                if content.__class__ is not str:
+                    self._say_chunks(content, deltas)
+                elif self._in_text:  # the frequent case
+                    deltas.append(TextDelta(content))
+                else:
+                    self._say(content, deltas)
+            if delta.tool_calls or delta.function_call:
+                self._call(delta, deltas)
+            if delta.refusal or delta.annotations or delta.images:
+                self._say_rare(delta, deltas)
+        if choice.finish_reason:
+            self._end_for(choice.finish_reason, choice.error, deltas)
+
+    def _say(self, text: str, deltas: list[Delta]) -> None:
+        if self._tags is not None:
+            deltas += self._tags.feed(text)
+            return
+        if not self._in_text:
+            self._close_thoughts(deltas)
+            self._in_text = True
+        deltas.append(TextDelta(text))
+
+    def _say_chunks(self, chunks: Any, deltas: list[Delta]) -> None:
+        for chunk in chunks if isinstance(chunks, list) else ():
+            if not isinstance(chunk, dict):
+                continue
+            if chunk.get("type") == "thinking":
+                for text in _texts(chunk.get("thinking")):
+                    self._in_text = False
+                    deltas.append(ReasoningDelta(text))
+            else:
+                for text in _texts(chunk):
+                    self._say(text, deltas)
+
+    def _say_rare(self, delta: _Delta, deltas: list[Delta]) -> None:
+        """A refusal is what the model has to say, and its answer counts as filtered."""
+        if _is_text(delta.refusal):
+            self._refused = True
+            self._say(delta.refusal, deltas)
+        for note in delta.annotations if isinstance(delta.annotations, list) else ():
+            if isinstance(note, dict) and note.get("type") == "url_citation":
+                self._cite(note.get("url_citation") or note)
+        for image in delta.images if isinstance(delta.images, list) else ():
+            if (file := _image(image)) is not None:
+                self._in_text = False
+                deltas.append(PartAdded(file))
+
+    def _think(self, delta: _Delta, deltas: list[Delta]) -> None:
+        """Reasoning, of which some say the same in two fields at once."""
+        details = delta.reasoning_details
+        details = details if isinstance(details, list) else []
+        text = delta.reasoning_content or delta.reasoning
+        if not _is_text(text):
+            text = "".join(_detail_text(detail) for detail in details)
+        if text:
+            self._in_text = False
+            deltas.append(ReasoningDelta(text))
+        if self._keeps_details:
+            for detail in details:
+                _add_detail(self._details, detail)
+
+    def _close_thoughts(self, deltas: list[Delta]) -> None:
+        """Keep what must be given back with the reasoning that it belongs to."""
+        if not self._details:
+            return
+        if self._in_text:
+            deltas.append(PartEnded())
+            self._in_text = False
+        metadata = {self._provider: {"reasoning_details": self._details}}
+        deltas.append(PartEnded(metadata=metadata))
+        self._details = []
+
+    def _call(self, delta: _Delta, deltas: list[Delta]) -> None:
+        self._close_thoughts(deltas)
+        self._in_text = False
+        pieces = delta.tool_calls or [Piece(function=delta.function_call)]
+        self._calls.take(pieces, deltas)
+
+    # --- How it ends ---
+
+    def _end_for(self, reason: str, error: Any, deltas: list[Delta]) -> None:
+        kind = BROKEN_OFF.get(reason)
+        if kind is not None:
+            if error:
+                raise reported({"error": error}, CODES)
+            raise ProviderError(f"the answer was broken off: {reason}", kind=kind)
+        self._finish = FINISHES.get(reason, "stop")
+        self._close(deltas)
+
+    def _close(self, deltas: list[Delta]) -> None:
+        """Say all that is left of text, reasoning and calls."""
+        if self._tags is not None:
+            deltas += self._tags.end()
+        self._close_thoughts(deltas)
+        self._calls.end(deltas, cut=self._finish in ("length", "content_filter"))
+
+    def _complete(self, deltas: list[Delta]) -> None:
+        """The stream is over. Without a reason for it, the answer is not complete."""
+        if self._over or self._finish is None:
+            return
+        self._over = True
+        self._close(deltas)  # some go on after they gave a reason
+        deltas += [PartAdded(Source(url, title)) for url, title in self._sources.items()]
+        finish = self._finish
+        if self._refused:
+            finish = "content_filter"
+        elif finish == "stop" and self._calls:
+            finish = "tool_calls"
+        about = {self._provider: self._about} if self._about else None
+        deltas.append(Finished(finish, usage_of(self._usage, self._price), about))
+
+    # --- What a chunk says beside ---
+
+    def _look_at(self, chunk: _Chunk, event: bytes) -> None:
+        """See whether a chunk is an error, in one of the forms that there are, and whose it is."""
+        head = _decode_head(event)
+        if chunk.error or head.object == "error":
+            raise reported(msgspec.json.decode(event), CODES)
+        if chunk.choices and self._about is None:  # what comes before may have no id
+            said = {"id": head.id, "model": head.model}
+            self._about = {name: value for name, value in said.items() if _is_text(value)}
+
+    def _note(self, chunk: _Chunk) -> None:
+        groq = chunk.x_groq if isinstance(chunk.x_groq, dict) else {}
+        if groq.get("error"):
+            raise reported(groq, CODES)
+        usage = chunk.usage or groq.get("usage")
+        if isinstance(usage, dict):
+            self._usage = usage
+        for found in (chunk.search_results, chunk.citations):
+            for source in found if isinstance(found, list) else ():
+                self._cite(source)
+
+    def _cite(self, source: Any) -> None:
+        """A source, once. Some send all of them with every piece, and some URLs alone."""
+        if isinstance(source, str):
+            source = {"url": source}
+        url = source.get("url") if isinstance(source, dict) else None
+        if isinstance(url, str) and url:
+            title = source.get("title")
+            known = self._sources.get(url)
+            self._sources[url] = known or (title if isinstance(title, str) else None)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _image(said: Any) -> File | None:
+    """A picture that a model made, as OpenRouter passes it on."""
+    inner = said.get("image_url") if isinstance(said, dict) else None
+    url = inner.get("url") if isinstance(inner, dict) else None
+    if not isinstance(url, str):
+        return None
+    head, _, data = url.partition(",")
+    if not head.startswith("data:"):
+        return File("image/png", ref=url)
+    media_type = head.removeprefix("data:").partition(";")[0]
+    try:
+        return File(media_type, data=b64decode(data))
+    except ValueError:
+        return None
+
+
+# --- Reasoning ----------------------------------------------------------------------------------
+
+
+def _texts(chunk: Any) -> Iterator[str]:
+    """The texts of a chunk of content, or of a list of such chunks."""
+    for inner in chunk if isinstance(chunk, list) else (chunk,):
+        text = inner.get("text") if isinstance(inner, dict) else inner
+        if isinstance(text, str) and text:
+            yield text
+
+
+def _detail_text(detail: Any) -> str:
+    if not isinstance(detail, dict):
+        return ""
+    text = detail.get("text") or detail.get("summary")
+    return text if isinstance(text, str) else ""
+
+
+def _add_detail(details: list[dict[str, Any]], new: Any) -> None:
+    """Take in a detail, or a piece of the last one, so that they are as if they had come whole."""
+    if not isinstance(new, dict):
+        return
+    last = details[-1] if details else {}
+    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(new.get("type")))
+    same = all(last.get(key) == new.get(key) for key in ("type", "index"))
+    if field is None or not same:
+        details.append(dict(new))
+        return
+    whole = _detail_text(last) + _detail_text(new)
+    last |= {key: value for key, value in new.items() if value is not None}
+    last[field] = whole

@@ -1,0 +1,45 @@
+"""Tokens and costs, as chat completions report them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.kernel.messages import Usage
+from holdfast.providers.profile import Price
+
+
+def usage_of(said: Any, price: Price | None) -> Usage | None:
+    """Tokens as we count them: what was read from a cache or written to it stands apart."""
+    if not isinstance(said, dict) or not ("prompt_tokens" in said or "completion_tokens" in said):
+        return None
+    prompt, output = _count(said, "prompt_tokens"), _count(said, "completion_tokens")
+    detail = said.get("prompt_tokens_details")
+    read = (
+        _count(detail, "cached_tokens")
+        or _count(said, "prompt_cache_hit_tokens")  # DeepSeek
+        or _count(said, "cached_tokens")  # Moonshot
+    )
+    written = _count(detail, "cache_write_tokens")
+    reasoning = _count(said.get("completion_tokens_details"), "reasoning_tokens")
+    reasoning = reasoning or _count(said, "reasoning_tokens")  # Perplexity
+    if reasoning and _count(said, "total_tokens") == prompt + output + reasoning:
+        output += reasoning  # xAI counts it apart
+    usage = Usage(max(0, prompt - read - written), output, reasoning, read, written)
+    cost = _cost(said.get("cost"))
+    if cost is None and price is not None:
+        cost = price.of(usage)
+    return usage if cost is None else replace(usage, cost=cost)
+
+
+def _count(said: Any, name: str) -> int:
+    value = said.get(name) if isinstance(said, dict) else None
+    return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _cost(said: Any) -> float | None:
+    """What the provider itself says that it cost: OpenRouter, and in more detail Perplexity."""
+    if isinstance(said, dict):
+        said = said.get("total_cost")
+    return float(said) if isinstance(said, (int, float)) else None

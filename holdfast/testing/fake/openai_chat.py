@@ -1,0 +1,181 @@
+"""OpenAI's Chat Completions as a fake speaks them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.kernel.messages import File, Metadata, Reasoning, Source, Text, Usage
+from holdfast.kernel.model import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Finished,
+    PartAdded,
+    PartEnded,
+    Ping,
+    ReasoningDelta,
+    TextDelta,
+)
+from holdfast.testing.fake.openai_chat_rules import problem
+from holdfast.testing.fake.speaker import Language, Problem, Received, event
+
+Json = dict[str, Any]
+
+ID: Final = "chatcmpl-fake"
+CREATED: Final = 1_760_000_000
+DONE: Final = b"data: [DONE]\n\n"
+_REASONS: Final = {"interrupted": "error"}
+"""Others are called as we call them."""
+_CODES: Final = {
+    401: "invalid_api_key",
+    404: "model_not_found",
+    429: "rate_limit_exceeded",
+    503: "server_is_overloaded",
+    529: "server_is_overloaded",
+}
+"""Words that go with a status."""
+
+
+def refusal(problem: Problem) -> bytes:
+    return msgspec.json.encode({"error": _error(problem)})
+
+
+def _error(problem: Problem) -> Json:
+    code = problem.code or _CODES.get(problem.status)
+    kind = "invalid_request_error" if problem.status < 500 else "server_error"
+    if code == "insufficient_quota":
+        kind = code
+    return {"message": problem.message, "type": kind, "param": None, "code": code}
+
+
+class Speaker:
+    """One answer, in chunks."""
+
+    def __init__(self, received: Received, usage: Usage | None) -> None:
+        try:
+            body = received.json
+        except msgspec.DecodeError:
+            body = None
+        body = body if isinstance(body, dict) else {}
+        self._model = body.get("model") or "fake"
+        options = body.get("stream_options")
+        self._counts = bool(isinstance(options, dict) and options.get("include_usage"))
+        self._calls: list[str] = []
+        """Ids, by index."""
+
+    def opening(self) -> Iterable[bytes]:
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def say(self, delta: Delta) -> Iterable[bytes]:
+        match delta:
+            case TextDelta(text):
+                yield self._chunk({"content": text})
+            case ReasoningDelta(text):
+                yield self._chunk({"reasoning_content": text})
+            case CallStarted(call_id, tool, provider_executed):
+                if provider_executed:
+                    raise TypeError("in this protocol no provider runs a call")
+                self._calls.append(call_id)
+                function = {"name": tool, "arguments": ""}
+                yield self._call(call_id, {"id": call_id, "type": "function", "function": function})
+            case ArgumentsDelta(call_id, text):
+                yield self._call(call_id, {"function": {"arguments": text}})
+            case CallEnded(call_id, metadata):
+                if extra := _kept(metadata, "extra_content"):
+                    yield self._call(call_id, {"extra_content": extra})
+            case PartEnded(signature, metadata):
+                if details := _details(signature, metadata):
+                    yield self._chunk({"reasoning_details": details})
+            case PartAdded(part):
+                yield self._chunk(_part(part))
+            case Ping():
+                yield b": keep-alive\n\n"
+            case Finished():
+                yield from self._end(delta)
+            case _:
+                pass  # nothing that goes over a wire
+
+    def failure(self, problem: Problem) -> Iterable[bytes]:
+        yield event({"error": _error(problem)})
+
+    def _call(self, id: str, said: Json) -> bytes:
+        # An id may be there twice: the last that has it is being written.
+        index = len(self._calls) - 1 - self._calls[::-1].index(id)
+        return self._chunk({"tool_calls": [{"index": index, **said}]})
+
+    def _end(self, finished: Finished) -> Iterable[bytes]:
+        yield self._chunk({}, _REASONS.get(finished.finish, finished.finish))
+        if self._counts:
+            usage = _usage(finished.usage or Usage())
+            yield event({**self._head(), "choices": [], "usage": usage})
+        yield DONE
+
+    def _chunk(self, delta: Json, reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        chunk = {**self._head(), "choices": [choice]}
+        if self._counts:
+            chunk["usage"] = None
+        return event(chunk)
+
+    def _head(self) -> Json:
+        return {
+            "id": ID,
+            "object": "chat.completion.chunk",
+            "created": CREATED,
+            "model": self._model,
+            "system_fingerprint": None,
+        }
+
+
+def _part(part: object) -> Json:
+    match part:
+        case Text(text):
+            return {"content": text}
+        case Reasoning(text):
+            return {"reasoning_content": text}
+        case Source(url, title):
+            cited = {"url": url, "title": title or "", "start_index": 0, "end_index": 0}
+            return {"annotations": [{"type": "url_citation", "url_citation": cited}]}
+        case File(media_type=media_type, data=bytes(data)):
+            url = f"data:{media_type};base64,{b64encode(data).decode()}"
+            return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
+        case _:
+            raise TypeError(f"this protocol has no form for {part!r}")
+
+
+def _kept(metadata: Metadata | None, name: str) -> Any:
+    """What any provider's metadata says by this name."""
+    for own in (metadata or {}).values():
+        if isinstance(own, dict) and own.get(name):
+            return own[name]
+    return None
+
+
+def _details(signature: str | None, metadata: Metadata | None) -> Any:
+    """What is to be replayed beside reasoning, as OpenRouter has it."""
+    if signature is not None:
+        return [{"type": "reasoning.text", "text": "", "signature": signature, "index": 0}]
+    return _kept(metadata, "reasoning_details")
+
+
+def _usage(usage: Usage) -> Json:
+    prompt = usage.input + usage.cache_read + usage.cache_write
+    read = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    said: Json = {
+        "prompt_tokens": prompt,
+        "completion_tokens": usage.output,
+        "total_tokens": prompt + usage.output,
+        "prompt_tokens_details": read,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+    if usage.cost is not None:
+        said["cost"] = usage.cost
+    return said
+
+
+LANGUAGE: Final = Language(problem=problem, refusal=refusal, speaker=Speaker)

@@ -1,0 +1,362 @@
+"""What Chat Completions object to in a request, as far as a fake knows it.
+
+As strict as OpenAI is, except that fields which other endpoints document are known too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.testing.fake.speaker import Problem, Received
+
+Json: TypeAlias = Mapping[str, Any]
+
+FIELDS: Final = frozenset(
+    {
+        "audio",
+        "frequency_penalty",
+        "function_call",
+        "functions",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "modalities",
+        "model",
+        "n",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "response_format",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
+        "web_search_options",
+    }
+)
+ELSEWHERE: Final = frozenset(
+    {
+        "cache_control",  # OpenRouter, as the next five
+        "models",
+        "plugins",
+        "provider",
+        "reasoning",
+        "session_id",
+        "chat_template_kwargs",  # vLLM, llama.cpp
+        "search_domain_filter",  # Perplexity
+        "thinking",  # DeepSeek, Moonshot
+        "top_k",
+    }
+)
+"""Fields of endpoints that speak like OpenAI."""
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+RANGES: Final = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+USERS: Final = ("text", "image_url", "input_audio", "file")
+ANSWERS: Final = ("text", "refusal", "thinking")
+ROLES: Final = ("developer", "system", "user", "assistant", "tool")
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+MAX_ID: Final = 40
+
+
+class _Objection(Exception):
+    """The first thing that is wrong."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, status, code)
+
+
+def _demand(met: object, message: str, status: int = 400, code: str | None = None) -> None:
+    if not met:
+        raise _Objection(message, status, code)
+
+
+def problem(received: Received) -> Problem | None:
+    """The first thing that OpenAI would object to, or None."""
+    try:
+        _check_head(received)
+        body = _body(received)
+        for check in CHECKS:
+            check(body)
+    except _Objection as objection:
+        return objection.problem
+    return None
+
+
+def _check_head(received: Received) -> None:
+    _demand(
+        received.path.endswith("/chat/completions"),
+        f"Invalid URL (POST {received.path})",
+        404,
+        "unknown_url",
+    )
+    key = received.headers.get("api-key") or received.headers.get("Authorization") or ""
+    bare = key.removeprefix("Bearer ").strip()
+    _demand(
+        bare and ("api-key" in received.headers or key.startswith("Bearer ")),
+        "You didn't provide an API key: give one as a bearer token",
+        401,
+        "invalid_api_key",
+    )
+    kind = received.headers.get("Content-Type") or ""
+    _demand(kind.startswith("application/json"), f"the content type {kind!r} is no JSON")
+
+
+def _body(received: Received) -> Json:
+    try:
+        body = received.json
+    except msgspec.DecodeError as error:
+        raise _Objection(f"We could not parse the JSON body of your request: {error}") from None
+    _demand(isinstance(body, dict), "the body is no JSON object")
+    return body  # type: ignore[no-any-return]
+
+
+def _check_fields(body: Json) -> None:
+    for name in body:
+        _demand(
+            name in FIELDS or name in ELSEWHERE,
+            f"Unrecognized request argument supplied: {name}",
+            code="unknown_parameter",
+        )
+    _demand(isinstance(body.get("model"), str) and body["model"], "you must provide a model")
+    _demand(body.get("stream") is True, "this fake only streams: 'stream' must be true")
+    options = body.get("stream_options", {})
+    _demand(
+        isinstance(options, dict) and set(options) <= {"include_usage", "include_obfuscation"},
+        "Unknown parameter in 'stream_options'",
+        code="unknown_parameter",
+    )
+    _demand(body.get("n", 1) == 1, "'n' must be 1 here")
+
+
+def _check_settings(body: Json) -> None:
+    for name, (least, most) in RANGES.items():
+        value = body.get(name)
+        fits = value is None or (isinstance(value, (int, float)) and least <= value <= most)
+        _demand(fits, f"Invalid '{name}': expected a value between {least} and {most}")
+    limits = [name for name in ("max_tokens", "max_completion_tokens") if name in body]
+    _demand(len(limits) < 2, "Setting 'max_tokens' and 'max_completion_tokens' is not supported")
+    for name in limits:
+        fits = type(body[name]) is int and body[name] > 0
+        _demand(fits, f"Invalid '{name}': expected a whole number above 0")
+    effort = body.get("reasoning_effort", "low")
+    _demand(effort in EFFORTS, f"Invalid value: {effort!r} for 'reasoning_effort'")
+    key = body.get("prompt_cache_key", "")
+    _demand(
+        isinstance(key, str) and len(key) <= 64,
+        "Invalid 'prompt_cache_key': string too long. Expected at most 64 characters",
+        code="string_above_max_length",
+    )
+
+
+# --- Tools and formats --------------------------------------------------------------------------
+
+
+def _check_tools(body: Json) -> None:
+    tools = body.get("tools")
+    if tools is None:
+        return
+    _demand(isinstance(tools, list) and tools, "[] is too short - 'tools'")
+    _demand(len(tools) <= 128, "Invalid 'tools': array too long, at most 128", code="array_above")
+    names = [_tool_name(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
+    for name in names:
+        _demand(names.count(name) == 1, f"Invalid 'tools': the name {name!r} is there twice")
+
+
+def _tool_name(tool: Any, where: str) -> str:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    _demand(isinstance(kind, str), f"Missing required parameter: '{where}.type'.")
+    if kind != "function":
+        return str(kind)  # declared as its provider wants it
+    function = tool.get("function")
+    _demand(isinstance(function, dict), f"Missing required parameter: '{where}.function'.")
+    name = function.get("name")
+    _demand(
+        isinstance(name, str) and NAME.fullmatch(name),
+        f"Invalid '{where}.function.name': string does not match pattern",
+        code="invalid_value",
+    )
+    schema = function.get("parameters", {"type": "object"})
+    _demand(
+        isinstance(schema, dict) and schema.get("type") == "object",
+        f"Invalid schema for function {name!r}: schema must be a JSON Schema of 'type: \"object\"'",
+        code="invalid_function_parameters",
+    )
+    return str(name)
+
+
+def _check_format(body: Json) -> None:
+    wanted = body.get("response_format")
+    if wanted is None:
+        return
+    kind = wanted.get("type") if isinstance(wanted, dict) else None
+    _demand(kind in ("text", "json_object", "json_schema"), "Invalid 'response_format.type'")
+    if kind == "json_object":
+        said = msgspec.json.encode(body.get("messages")).lower()
+        _demand(
+            b"json" in said,
+            "'messages' must contain the word 'json', to use 'response_format' 'json_object'",
+        )
+    if kind != "json_schema":
+        return
+    form = wanted.get("json_schema") or {}
+    name, schema = form.get("name"), form.get("schema")
+    _demand(
+        isinstance(name, str) and NAME.fullmatch(name),
+        "Missing required parameter: 'response_format.json_schema.name'.",
+    )
+    _demand(
+        isinstance(schema, dict) and schema.get("type") == "object",
+        f"Invalid schema for response_format {name!r}: schema must be of 'type: \"object\"'",
+    )
+    if form.get("strict"):
+        _check_strict(schema, name)
+
+
+def _check_strict(schema: Any, name: Any) -> None:
+    """Objects are closed and have all of their fields, at every depth."""
+    if isinstance(schema, list):
+        for inner in schema:
+            _check_strict(inner, name)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "object":
+        said = f"Invalid schema for response_format {name!r}: "
+        _demand(
+            schema.get("additionalProperties") is False,
+            f"{said}'additionalProperties' is required to be supplied and to be false.",
+        )
+        _demand(
+            set(schema.get("required", ())) == set(schema.get("properties", {})),
+            f"{said}'required' has to include every key in properties.",
+        )
+    for key, inner in schema.items():
+        if key in ("properties", "$defs", "definitions"):
+            inner = list(inner.values())
+        if key not in ("enum", "const", "required"):
+            _check_strict(inner, name)
+
+
+# --- The conversation ---------------------------------------------------------------------------
+
+
+def _check_messages(body: Json) -> None:
+    messages = body.get("messages")
+    _demand(isinstance(messages, list) and messages, "[] is too short - 'messages'")
+    owed: list[str] = []
+    """Calls that have no result yet."""
+    for at, message in enumerate(messages or ()):
+        where = f"messages[{at}]"
+        role = message.get("role") if isinstance(message, dict) else None
+        _demand(role in ROLES, f"Invalid value: {role!r} for '{where}.role'")
+        if role == "tool":
+            _check_result(message, where, owed)
+            continue
+        _demand(
+            not owed,
+            "An assistant message with 'tool_calls' must be followed by tool messages responding "
+            f"to each 'tool_call_id'. These did not have response messages: {', '.join(owed)}",
+        )
+        if role == "assistant":
+            owed = _check_answer(message, where)
+        else:
+            _check_content(message.get("content"), where, USERS if role == "user" else ("text",))
+    _demand(not owed, f"tool_call_ids did not have response messages: {', '.join(owed)}")
+
+
+def _check_result(message: Json, where: str, owed: list[str]) -> None:
+    id = message.get("tool_call_id")
+    _demand(
+        id in owed,
+        f"Invalid parameter: {where} with role 'tool' must be a response to a preceding message "
+        "with 'tool_calls'.",
+    )
+    owed.remove(str(id))
+    _check_content(message.get("content"), where, ("text",))
+
+
+def _check_answer(message: Json, where: str) -> list[str]:
+    """The ids of its calls."""
+    calls = message.get("tool_calls")
+    content = message.get("content")
+    _demand(calls is None or calls, f"Invalid '{where}.tool_calls': empty array")
+    _demand(content is not None or calls, f"Invalid value for '{where}.content': got null")
+    if content is not None:
+        _check_content(content, where, ANSWERS)
+    ids = [_call_id(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls or ())]
+    for id in ids:
+        _demand(ids.count(id) == 1, f"Duplicate value for 'tool_call_id' of {id!r}")
+    return ids
+
+
+def _call_id(call: Any, where: str) -> str:
+    _demand(isinstance(call, dict) and call.get("type") == "function", f"Invalid '{where}.type'")
+    id, function = call.get("id"), call.get("function")
+    _demand(isinstance(id, str) and id, f"Missing required parameter: '{where}.id'.")
+    _demand(
+        len(str(id)) <= MAX_ID,
+        f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_ID}",
+        code="string_above_max_length",
+    )
+    _demand(
+        isinstance(function, dict)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments"), str),
+        f"Missing required parameter: '{where}.function.arguments'.",
+    )
+    _demand(
+        NAME.fullmatch(function["name"]),
+        f"Invalid '{where}.function.name': string does not match pattern",
+        code="invalid_value",
+    )
+    return str(id)
+
+
+def _check_content(content: Any, where: str, kinds: tuple[str, ...]) -> None:
+    if isinstance(content, str):
+        return
+    _demand(isinstance(content, list) and content, f"Invalid type for '{where}.content'")
+    for at, part in enumerate(content or ()):
+        kind = part.get("type") if isinstance(part, dict) else None
+        at_part = f"{where}.content[{at}]"
+        _demand(kind in kinds, f"Invalid value: {kind!r} for '{at_part}.type'")
+        _demand(isinstance(part.get(kind), (str, dict, list)), f"Missing '{at_part}.{kind}'.")
+        if kind == "image_url":
+            url = part["image_url"].get("url", "")
+            fits = url.startswith(("data:image/", "https://", "http://"))
+            _demand(fits, f"Invalid '{at_part}.image_url.url'", code="invalid_image_url")
+
+
+CHECKS: Final[tuple[Callable[[Json], None], ...]] = (
+    _check_fields,
+    _check_settings,
+    _check_messages,
+    _check_tools,
+    _check_format,
+)
