@@ -1,0 +1,79 @@
+"""Models of the Gemini API, asked for a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.model import Delta, Request
+from holdfast.providers.endpoint import address, check, headers_for
+from holdfast.providers.google.request import encode
+from holdfast.providers.google.stream import CODES, Decoder
+from holdfast.providers.http import SHARED, Http
+from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.wire import Call, answer
+
+BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+VERSION: Final = "/v1beta"
+"""Added to an address that is only a host."""
+
+
+class Google:
+    """A model behind the Gemini API, or behind a gateway that speaks it.
+
+    What a profile's `options` say here:
+
+    - `thinking`: `"level"` (Gemini 3 and later; also when nothing is said) or `"budget"` (2.5), and
+      `min_budget`, the tokens of a model that cannot stop thinking;
+    - `signatures`: calls that another provider wrote have to be marked as such (otherwise as
+      `thinking` is `"level"`);
+    - `result_files`: results of tools can hold images (otherwise as `signatures` is);
+    - `mix_tools`, `mix_output`: false where the API's own tools, or a schema for the answer, cannot
+      stand beside other tools;
+    - `schema`: `"openapi"` where JSON schema is not understood.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str = BASE_URL,
+        provider: str = "google",
+        headers: Mapping[str, str] | None = None,
+        profile: Profile = UNKNOWN,
+        http: Http = SHARED,
+    ) -> None:
+        check(model, provider, base_url, api_key)
+        style = profile.options.get("thinking", "level")
+        if style not in ("level", "budget"):
+            raise ConfigError(f"the profile's thinking is {style!r}: use 'level' or 'budget'")
+        self.name = f"{provider}:{model}"
+        self.profile = profile
+        self._provider = provider
+        self._http = http
+        self._url = _url(base_url, model)
+        self._headers = headers_for({"x-goog-api-key": api_key}, headers)
+
+    def __repr__(self) -> str:
+        return f"Google({self.name!r})"
+
+    @property
+    def window(self) -> int | None:
+        return self.profile.window
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        body, notices = encode(request, self.name, self._provider, self.profile)
+        call = Call(self._url, self._headers, body, notices)
+        return answer(self._http, call, Decoder(self._provider, self.profile), CODES)
+
+
+def _url(base_url: str, model: str) -> str:
+    folder = model if "/" in model else f"models/{model}"  # a tuned model has one of its own
+    path = f"/{quote(folder, safe='/:@')}:streamGenerateContent"
+    if not urlsplit(base_url).path.strip("/"):
+        path = VERSION + path
+    posted = address(base_url, path)
+    return f"{posted}{'&' if urlsplit(posted).query else '?'}alt=sse"

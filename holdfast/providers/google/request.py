@@ -1,0 +1,168 @@
+"""A request as the Gemini API takes it. Pure: the same request gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
+from holdfast.providers.body import encoded, merged
+from holdfast.providers.google.contents import Contents, Wire
+from holdfast.providers.google.schema import answer_schema, openapi_schema
+from holdfast.providers.profile import Profile
+from holdfast.providers.speech import asked_in_words
+
+_SAMPLING: Final = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
+_PROVIDER_TOOLS: Final = {
+    "code_execution": "codeExecution",
+    "web_fetch": "urlContext",
+    "web_search": "googleSearch",
+}
+"""What the API runs itself, by the name that several providers share. None takes an option."""
+_LEVELS: Final[Mapping[Effort, str]] = {
+    "none": "minimal",  # the least there is: these models cannot be told not to think
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+_BUDGETS: Final[Mapping[Effort, int]] = {
+    "none": 0,
+    "minimal": 1_024,
+    "low": 1_024,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 24_576,
+    "max": 24_576,
+}
+"""Tokens to think with, as Google itself translates these words."""
+
+
+def encode(
+    request: Request, name: str, provider: str, profile: Profile
+) -> tuple[bytes, tuple[str, ...]]:
+    """The body of a request, and what people should know about it."""
+    encoder = _Encoder(name, provider, profile)
+    body = encoder.body(request)
+    notices = tuple(dict.fromkeys(encoder.notices))
+    return encoded(body), notices
+
+
+class _Encoder:
+    def __init__(self, name: str, provider: str, profile: Profile) -> None:
+        self.notices: list[str] = []
+        self._name = name
+        self._provider = provider
+        self._profile = profile
+
+    def body(self, request: Request) -> Wire:
+        """What changes least stands first, and the messages last."""
+        tools, mixed = self._tools(request)
+        config = self._config(request)
+        system = [block.text for block in request.system if block.text]
+        if request.output is not None and self._takes_shape(request):
+            config |= self._shape(request.output)
+        elif request.output is not None:
+            system.append(asked_in_words(request.output))
+        contents = Contents(self._name, self._provider, self._profile, self.notices)
+        parts: Wire = {
+            "systemInstruction": {"parts": [{"text": text} for text in system]} if system else None,
+            "tools": tools,
+            "toolConfig": {"includeServerSideToolInvocations": True} if mixed else None,
+            "generationConfig": config,
+            "contents": contents.of(request.messages),
+        }
+        body = {key: value for key, value in parts.items() if value}
+        return merged(body, request.settings.options.get(self._provider, {}))
+
+    # --- Tools ---
+
+    def _tools(self, request: Request) -> tuple[list[Wire], bool]:
+        """The tools, and whether there are both the user's and the API's own."""
+        functions: list[Wire] = []
+        tools: list[Wire] = []
+        for spec in request.tools:
+            native = spec.native.get(self._provider)
+            if native is None:
+                functions.append(self._function(spec))
+            else:  # a function, or a tool that the API has and we run
+                (functions if "name" in native else tools).append(dict(native))
+        if functions:
+            tools.insert(0, {"functionDeclarations": functions})
+        own = [declared for tool in request.provider_tools for declared in self._provided(tool)]
+        if not tools or not own:
+            return tools or own, False
+        if not self._profile.options.get("mix_tools", True):
+            for tool in request.provider_tools:
+                self._leave_out(f"{tool.name} beside other tools")
+            return tools, False
+        return tools + own, True
+
+    def _function(self, spec: ToolSpec) -> Wire:
+        function: Wire = {"name": spec.name, "description": spec.description}
+        if self._profile.options.get("schema") != "openapi":
+            return {**function, "parametersJsonSchema": spec.schema}
+        schema = openapi_schema(spec.schema)
+        # An object without fields is refused there: no arguments are said by saying nothing.
+        return {**function, "parameters": schema} if schema.get("properties") else function
+
+    def _provided(self, tool: ProviderTool) -> list[Wire]:
+        native = tool.native.get(self._provider)
+        if native is not None:
+            return [dict(native)]
+        if tool.name not in _PROVIDER_TOOLS:
+            self._leave_out(f"the tool {tool.name}")
+            return []
+        for option in tool.options:
+            self._leave_out(f"{option} of {tool.name}")
+        return [{_PROVIDER_TOOLS[tool.name]: {}}]
+
+    # --- Settings ---
+
+    def _config(self, request: Request) -> Wire:
+        config: Wire = {}
+        for field, word in _SAMPLING.items():
+            value = getattr(request.settings, field)
+            if value is not None and self._profile.sampling:
+                config[word] = value
+            elif value is not None:
+                self._leave_out(field)
+        if request.settings.max_output_tokens is not None:
+            config["maxOutputTokens"] = request.settings.max_output_tokens
+        thinking = thinking_config(request.effort, self._profile)
+        return {**config, "thinkingConfig": thinking} if thinking else config
+
+    def _takes_shape(self, request: Request) -> bool:
+        mixes = self._profile.options.get("mix_output", True)
+        return self._profile.structured and (mixes or not (request.tools or request.provider_tools))
+
+    def _shape(self, shape: Shape) -> Wire:
+        form: Wire = {"responseMimeType": "application/json"}
+        if self._profile.options.get("schema") == "openapi":
+            return {**form, "responseSchema": openapi_schema(shape.schema)}
+        return {**form, "responseJsonSchema": answer_schema(shape.schema)}
+
+    def _leave_out(self, what: str) -> None:
+        self.notices.append(f"{self._name} does not take {what}: it was left out.")
+
+
+def thinking_config(wanted: Effort | None, profile: Profile) -> Wire:
+    """How hard to think, as this model is told it. Its thoughts are asked for when it has any."""
+    effort = profile.effort(wanted)
+    if effort is None:
+        return {"includeThoughts": True} if profile.efforts else {}
+    if profile.options.get("thinking", "level") == "level":
+        thinking: Wire = {"thinkingLevel": _LEVELS[effort]}
+    else:
+        least = profile.options.get("min_budget", 0)
+        effort = "none" if wanted == "none" else effort  # tokens go below the least of the words
+        thinking = {"thinkingBudget": max(least, _BUDGETS[effort])}
+    return thinking if effort == "none" else {**thinking, "includeThoughts": True}

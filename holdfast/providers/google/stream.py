@@ -1,0 +1,405 @@
+"""An answer of the Gemini API, chunk by chunk, as deltas. Pure.
+
+A chunk holds whole parts: only text and thoughts are spread over several. What has to be sent back
+as it came (signatures, what the API ran itself) is kept in the metadata of our parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NoReturn
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from holdfast.kernel.errors import FailureKind, ProviderError
+from holdfast.kernel.messages import (
+    File,
+    Finish,
+    Metadata,
+    Outcome,
+    Source,
+    Text,
+    ToolResult,
+    Usage,
+)
+from holdfast.kernel.model import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Finished,
+    PartAdded,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+)
+from holdfast.providers.failure import reported
+from holdfast.providers.google.chunks import (
+    Call,
+    Candidate,
+    Chunk,
+    Fields,
+    Part,
+    read_chunk,
+    read_counts,
+)
+from holdfast.providers.profile import Profile
+
+CODES: Final[Mapping[str, FailureKind]] = {
+    # The status words of google.rpc.
+    "ABORTED": "server",
+    "CANCELLED": "stream_cut",  # by them, not by us
+    "DEADLINE_EXCEEDED": "timeout",
+    "FAILED_PRECONDITION": "permission",  # the country, or the billing of the project
+    "INTERNAL": "server",
+    "INVALID_ARGUMENT": "invalid_request",
+    "NOT_FOUND": "not_found",
+    "OUT_OF_RANGE": "invalid_request",
+    "PERMISSION_DENIED": "permission",
+    "RESOURCE_EXHAUSTED": "rate_limit",
+    "UNAUTHENTICATED": "auth",
+    "UNAVAILABLE": "overloaded",
+    "UNKNOWN": "server",
+    # Reasons in the details of an error, which say more than its status.
+    "ACCESS_TOKEN_EXPIRED": "auth",
+    "API_KEY_EXPIRED": "auth",
+    "API_KEY_INVALID": "auth",
+    "API_KEY_SERVICE_BLOCKED": "permission",
+    "BILLING_DISABLED": "quota",
+    "CONSUMER_INVALID": "permission",
+    "CONSUMER_SUSPENDED": "permission",
+    "CREDENTIALS_MISSING": "auth",
+    "RATE_LIMIT_EXCEEDED": "rate_limit",
+    "SERVICE_DISABLED": "permission",
+}
+
+FINISHES: Final[Mapping[str, Finish]] = {
+    "STOP": "stop",
+    "NO_IMAGE": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "TOO_MANY_TOOL_CALLS": "length",
+    "BLOCKLIST": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "LANGUAGE": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "RECITATION": "content_filter",
+    "SAFETY": "content_filter",
+    "SPII": "content_filter",
+}
+"""Why an answer ended. A word that is not known is an end like any other: that there is no answer
+is noticed where answers are put together."""
+FAILURES: Final[Mapping[str, FailureKind]] = {
+    # The model wrote what nobody can read, or gave up: asked again, it writes something else.
+    "FINISH_REASON_UNSPECIFIED": "server",
+    "IMAGE_OTHER": "server",
+    "MALFORMED_FUNCTION_CALL": "server",
+    "MALFORMED_RESPONSE": "server",
+    "OTHER": "server",
+    "UNEXPECTED_TOOL_CALL": "server",
+    "MISSING_THOUGHT_SIGNATURE": "invalid_request",
+}
+"""Ends that are none."""
+
+_OUTCOMES: Final[Mapping[str, Outcome]] = {
+    "OUTCOME_FAILED": "failed",
+    "OUTCOME_DEADLINE_EXCEEDED": "timed_out",
+}
+_TOOLS: Final = {
+    "GOOGLE_SEARCH_WEB": "web_search",
+    "URL_CONTEXT": "web_fetch",
+}
+"""What the API runs itself, by the name that several providers share."""
+
+
+class Decoder:
+    """The state of one answer."""
+
+    def __init__(self, provider: str, profile: Profile) -> None:
+        self.deltas: list[Delta] = []
+        self._provider = provider
+        self._profile = profile
+        self._open: Literal["text", "thought"] | None = None
+        """What the last part was, when the next can go on with it."""
+        self._calls = 0
+        self._called = False
+        self._executed = ""
+        """The last call that the API ran itself."""
+        self._usage = Raw()
+        self._reason: str | None = None
+        """Why the answer ended; None until it did."""
+        self._blocked = False
+        """The prompt was refused, and there is no answer at all."""
+        self._message: str | None = None
+        self._facts: Fields = {}
+        """What is told about the whole answer."""
+
+    def feed(self, events: list[bytes]) -> list[Delta]:
+        deltas = self.deltas = []
+        for event in events:
+            chunk = read_chunk(event)
+            self._usage = chunk.usage_metadata or self._usage
+            if not chunk.candidates:
+                self._look_at(chunk)
+                continue
+            candidate = chunk.candidates[0]
+            if candidate.index:
+                continue  # of several answers the first is ours
+            if not self._facts:
+                self._look_at(chunk)
+            if candidate.content is not None and candidate.content.parts:
+                for part in candidate.content.parts:
+                    text = part.text
+                    if (
+                        text
+                        and self._open == "text"
+                        and part.thought_signature is None
+                        and not part.thought
+                    ):
+                        deltas.append(TextDelta(text))
+                    else:
+                        self._take(part, deltas)
+            self._note(candidate)
+        return deltas
+
+    def end(self) -> list[Delta]:
+        reason = self._reason or ("SAFETY" if self._blocked else "")
+        if not reason:
+            return []
+        if reason in FAILURES:
+            self._fail(reason)
+        finish = FINISHES.get(reason, "stop")
+        if finish == "stop" and self._called:
+            finish = "tool_calls"
+        if self._reason not in (None, "STOP", "MAX_TOKENS"):
+            self._facts["finishReason"] = self._reason
+        sources = [PartAdded(source) for source in _sources(self._facts)]
+        metadata = {self._provider: self._facts} if self._facts else None
+        return [*sources, Finished(finish, self._counted(), metadata)]
+
+    # --- Parts ---
+
+    def _take(self, part: Part, deltas: list[Delta]) -> None:
+        signature = part.thought_signature
+        if part.function_call is not None:
+            self._call(part.function_call, signature, deltas)
+        elif part.text is not None:
+            self._text(part.text, bool(part.thought), signature, deltas)
+        elif (code := part.executable_code) is not None:
+            self._code(code, _raw({"executableCode": code}, signature), deltas)
+        elif (output := part.code_execution_result) is not None:
+            self._output(output, _raw({"codeExecutionResult": output}, signature), deltas)
+        elif (call := part.tool_call) is not None:
+            self._tool(call, _raw({"toolCall": call}, signature), deltas)
+        elif (response := part.tool_response) is not None:
+            self._response(response, _raw({"toolResponse": response}, signature), deltas)
+        elif not part.thought:  # a picture that is thought is a sketch
+            self._file(part, deltas)
+
+    def _text(self, text: str, thought: bool, signature: str | None, deltas: list[Delta]) -> None:
+        """A piece of text. One that is signed ends what it goes on with, and remembers where it
+        began."""
+        kind: Literal["text", "thought"] = "thought" if thought else "text"
+        goes_on = self._open == kind
+        if text:
+            deltas.append(ReasoningDelta(text) if thought else TextDelta(text))
+            self._open = kind
+        if signature is None:
+            return
+        self._open = None
+        signed = {"signed": len(text)} if goes_on else {}
+        if not text and not goes_on:
+            deltas.append(PartEnded())
+        if thought:
+            deltas.append(PartEnded(signature, self._kept(signed)))
+        elif text or goes_on:
+            deltas.append(PartEnded(None, self._kept({"thoughtSignature": signature, **signed})))
+        else:  # a signature without text: there is no part of ours for it but a thought
+            part = {"text": "", "thoughtSignature": signature}
+            deltas.append(PartEnded(None, self._kept({"part": part})))
+
+    def _call(self, call: Call, signature: str | None, deltas: list[Delta]) -> None:
+        kept = {"id": call.id, "thoughtSignature": signature}
+        kept = {key: value for key, value in kept.items() if value}
+        arguments = bytes(call.args).decode()
+        self._called = True
+        self._say_call(
+            call.id, call.name, "{}" if arguments == "null" else arguments, kept, False, deltas
+        )
+
+    def _say_call(
+        self,
+        id: str | None,
+        tool: str,
+        arguments: str,
+        kept: Fields,
+        provider_executed: bool,
+        deltas: list[Delta],
+    ) -> str:
+        """A call comes whole. One without an id gets one that is never sent back."""
+        self._open = None
+        self._calls += 1
+        id = id or f"call_{self._calls}"
+        deltas += (
+            CallStarted(id, tool, provider_executed),
+            ArgumentsDelta(id, arguments),
+            CallEnded(id, self._kept(kept)),
+        )
+        return id
+
+    def _kept(self, fields: Fields) -> Metadata | None:
+        return {self._provider: fields} if fields else None
+
+    # --- What the API ran itself ---
+
+    def _code(self, code: Fields, raw: Fields, deltas: list[Delta]) -> None:
+        given = {key: code[key] for key in ("language", "code") if key in code}
+        arguments = msgspec.json.encode(given).decode()
+        kept = {"part": raw}
+        self._executed = self._say_call(
+            code.get("id"), "code_execution", arguments, kept, True, deltas
+        )
+
+    def _output(self, result: Fields, raw: Fields, deltas: list[Delta]) -> None:
+        outcome = _OUTCOMES.get(result.get("outcome") or "", "ok")
+        self._result(result.get("id"), "code_execution", result.get("output"), outcome, raw, deltas)
+
+    def _tool(self, call: Fields, raw: Fields, deltas: list[Delta]) -> None:
+        arguments = msgspec.json.encode(call.get("args") or {}).decode()
+        self._executed = self._say_call(
+            call.get("id"), _tool_name(call), arguments, {"part": raw}, True, deltas
+        )
+
+    def _response(self, response: Fields, raw: Fields, deltas: list[Delta]) -> None:
+        said = response.get("response")
+        text = msgspec.json.encode(said).decode() if said else ""
+        self._result(response.get("id"), _tool_name(response), text, "ok", raw, deltas)
+
+    def _result(
+        self,
+        id: str | None,
+        tool: str,
+        text: str | None,
+        outcome: Outcome,
+        raw: Fields,
+        deltas: list[Delta],
+    ) -> None:
+        self._open = None
+        deltas.append(
+            PartAdded(
+                ToolResult(
+                    id or self._executed,
+                    tool,
+                    (Text(text),) if text else (),
+                    outcome,
+                    provider_executed=True,
+                    metadata=self._kept({"part": raw}),
+                )
+            )
+        )
+
+    def _file(self, part: Part, deltas: list[Delta]) -> None:
+        signature = part.thought_signature
+        kept = self._kept({"thoughtSignature": signature} if signature else {})
+        if part.inline_data is not None:
+            blob = part.inline_data
+            file = File(blob.mime_type, data=blob.data, metadata=kept)
+        elif part.file_data is not None:
+            at = part.file_data
+            file = File(at.mime_type, ref=at.file_uri, metadata=kept)
+        else:
+            return  # a kind of part that is newer than this
+        self._open = None
+        deltas.append(PartAdded(file))
+
+    # --- The whole answer ---
+
+    def _look_at(self, chunk: Chunk) -> None:
+        """What a chunk says beside its parts."""
+        if chunk.error is not None:
+            raise reported({"error": chunk.error}, CODES)
+        if chunk.response_id:
+            self._facts["responseId"] = chunk.response_id
+        if chunk.model_version:
+            self._facts["modelVersion"] = chunk.model_version
+        blocked = chunk.prompt_feedback and chunk.prompt_feedback.get("blockReason")
+        if blocked:
+            self._facts["promptFeedback"] = chunk.prompt_feedback
+            self._blocked = True
+
+    def _note(self, candidate: Candidate) -> None:
+        """What is told beside the parts: seldom, and mostly with the last of them."""
+        if candidate.finish_reason is not None:
+            self._reason = candidate.finish_reason
+            self._message = candidate.finish_message
+        if candidate.grounding_metadata:
+            self._tell("groundingMetadata", candidate.grounding_metadata)
+        if candidate.url_context_metadata:
+            self._tell("urlContextMetadata", candidate.url_context_metadata)
+        if candidate.citation_metadata:
+            self._tell("citationMetadata", candidate.citation_metadata)
+
+    def _tell(self, key: str, told: Fields) -> None:
+        self._facts[key] = {**self._facts.get(key, {}), **told}  # again, with more
+
+    def _fail(self, reason: str) -> NoReturn:
+        why = self._message or "the answer ended without being one"
+        raise ProviderError(f"{reason}: {why}", code=reason, kind=FAILURES[reason])
+
+    def _counted(self) -> Usage | None:
+        counts = read_counts(self._usage) if self._usage else None
+        if counts is None:
+            return None
+        read = counts.cached_content_token_count or 0
+        prompt = (counts.prompt_token_count or 0) - read
+        thoughts = counts.thoughts_token_count or 0
+        usage = Usage(
+            input=max(0, prompt) + (counts.tool_use_prompt_token_count or 0),
+            output=(counts.candidates_token_count or 0) + thoughts,
+            reasoning=thoughts,
+            cache_read=read,
+        )
+        price = self._profile.price
+        return usage if price is None else replace(usage, cost=price.of(usage))
+
+
+def _raw(data: Fields, signature: str | None) -> Fields:
+    """A part as it came."""
+    return data if signature is None else {**data, "thoughtSignature": signature}
+
+
+def _tool_name(fields: Fields) -> str:
+    kind = fields.get("toolType") or "MEDIA_PROCESSING"  # the one that is not named
+    return _TOOLS.get(kind, kind.lower())
+
+
+def _sources(facts: Fields) -> Iterator[Source]:
+    """Where an answer has something from, each once."""
+    seen: set[str] = set()
+    for url, title in _named(facts):
+        if isinstance(url, str) and url and url not in seen:
+            seen.add(url)
+            yield Source(url, title)
+
+
+def _named(facts: Fields) -> Iterator[tuple[Any, str | None]]:
+    grounding = facts.get("groundingMetadata", {})
+    for chunk in _objects(grounding.get("groundingChunks")):
+        for found in _objects(list(chunk.values())):  # {"web": {"uri": …}}, {"maps": …}, …
+            yield found.get("uri") or found.get("sourceUri"), found.get("title")
+    for page in _objects(facts.get("urlContextMetadata", {}).get("urlMetadata")):
+        if page.get("urlRetrievalStatus") == "URL_RETRIEVAL_STATUS_SUCCESS":
+            yield page.get("retrievedUrl"), None
+    cited = facts.get("citationMetadata", {})
+    for citation in _objects(cited.get("citationSources") or cited.get("citations")):
+        yield citation.get("uri"), citation.get("title")
+
+
+def _objects(value: Any) -> list[Fields]:
+    """The objects of a list. What is told beside an answer may not break it, whatever it is."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,0 +1,384 @@
+"""What the Gemini API objects to in a request, in words of ours around its own."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from holdfast.testing.fake.speaker import Problem, Received
+
+STATUSES: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""The words of google.rpc that go with a status."""
+
+_PATH: Final = re.compile(r"/v1(?:alpha|beta)?/(?:models|tunedModels)/([^/:]+):(\w+)$")
+_NEW: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_OLD: Final = re.compile(r"gemini-[12]\b")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")
+_BYTES: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}$")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+REASONS: Final = _words(
+    "ACCESS_TOKEN_EXPIRED API_KEY_EXPIRED API_KEY_INVALID API_KEY_SERVICE_BLOCKED BILLING_DISABLED "
+    "CONSUMER_INVALID CONSUMER_SUSPENDED CREDENTIALS_MISSING RATE_LIMIT_EXCEEDED SERVICE_DISABLED"
+)
+"""Words that stand in the details of an error, beside its status."""
+_BODY: Final = _words(
+    "cachedContent contents generationConfig labels model safetySettings serviceTier store "
+    "systemInstruction toolConfig tools"
+)
+_CONFIG: Final = _words(
+    "candidateCount enableEnhancedCivicAnswers frequencyPenalty imageConfig logprobs "
+    "maxOutputTokens mediaResolution presencePenalty responseJsonSchema responseLogprobs "
+    "responseMimeType responseModalities responseSchema seed speechConfig stopSequences "
+    "temperature thinkingConfig topK topP"
+)
+_TOOL: Final = _words(
+    "codeExecution computerUse fileSearch functionDeclarations googleMaps googleSearch "
+    "googleSearchRetrieval mcpServers urlContext"
+)
+_TOOL_CONFIG: Final = _words(
+    "functionCallingConfig includeServerSideToolInvocations retrievalConfig"
+)
+_FUNCTION: Final = _words(
+    "behavior description name parameters parametersJsonSchema response responseJsonSchema"
+)
+_SCHEMA: Final = _words(
+    "anyOf default description enum example format items maxItems maxLength maxProperties maximum "
+    "minItems minLength minProperties minimum nullable pattern properties propertyOrdering "
+    "required title type"
+)
+_DATA: Final = _words(
+    "codeExecutionResult executableCode fileData functionCall functionResponse inlineData text "
+    "toolCall toolResponse"
+)
+_BESIDE: Final = _words("mediaResolution partMetadata thought thoughtSignature videoMetadata")
+_OF_MODELS: Final = _words("codeExecutionResult executableCode functionCall toolCall toolResponse")
+_IMAGES: Final = frozenset({"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"})
+
+
+class _Objection(Exception):
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, status, code)
+
+
+def problem(received: Received) -> Problem | None:
+    try:
+        _check(received)
+    except _Objection as objection:
+        return objection.problem
+    return None
+
+
+def model_of(path: str) -> str:
+    found = _PATH.search(path)
+    return found[1] if found else ""
+
+
+def demands_signatures(model: str) -> bool:
+    """Whether calls have to be sent back with the signature they came with."""
+    return _NEW.match(model) is not None
+
+
+def _check(received: Received) -> None:
+    found = _PATH.search(received.path)
+    if found is None or found[2] != "streamGenerateContent":
+        raise _Objection(f"{received.path} is not found", 404)
+    if received.query.get("alt") != "sse":
+        raise _Objection("this fake streams server-sent events only: use alt=sse")
+    if not (received.headers.get("x-goog-api-key") or received.query.get("key")):
+        raise _Objection("Method doesn't allow unregistered callers: use an API key", 403)
+    try:
+        body = _camel(received.json)
+    except (ValueError, RecursionError):
+        raise _Objection("Invalid JSON payload received. It cannot be parsed.") from None
+    if not isinstance(body, dict):
+        raise _Objection("Invalid JSON payload received. The root element has to be an object.")
+    _check_fields(body, _BODY, "")
+    model = found[1]
+    functions = _check_tools(body, model)
+    _check_config(body.get("generationConfig") or {}, model, functions)
+    if "systemInstruction" in body:
+        _check_system(body["systemInstruction"])
+    _check_contents(body.get("contents"), model)
+
+
+_FREE: Final = _words("args labels parametersJsonSchema partMetadata response responseJsonSchema")
+"""Whatever a user has in them is theirs."""
+
+
+def _camel(value: Any) -> Any:
+    """The body with the names of its fields in one spelling: the API takes them in both."""
+    if isinstance(value, list):
+        return [_camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made: dict[str, Any] = {}
+    for name, item in value.items():
+        first, *rest = name.split("_")
+        name = first + "".join(word[:1].upper() + word[1:] for word in rest)
+        if name == "properties" and isinstance(item, dict):
+            made[name] = {key: _camel(inner) for key, inner in item.items()}
+        else:
+            made[name] = item if name in _FREE else _camel(item)
+    return made
+
+
+def _check_fields(value: Any, known: frozenset[str], where: str) -> None:
+    if not isinstance(value, dict):
+        raise _Objection(f"Invalid value at '{where}': an object is wanted")
+    for name in value:
+        if name not in known:
+            at = f" at '{where}'" if where else ""
+            raise _Objection(
+                f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.'
+            )
+
+
+# --- Tools and settings -------------------------------------------------------------------------
+
+
+def _check_tools(body: Mapping[str, Any], model: str) -> bool:
+    """Whether there are functions among them."""
+    config = body.get("toolConfig", {})
+    _check_fields(config, _TOOL_CONFIG, "tool_config")
+    names: Counter[str] = Counter()
+    own = False
+    for at, tool in enumerate(body.get("tools", ())):
+        _check_fields(tool, _TOOL, f"tools[{at}]")
+        own = own or bool(tool.keys() - {"functionDeclarations", "computerUse"})
+        for number, function in enumerate(tool.get("functionDeclarations", ())):
+            where = f"tools[{at}].function_declarations[{number}]"
+            _check_function(function, where)
+            names[function["name"]] += 1
+    for name, times in names.items():
+        if times > 1:
+            raise _Objection(f"Duplicate function declaration found: {name}")
+    if names and own and _OLD.match(model):
+        raise _Objection("Tool use with function calling is unsupported")
+    if names and own and not config.get("includeServerSideToolInvocations"):
+        raise _Objection(
+            "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
+            "with Function calling."
+        )
+    if config.get("includeServerSideToolInvocations") and _OLD.match(model):
+        raise _Objection("Tool call context circulation is not enabled for this model")
+    return bool(names)
+
+
+def _check_function(function: Any, where: str) -> None:
+    _check_fields(function, _FUNCTION, where)
+    if not _NAME.match(function.get("name") or ""):
+        raise _Objection(
+            f"* GenerateContentRequest.{where}.name: Invalid function name. Must start with a "
+            "letter or an underscore."
+        )
+    if "parameters" in function and "parametersJsonSchema" in function:
+        raise _Objection(f"{where}: only one of parameters and parameters_json_schema can be set")
+    schema = function.get("parametersJsonSchema")
+    if schema is not None and schema.get("type") != "object" and "$ref" not in schema:
+        raise _Objection(f"{where}.parameters_json_schema: schema must be of type object")
+    if "parameters" in function:
+        _check_schema(function["parameters"], f"{where}.parameters")
+        if not function["parameters"].get("properties"):
+            raise _Objection(f"{where}.parameters.properties: should be non-empty for OBJECT type")
+
+
+def _check_schema(schema: Any, where: str) -> None:
+    """OpenAPI's schema objects, of which a part is known."""
+    _check_fields(schema, _SCHEMA, where)
+    if not isinstance(schema.get("type", ""), str):
+        raise _Objection(f"Proto field is not repeating, cannot start list at '{where}.type'")
+    if any(not isinstance(value, str) for value in schema.get("enum", ())):
+        raise _Objection(f"Invalid value at '{where}.enum' (TYPE_STRING)")
+    for name, inner in schema.get("properties", {}).items():
+        _check_schema(inner, f"{where}.properties[{name}]")
+    for at, inner in enumerate(schema.get("anyOf", ())):
+        _check_schema(inner, f"{where}.any_of[{at}]")
+    if "items" in schema:
+        _check_schema(schema["items"], f"{where}.items")
+
+
+def _check_config(config: Any, model: str, functions: bool) -> None:
+    _check_fields(config, _CONFIG, "generation_config")
+    if not 0 <= config.get("temperature", 0) <= 2:
+        raise _Objection("generation_config.temperature must be in the range [0.0, 2.0]")
+    if config.get("maxOutputTokens", 1) < 1:
+        raise _Objection("max_output_tokens must be positive.")
+    is_json = config.get("responseMimeType") == "application/json"
+    if is_json and functions and _OLD.match(model):
+        raise _Objection(
+            "Function calling with a response mime type: 'application/json' is unsupported"
+        )
+    if "responseSchema" in config and "responseJsonSchema" in config:
+        raise _Objection("only one of response_schema and response_json_schema can be set")
+    if not is_json and ("responseSchema" in config or "responseJsonSchema" in config):
+        raise _Objection("a response schema needs the response mime type application/json")
+    if "responseSchema" in config:
+        _check_schema(config["responseSchema"], "generation_config.response_schema")
+    _check_thinking(config.get("thinkingConfig", {}), model)
+
+
+def _check_thinking(thinking: Any, model: str) -> None:
+    known = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
+    _check_fields(thinking, known, "generation_config.thinking_config")
+    level = thinking.get("thinkingLevel")
+    if level is None:
+        return
+    if "thinkingBudget" in thinking:
+        raise _Objection("You can only set only one of thinking budget and thinking level.")
+    if _OLD.match(model):
+        raise _Objection("Thinking level is not supported for this model.")
+    if level.lower() not in ("minimal", "low", "medium", "high"):
+        raise _Objection(f"Invalid value at 'thinking_level': {level}")
+
+
+def _check_system(system: Any) -> None:
+    parts = system.get("parts") if isinstance(system, dict) else None
+    if not parts or any(not isinstance(part.get("text"), str) for part in parts):
+        raise _Objection("system_instruction has to be text")
+
+
+# --- Contents -----------------------------------------------------------------------------------
+
+
+def _check_contents(contents: Any, model: str) -> None:
+    if not isinstance(contents, list) or not contents:
+        raise _Objection("* GenerateContentRequest.contents: contents is not specified")
+    for at, content in enumerate(contents):
+        _check_content(content, f"contents[{at}]")
+    _check_turns(contents)
+    if demands_signatures(model):
+        _check_signatures(contents)
+
+
+def _check_content(content: Any, where: str) -> None:
+    _check_fields(content, frozenset({"parts", "role"}), where)
+    role = content.get("role", "user")
+    if role not in ("user", "model"):
+        raise _Objection("Please use a valid role: user, model.")
+    parts = content.get("parts")
+    if not isinstance(parts, list) or not parts:
+        raise _Objection(
+            f"* GenerateContentRequest.{where}.parts: contents.parts must not be empty."
+        )
+    for number, part in enumerate(parts):
+        _check_part(part, role, f"{where}.parts[{number}]")
+
+
+def _check_part(part: Any, role: str, where: str) -> None:
+    _check_fields(part, _DATA | _BESIDE, where)
+    data = part.keys() & _DATA
+    if len(data) != 1:
+        raise _Objection(
+            f"* GenerateContentRequest.{where}.data: required oneof field 'data' must have one "
+            "initialized field"
+        )
+    kind = data.pop()
+    if (kind in _OF_MODELS and role != "model") or (kind == "functionResponse" and role == "model"):
+        raise _Objection(f"{where}: a {kind} cannot be of the {role}")
+    if not _BYTES.match(part.get("thoughtSignature", "")):
+        raise _Objection(f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)")
+    if kind == "text" and not isinstance(part["text"], str):
+        raise _Objection(f"Invalid value at '{where}.text' (TYPE_STRING)")
+    if kind == "inlineData":
+        _check_blob(part["inlineData"], where)
+    if kind in ("functionCall", "functionResponse"):
+        _check_called(part[kind], kind, where)
+
+
+def _check_blob(blob: Any, where: str) -> None:
+    kind = blob.get("mimeType") or ""
+    try:
+        b64decode(blob.get("data") or "", validate=True)
+    except ValueError:
+        raise _Objection(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
+    if "/" not in kind or (kind.startswith("image/") and kind not in _IMAGES):
+        raise _Objection(f"Unsupported MIME type: {kind}")
+
+
+def _check_called(called: Any, kind: str, where: str) -> None:
+    if not called.get("name"):
+        raise _Objection(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
+    held = called.get("args", {}) if kind == "functionCall" else called.get("response")
+    if not isinstance(held, dict):
+        raise _Objection(f"Invalid value at '{where}.{kind}': an object is wanted")
+    for part in called.get("parts", ()):
+        _check_blob(part["inlineData"], where)
+
+
+def _named(content: Any, kind: str) -> list[tuple[str, str]]:
+    """Names and ids of the calls or the responses in a content."""
+    found = [part[kind] for part in content["parts"] if kind in part]
+    return [(called["name"], called.get("id") or "") for called in found]
+
+
+def _check_turns(contents: list[Any]) -> None:
+    """Speakers take turns, and each call is answered by the content right behind it."""
+    calls: list[tuple[str, str]] = []
+    previous = "model"
+    for content in contents:
+        role = content.get("role", "user")
+        responses = _named(content, "functionResponse")
+        if bool(responses) != bool(calls):
+            raise _Objection(
+                "Please ensure that function response turn comes immediately after a function call "
+                "turn."
+            )
+        if len(responses) != len(calls):
+            raise _Objection(
+                "Please ensure that the number of function response parts is equal to the number "
+                "of function call parts of the function call turn."
+            )
+        if Counter(responses) != Counter(calls):
+            raise _Objection("the function responses are not those of the function calls")
+        if role == previous:
+            raise _Objection(
+                "Please ensure that multiturn requests alternate between user and model."
+            )
+        calls = _named(content, "functionCall")
+        previous = "results" if responses else role
+    if previous == "model":
+        raise _Objection(
+            "Please ensure that multiturn requests end with a user role or a function response."
+        )
+
+
+def _check_signatures(contents: list[Any]) -> None:
+    """Of the current turn, the first call of each step is signed."""
+    for at, content in _current_turn(contents):
+        first = next((part for part in content["parts"] if "functionCall" in part), None)
+        if first is not None and not first.get("thoughtSignature"):
+            name = first["functionCall"]["name"]
+            raise _Objection(
+                f"Function call is missing a thought_signature in functionCall parts: "
+                f"function call `{name}` in the {at}. content block"
+            )
+
+
+def _current_turn(contents: list[Any]) -> Iterator[tuple[int, Any]]:
+    started = max(
+        at
+        for at, content in enumerate(contents)
+        if content.get("role", "user") == "user" and not _named(content, "functionResponse")
+    )
+    return ((at, content) for at, content in enumerate(contents) if at > started)
