@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Union, cast, get_args
@@ -19,7 +20,17 @@ from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
-from holdfast.kernel.model import Block, Effort, Model, Settings, ToolSpec, check_model
+from holdfast.kernel.model import (
+    Block,
+    Effort,
+    Model,
+    ProviderTool,
+    Settings,
+    ToolSpec,
+    check_model,
+    is_native,
+)
+from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
@@ -36,9 +47,14 @@ Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 class Agent(Struct, frozen=True, kw_only=True, dict=True):
     """What answers, and how. Build variants of it with `agent.replace(…)`."""
 
-    model: Model
+    model: Model | str
+    """A model, or the name of one as `provider:model`; from then on it is the model."""
     instructions: str | Sequence[Block] = ""
     tools: Sequence[Tool | Callable[..., Any]] = ()
+    provider_tools: Sequence[ProviderTool] = ()
+    """Tools that the provider has and runs. They are in every request, whatever `active` says."""
+    output: Any = None
+    """What the last answer has to be: a type, or a JSON schema in a dict. None for any text."""
     effort: Effort | None = None
     settings: Settings = Settings()
     policy: Policy = Policy()
@@ -55,7 +71,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     ports: Ports = Ports()
 
     def __post_init__(self) -> None:
-        check_model(self.model)
+        model = _named(self.model) if isinstance(self.model, str) else self.model
+        check_model(model)
         if self.eager not in get_args(Eager):
             raise ConfigError(f"eager is {self.eager!r}: use 'pure' or 'all'")
         if self.effort is not None and self.effort not in get_args(Effort):
@@ -71,9 +88,13 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             if not callable(one):
                 raise ConfigError(f"{one!r} is no middleware: use an async function")
         tools = tuple(_as_tool(given) for given in _several("tools", self.tools))
-        for made in _by_name(tools).values():
-            _ = made.spec  # built now, so that what is wrong with it is said here
+        named = _by_name(tools)
+        provided = _provided(_several("provider_tools", self.provider_tools), named)
+        # Built now, so that what is wrong with them is said here.
+        _ = [made.spec for made in named.values()], self.form
+        structs.force_setattr(self, "model", model)
         # Copies: whoever still holds what was given may change it.
+        structs.force_setattr(self, "provider_tools", provided)
         structs.force_setattr(self, "tools", tools)
         structs.force_setattr(self, "middleware", middleware)
         structs.force_setattr(self, "instructions", _instructions(self.instructions))
@@ -87,6 +108,17 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model is told about the tools."""
         return tuple(tool.spec for tool in self.toolset.values())
+
+    @cached_property
+    def form(self) -> Output | None:
+        """What the last answer has to be, as it is asked for and checked."""
+        return None if self.output is None else Output(self.output)
+
+    @cached_property
+    def cache_key(self) -> str:
+        """The same for every request that begins like the requests of this agent."""
+        begins = repr((self.system, self.specs, self.provider_tools))
+        return blake2b(begins.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
     @cached_property
     def system(self) -> tuple[Block, ...]:
@@ -231,6 +263,7 @@ PROPERTIES: Final = (
     "describe",
     "validate",
     "preview",
+    "native",
 )
 """What an object that is to be a tool may have, beside that it can be called."""
 
@@ -255,6 +288,30 @@ def _by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
             raise ConfigError(f"two tools are named {one.name!r}: rename one")
         named[one.name] = one
     return MappingProxyType(named)
+
+
+def _provided(given: tuple[Any, ...], tools: Mapping[str, Tool]) -> tuple[ProviderTool, ...]:
+    names = set(tools)
+    for one in given:
+        if not isinstance(one, ProviderTool):
+            raise ConfigError(f"{one!r} is no provider tool: use ProviderTool(name)")
+        if not (isinstance(one.name, str) and one.name):
+            raise ConfigError(f"a provider tool is named {one.name!r}: use its name, as text")
+        if not (isinstance(one.options, Mapping) and is_native(one.native)):
+            raise ConfigError(
+                f"{one!r}: use options={{name: value}} and native={{provider: declaration}}"
+            )
+        if one.name in names:
+            raise ConfigError(f"two tools are named {one.name!r}: rename or leave out one")
+        names.add(one.name)
+    return given
+
+
+def _named(name: str) -> Model:
+    """The model of this name. The one arrow up from here: whoever passes a model never needs it."""
+    from holdfast.providers.registry import model
+
+    return model(name)
 
 
 def _instructions(given: Any) -> str | tuple[Block, ...]:

@@ -31,6 +31,12 @@ HEIGHT: Final = {layer: height for height, row in enumerate(HEIGHTS) for layer i
 STRANGERS: Final = frozenset({("server", "worker")})
 """They meet in the database, although one is above the other."""
 
+UP_WHEN_NEEDED: Final = frozenset({("holdfast.agent", "holdfast.providers.registry")})
+"""The one arrow up: an agent may be given the name of a model, and then asks who that is.
+
+Only inside a function: an agent that is given a model imports no provider.
+"""
+
 KERNEL_MAY_IMPORT: Final = sys.stdlib_module_names | {"anyio", "msgspec", "holdfast"}
 SCHEMA: Final = "holdfast.kernel.schema"
 SCHEMA_MAY_IMPORT_LATE: Final = frozenset(
@@ -87,6 +93,8 @@ def refuse(module: str, arrow: Import) -> str | None:
     below = LAYER.get(part(target))
     if below is None:
         return f"{target} is in no layer"
+    if arrow.late and (module, target) in UP_WHEN_NEEDED:
+        return None
     if layer != below and HEIGHT[layer] <= HEIGHT[below]:
         return f"{layer} must not import {target}: {below} is not below it"
     if (layer, below) in STRANGERS:
@@ -155,6 +163,23 @@ def test_every_import_points_down() -> None:
     [
         pytest.param("holdfast.kernel.loop", "import holdfast.store.sqlite", id="up"),
         pytest.param("holdfast.agent", "from holdfast.providers import demo", id="up_by_name"),
+        pytest.param("holdfast.agent", "import holdfast.providers.registry", id="names_early"),
+        pytest.param(
+            "holdfast.agent",
+            "class A:\n    from holdfast.providers.registry import model",
+            id="names_in_a_class",
+        ),
+        pytest.param(
+            "holdfast.agent", "def f():\n    import holdfast.providers.http", id="not_the_names"
+        ),
+        pytest.param(
+            "holdfast.agent", "def f():\n    from holdfast.providers import x", id="all_of_them"
+        ),
+        pytest.param(
+            "holdfast.kernel.prepare",
+            "def f():\n    from holdfast.providers.registry import model",
+            id="names_elsewhere",
+        ),
         pytest.param("holdfast.chat.machine", "from holdfast import server", id="up_from_the_top"),
         pytest.param("holdfast.live.relay", "def f():\n    import holdfast.cli", id="up_late"),
         pytest.param(
@@ -197,6 +222,7 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import holdfast.agent",
         ),
         ("holdfast.agent", "import holdfast.kernel.loop"),
+        ("holdfast.agent", "def f():\n    from holdfast.providers.registry import model"),
         (
             "holdfast.kernel.loop",
             "import holdfast.agent, asyncio, anyio.abc\nfrom msgspec import Struct",
@@ -213,6 +239,17 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
 )
 def test_a_right_import_is_left_alone(module: str, source: str) -> None:
     assert check(module, source) == []
+
+
+def test_the_arrow_up_is_there_once() -> None:
+    up = [
+        (module, arrow.target)
+        for module, source in modules()
+        if LAYER.get(part(module)) == "kernel"
+        for arrow in imports(source)
+        if LAYER.get(part(f"{arrow.target}.")) not in (None, "kernel")
+    ]
+    assert up == list(UP_WHEN_NEEDED)
 
 
 SLOW: Final = frozenset({"pydantic", "pydantic_core", "jsonschema_rs"})
@@ -233,6 +270,17 @@ def loaded_by(program: str) -> set[str]:
 
 def test_importing_holdfast_imports_nothing_slow() -> None:
     assert loaded_by("import holdfast").isdisjoint(SLOW | NETWORK | {"asyncio"})
+
+
+def test_an_agent_that_is_given_a_model_imports_no_provider() -> None:
+    program = """
+import holdfast
+class Mute:
+    name, window = "mute:1", None
+    def stream(self, request): ...
+holdfast.Agent(model=Mute())
+"""
+    assert not any(name.startswith("holdfast.providers") for name in loaded_by(program))
 
 
 def test_an_agent_needs_neither_a_schema_library_nor_the_network() -> None:

@@ -286,7 +286,8 @@ def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
     # Providers say that a prompt is too long with a plain "bad request" and a sentence.
     if status in (None, 400, 413, 422) and _OVERFLOW.search(message[:2_000]):
         return "context_overflow"
-    if kind is not None:
+    # Some call everything a bad request, also when the status is more exact.
+    if kind is not None and status not in STATUSES:
         return kind
     if status is None:
         return "unknown"

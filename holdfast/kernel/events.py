@@ -15,7 +15,7 @@ from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, T
 EndReason = Literal[
     "stop", "stop_after_tool", "requires_action", "max_steps", "interrupted", "error"
 ]
-Delivery = Literal["steering", "follow_up", "guard", "recovery"]
+Delivery = Literal["steering", "follow_up", "guard", "recovery", "repair"]
 ActionKind = Literal["client", "approval", "answer", "child"]
 
 
@@ -139,7 +139,7 @@ class Summary(Value, frozen=True):
     tool_errors: int = 0
     usage: Usage = Usage()
     cost: float | None = None
-    """None when a price is not known."""
+    """In US dollars, of the calls whose price is known; None when no price is."""
     seconds: float = 0.0
 
 

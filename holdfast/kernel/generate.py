@@ -18,10 +18,10 @@ from holdfast.kernel.errors import (
     StreamSilent,
     StreamTooLong,
 )
-from holdfast.kernel.events import Event, ToolCalled
+from holdfast.kernel.events import Event, ToolCalled, Warned
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import ToolCall
-from holdfast.kernel.model import Delta, Model, Opened, Request, close
+from holdfast.kernel.model import Delta, Model, Notice, Opened, Request, close
 from holdfast.kernel.outcome import Tally
 from holdfast.kernel.policy import Stream
 from holdfast.kernel.silence import Silence
@@ -49,6 +49,8 @@ class Caller:
         self._sink = sink
         self._interruption = interruption
         self._silence = Silence(limits)
+        self._told: set[str] = set()
+        """Warnings that people have seen: a model may repeat them at every step."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
@@ -71,7 +73,7 @@ class Caller:
         stop = Stop(self._loop, self._limits.closing)
         self._silence.arm(stop.cancel)
         self._interruption.stop = stop.cancel
-        tell = _Teller(self._sink, on_call, show)
+        tell = _Teller(self._sink, on_call, show, self._told)
         stream: AsyncIterator[Delta] | None = None
         ended = False
         try:
@@ -109,7 +111,11 @@ class Caller:
         left = limits.max_events
         heard = False
         async for delta in stream:
-            if type(delta) is Opened:  # another model is asked, and given as long as the first
+            kind, event = type(delta), feed(delta)
+            if kind is Notice:  # about the request: no part of an answer, and no sign of life
+                tell.notice(event)
+                event = None
+            elif kind is Opened:  # another model is asked, and given as long as the first
                 heard = False
                 silence.expect(limits.first_event)
             elif heard:
@@ -117,7 +123,6 @@ class Caller:
             else:
                 heard = True
                 silence.expect(limits.between_events)
-            event = feed(delta)
             if event is not None:
                 if tell.first is None:  # a ping is heard, and is no delta of an answer
                     tell.first = silence.last - began
@@ -160,19 +165,21 @@ class Caller:
 class _Teller:
     """Says what a stream brings to whom it concerns."""
 
-    __slots__ = ("_on_call", "_put", "_show", "first", "plain")
+    __slots__ = ("_on_call", "_put", "_show", "_told", "first", "plain")
 
     def __init__(
         self,
         sink: Sink,
         on_call: Callable[[ToolCall], None] | None,
         show: Callable[[Event], Event | None] | None,
+        told: set[str],
     ) -> None:
         self.first: float | None = None
         """Seconds to the first delta."""
         self._put = sink.put
         self._on_call = on_call
         self._show = show
+        self._told = told
         self.plain = show is None
         """Everything is shown as it is."""
 
@@ -182,6 +189,13 @@ class _Teller:
             self._put(shown)
         if type(event) is ToolCalled and self._on_call is not None:
             self._on_call(event.call)
+
+    def notice(self, event: Event | None) -> None:
+        """Show a warning, unless it was shown in this run before."""
+        shown = event if self._show is None or event is None else self._show(event)
+        if isinstance(shown, Warned) and shown.text not in self._told:
+            self._told.add(shown.text)
+            self._put(shown)
 
     def late(self, assembly: Assembly) -> None:
         """Calls whose end the provider did not say."""

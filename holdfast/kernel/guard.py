@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias, Union
+from typing import Any, Literal, TypeAlias, Union
 
 from msgspec import Struct
 
@@ -19,6 +19,8 @@ class Stopping(Struct, frozen=True):
     message: Message | None
     """The answer that would be the last."""
     reason: Literal["stop", "stop_after_tool"]
+    output: Any = None
+    """That answer as a value, when the agent has an output type and the reason is `stop`."""
 
 
 class Inject(Struct, frozen=True):

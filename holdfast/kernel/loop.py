@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 
 import anyio
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from holdfast.kernel.decide import (
     decide,
     size,
 )
-from holdfast.kernel.errors import Escalated, Failure, StillOverLimit, classify
+from holdfast.kernel.errors import Escalated, Failure, InvalidOutput, StillOverLimit, classify
 from holdfast.kernel.events import (
     Compacted,
     Delivered,
@@ -53,6 +53,7 @@ from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.messages import (
     AskedBy,
+    Injection,
     Message,
     Text,
     ToolCall,
@@ -62,6 +63,7 @@ from holdfast.kernel.messages import (
     results_message,
 )
 from holdfast.kernel.outcome import Ending, Failed, RunResult, Tally
+from holdfast.kernel.output import Fits, Repair, judge
 from holdfast.kernel.patience import Patience, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
 
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.agent import Agent
 
 NO_FACTS: Final = Facts()
+NO_OUTPUT: Final = Fits(None)
 KILLED: Final = Failure("internal", "The run was torn down from outside.")
 
 
@@ -89,6 +92,7 @@ class Loop:
         self.cause: Exception | None = None
         """What was raised, when the run ended with an error."""
         self._agent = agent
+        self._model = prepare.model_of(agent)
         self._policy = agent.policy
         self._inbox = inbox
         self._interruption = inbox.interruption
@@ -166,7 +170,7 @@ class Loop:
             return Ending("error", error.failure)
         except Exception as error:
             self.cause = error
-            return Ending("error", classify(error, self._agent.model.name))
+            return Ending("error", classify(error, self._model.name))
         finally:
             await self._drop_batch()
 
@@ -181,6 +185,7 @@ class Loop:
             ending.failure,
             ending.actions,
             (*self._inbox.take_steering(), *self._inbox.take_follow_ups()),
+            ending.output,
         )
         self._sink.put(RunEnded(ending.reason, summary, ending.failure, ending.actions))
         return result
@@ -228,7 +233,7 @@ class Loop:
             case DeliverSteering():
                 self._deliver("steering", self._inbox.take_steering())
             case Recover():
-                self._deliver("recovery", (injected(self._policy.wording.recovery),))
+                self._inject("recovery", self._policy.wording.recovery)
             case LoadContext():
                 raise AssertionError("a run in memory has no workspace")
             case Finish(reason):
@@ -254,6 +259,10 @@ class Loop:
     def _size(self) -> int:
         return size(self._history.turn, self._rules)
 
+    def _hear_window(self, reported: int | None) -> None:
+        if reported not in (None, self._reported):
+            self._take_window(reported)
+
     def _take_window(self, reported: int | None) -> None:
         """A provider said how much fits, or nobody did yet."""
         self._reported = reported
@@ -275,6 +284,9 @@ class Loop:
         for message in messages:
             self._commit(message)
 
+    def _inject(self, why: Injection, text: str) -> None:
+        self._deliver(why, (injected(text, why),))
+
     # --- calling the model ---
 
     async def _call_model(self) -> None:
@@ -286,7 +298,7 @@ class Loop:
         attempt = 0
         while True:
             attempt += 1
-            assembly = Assembly(self._agent.model.name, self._agent.ports, history.call_ids)
+            assembly = Assembly(self._model.name, self._agent.ports, history.call_ids)
             try:
                 return await self._attempt(assembly, avoid)
             except Interrupted:
@@ -310,11 +322,10 @@ class Loop:
         batch = self._batch = self._new_batch()
         self._inbox.on_steer = batch.steer
         try:
-            first = await self._caller.call(agent.model, request, assembly, batch.offer)
+            first = await self._caller.call(self._model, request, assembly, batch.offer)
         finally:
             self._inbox.on_steer = None
-        if assembly.window not in (None, self._reported):
-            self._take_window(assembly.window)
+        self._hear_window(assembly.window)
         self._history.call_ids |= assembly.ids
         self._commit(assembly.message(), first, self._clock() - began)
 
@@ -325,6 +336,7 @@ class Loop:
             raise Failed(failure)
         await self._drop_batch()
         if failure.kind == "context_overflow":
+            self._hear_window(failure.window)
             self._compaction = "overflow"
             return False
         try:
@@ -452,22 +464,37 @@ class Loop:
         if reason == "max_steps":
             steps = self._rules.max_steps
             self._commit(note(f"Stopped: this turn reached its limit of {steps} steps."))
+        fits = self._check_output(reason)
+        if isinstance(fits, Repair):
+            self._inject("repair", fits.text)
+            return None
         if self._inbox.follow_ups:
             self._deliver("follow_up", self._inbox.take_follow_ups())
             return None
-        if reason != "max_steps" and await self._guard_objects(reason):
+        if reason != "max_steps" and await self._guard_objects(reason, fits.value):
             return None
         # While the guard thought about it somebody may have said something.
         if self._inbox.steering or self._inbox.follow_ups or self._interruption.requested:
             return None
-        return Ending(reason)
+        return Ending(reason, output=fits.value)
 
-    async def _guard_objects(self, reason: Literal["stop", "stop_after_tool"]) -> bool:
+    def _check_output(self, reason: str) -> Fits | Repair:
+        """Whether the last answer is what was asked for. Only an answer in words can be."""
+        form, turn = self._agent.form, self._history.turn
+        if form is None or reason != "stop":
+            return NO_OUTPUT
+        try:
+            return judge(form, self._history.messages, turn.repairs, self._policy)
+        except InvalidOutput as error:
+            raise Failed(classify(error, turn.model or self._model.name)) from error
+
+    async def _guard_objects(self, reason: Literal["stop", "stop_after_tool"], output: Any) -> bool:
         """Ask the stop guard, if there is one. Its veto is delivered here."""
         asked = self._agent.guard
         if asked is None:
             return False
-        about = guard.Stopping(self._history.turn.steps, self._history.last_answer(), reason)
+        steps, answer = self._history.turn.steps, self._history.last_answer()
+        about = guard.Stopping(steps, answer, reason, output)
         timeout = self._policy.guard_timeout
         verdict: guard.GuardVerdict
         verdict = guard.Escalate(f"the stop guard took longer than {timeout:g} s")
@@ -478,7 +505,7 @@ class Loop:
         if isinstance(verdict, guard.Escalate):
             raise Escalated(verdict.reason)
         if isinstance(verdict, guard.Inject) and verdict.text:
-            self._deliver("guard", (injected(verdict.text),))
+            self._inject("guard", verdict.text)
             return True
         return False
 

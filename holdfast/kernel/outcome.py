@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from holdfast.kernel.errors import Failure, HoldfastError
@@ -15,6 +17,7 @@ class Ending(Struct, frozen=True):
     reason: EndReason
     failure: Failure | None = None
     actions: tuple[Action, ...] = ()
+    output: Any = None
 
 
 class RunResult(Struct, frozen=True):
@@ -31,6 +34,8 @@ class RunResult(Struct, frozen=True):
     """What the run waits for, when it `requires_action`."""
     undelivered: tuple[Message, ...] = ()
     """Steering and follow-ups that were accepted and not delivered any more."""
+    output: Any = None
+    """The last answer as a value of the agent's output type, when the run stopped with one."""
 
     @property
     def text(self) -> str:
@@ -93,4 +98,5 @@ class Tally:
             self._usage += usage
 
     def summary(self, seconds: float) -> Summary:
-        return Summary(self._steps, self._calls, self._errors, self._usage, None, seconds)
+        usage = self._usage
+        return Summary(self._steps, self._calls, self._errors, usage, usage.cost, seconds)

@@ -158,12 +158,19 @@ class Wording(Struct, frozen=True, kw_only=True):
         "Your answer was cut off because it was too long. Go on exactly where it stopped, without "
         "repeating or summarizing. If much is left, do it in smaller pieces."
     )
+    repair: str = (
+        "Your last answer does not have the form that was asked for. Give the whole answer again, "
+        "as JSON and with nothing beside it. What is wrong:"
+    )
+    """What is wrong follows, one line for each problem."""
     interrupted_answer: str = "[The user interrupted while you were answering.]"
     interrupted_tools: str = "[The user interrupted while your tool calls were running.]"
 
     def __post_init__(self) -> None:
         if not self.recovery.strip():
             raise ConfigError("recovery is empty: to switch recoveries off, set recoveries=0")
+        if not self.repair.strip():
+            raise ConfigError("repair is empty: to switch repairs off, set repairs=0")
 
 
 _GROUPS: Final[Mapping[str, type]] = {
@@ -182,6 +189,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Answers of the model in one turn."""
     recoveries: int = 3
     """How often in one turn an answer cut by length is asked to go on."""
+    repairs: int = 2
+    """How often in one turn an answer that does not fit the output type is asked for again."""
     guard_timeout: float = 30.0
     """A stop guard that takes longer ends the run with an error."""
     buffer: int = 64
@@ -197,7 +206,7 @@ class Policy(Struct, frozen=True, kw_only=True):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
         _whole(1, max_steps=self.max_steps, buffer=self.buffer)
-        _whole(0, recoveries=self.recoveries)
+        _whole(0, recoveries=self.recoveries, repairs=self.repairs)
         _above(0, guard_timeout=self.guard_timeout)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from holdfast.kernel.context import Trim, repair
 from holdfast.kernel.decide import Rules
@@ -23,13 +23,18 @@ Active: TypeAlias = Callable[[Sequence[Message]], Iterable[str]]
 Project: TypeAlias = Callable[[Sequence[Message]], Sequence[Message]]
 
 
+def model_of(agent: Agent) -> Model:
+    """Who answers. Also one that was given by its name is a model once the agent is built."""
+    return cast(Model, agent.model)
+
+
 def summary_model(agent: Agent) -> Model:
-    return agent.policy.context.model or agent.model
+    return agent.policy.context.model or model_of(agent)
 
 
 def window_of(agent: Agent, reported: int | None) -> int | None:
     """How many tokens fit, as far as anybody says. A summary's own model may be stricter."""
-    own = reported or agent.model.window or agent.policy.context.window
+    own = reported or model_of(agent).window or agent.policy.context.window
     other = agent.policy.context.model
     windows = [own, other.window if other is not None else None]
     return min((window for window in windows if window is not None), default=None)
@@ -96,12 +101,16 @@ def build_request(
         ):
             raise ConfigError(f"project gave {projected!r:.80}: it gives messages, in a list")
         messages = repair(projected, trim_of(agent))
+    form = agent.form
     return Request(
         system=agent.system,
         messages=messages,
         tools=specs,
+        provider_tools=tuple(agent.provider_tools),
+        output=None if form is None else form.shape,
         settings=agent.settings,
         effort=agent.effort,
+        cache_key=agent.cache_key,
         stay_with=history.turn.model,
         avoid=avoid,
     )

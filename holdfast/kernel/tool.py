@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import ToolResult
-from holdfast.kernel.model import ToolSpec
+from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
 from holdfast.kernel.schema import Values as Values
 
@@ -78,6 +78,7 @@ class Tool:
         describe: Callable[[Values], str] | None = None,
         validate: Callable[[Values], object] | None = None,
         preview: Callable[[Values], object] | None = None,
+        native: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         pure = effect == "pure"
         self.name = name
@@ -96,6 +97,7 @@ class Tool:
         self.describe = describe
         self.validate = validate
         self.preview = preview
+        self.native = native or {}
         self._schema = schema
         self._check()
 
@@ -126,6 +128,10 @@ class Tool:
             raise ConfigError(
                 f"{self.name} waits for {self.action}: it is never run, give it no function"
             )
+        if not is_native(self.native):
+            raise ConfigError(
+                f"native of {self.name} is {self.native!r}: use {{provider: declaration}}"
+            )
 
     @cached_property
     def arguments(self) -> Arguments:
@@ -151,7 +157,7 @@ class Tool:
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.arguments.schema)
+        return ToolSpec(self.name, self.description, self.arguments.schema, self.native)
 
     def __repr__(self) -> str:
         return f"<Tool {self.name} effect={self.effect}>"
@@ -179,6 +185,7 @@ def tool(
     describe: Callable[[Values], str] | None = None,
     validate: Callable[[Values], object] | None = None,
     preview: Callable[[Values], object] | None = None,
+    native: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 

@@ -38,6 +38,8 @@ class Turn(Struct, frozen=True, gc=False):
     """Answers in this turn."""
     recoveries: int = 0
     """Times in this turn that a cut answer was asked to go on."""
+    repairs: int = 0
+    """Times in this turn that an answer was asked for again because of its form."""
     failures: Mapping[str, int] = NO_FAILURES
     """Failures in a row of each tool, in this turn."""
     size: int = 0
@@ -94,6 +96,7 @@ def _answer(turn: Turn, message: Message) -> Turn:
         model=message.model,
         steps=turn.steps + 1,
         recoveries=turn.recoveries,
+        repairs=turn.repairs,
         failures=turn.failures,
         size=size,
         measured=turn.measured or reported > 0,
@@ -119,6 +122,7 @@ def _results(turn: Turn, message: Message) -> Turn:
         stopped=stopped,
         steps=turn.steps,
         recoveries=turn.recoveries,
+        repairs=turn.repairs,
         failures=failures,
         size=turn.size + estimate(message),
         measured=turn.measured,
@@ -160,12 +164,15 @@ def _prompt(turn: Turn, message: Message) -> Turn:
         size=turn.size + estimate(message),
     )
     if message.kind == "injected":
+        if message.why == "repair":  # also behind a cut answer: then it was cut once too often
+            return replace(common, repairs=turn.repairs + 1)
         return replace(common, recoveries=turn.recoveries + turn.cut)
     return replace(
         common,
         model=None,
         steps=0,
         recoveries=0,
+        repairs=0,
         failures=NO_FAILURES,
         compactions=0,
         size_after=None,

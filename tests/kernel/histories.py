@@ -160,7 +160,9 @@ usages: Final = st.none() | st.builds(
 )
 
 prompts: Final = st.builds(prompt, words, shown)
-injections: Final = st.builds(injected, words)
+injections: Final = st.builds(
+    injected, words, st.sampled_from((None, "recovery", "repair", "guard"))
+)
 answers: Final = st.builds(
     Message,
     st.just("assistant"),

@@ -124,6 +124,7 @@ class Plan:
     buffer: int
     eager: str
     vetoes: int
+    output: type | None
     answers: list[str]
     """How the actions of a run that waits are resolved."""
 
@@ -142,6 +143,7 @@ PLANS = st.builds(
     buffer=st.sampled_from([1, 2, 64]),
     eager=st.sampled_from(["pure", "all"]),
     vetoes=st.integers(0, 2),
+    output=st.sampled_from([None, None, int, bool]),
     answers=st.lists(st.sampled_from(["value", "deny", "nothing"]), min_size=3, max_size=3),
 )
 
@@ -156,9 +158,10 @@ def build(plan: Plan, world: World) -> Agent:
     return scripted(
         plan.script,
         *world.tools(),
-        default="Done.",
+        default="Done." if plan.output is None else '{"value": 5}',  # an int, and no bool
         eager=plan.eager,
         guard=guard,
+        output=plan.output,
         policy=Policy(buffer=plan.buffer, max_steps=6, retry=Retry(attempts=3)),
     )
 
@@ -242,6 +245,7 @@ def check_history(result: RunResult) -> None:
     assert set(calls) - set(answered) == set(waiting)
     assert (result.reason == "requires_action") == bool(waiting)
     assert (result.reason == "error") == (result.failure is not None)
+    assert result.output is None or (result.reason, result.output) == ("stop", 5)
     assert load(dump(result.history)) == result.history
 
 

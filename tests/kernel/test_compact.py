@@ -13,6 +13,7 @@ from holdfast import (
     Context,
     Inject,
     Policy,
+    ProviderError,
     Retry,
     Run,
     RunFailed,
@@ -999,6 +1000,26 @@ async def test_an_overflow_that_is_over_an_answer_later_is_compacted_again() -> 
     holdfast = agent(model, window=None, tools=[bulky(60_000)])
     result = await holdfast.run("Go on.", history=long_chat())
     assert result.text == "Done."
+
+
+async def test_a_limit_that_came_with_an_overflow_is_what_the_compaction_aims_below() -> None:
+    said_so = fail(ProviderError("prompt is too long", status=400, window=4_000))
+    model = ScriptedModel([said_so, SUMMARY, "Done."])
+    await agent(model, window=None).run("Go on.", history=long_chat(tokens=100))
+    assert model.requests[1].settings.max_output_tokens == 4_000 // 4
+    model = ScriptedModel([OVERFLOW, SUMMARY, "Done."])
+    await agent(model, window=None).run("Go on.", history=long_chat(tokens=100))
+    assert model.requests[1].settings.max_output_tokens == Context().summary_tokens
+
+
+async def test_a_limit_that_came_with_an_overflow_counts_for_the_rest_of_the_run() -> None:
+    said_so = fail(ProviderError("prompt is too long", status=400, window=4_000))
+    fills = [call("look"), usage(input=2_000), "Well. " * 500]
+    model = ScriptedModel([said_so, SUMMARY, fills, [call("look"), usage(input=3_000)], SUMMARY])
+    with pytest.raises(RunFailed):  # the script ends here: more than this test wants to know
+        await agent(model).run("Go on.", history=long_chat(tokens=100))
+    asked_for = [asks_for_summary(request) for request in model.requests[:5]]
+    assert asked_for == [False, True, False, False, True]
 
 
 async def test_the_run_can_go_on_after_it_was_still_over_the_limit() -> None:

@@ -15,6 +15,7 @@ from holdfast import (
     Fallback,
     Policy,
     ProviderError,
+    ProviderTool,
     Retry,
     Run,
     RunFailed,
@@ -111,6 +112,37 @@ async def test_the_next_model_is_asked_when_one_fails_before_it_has_shown_anythi
     assert now() == 0
     assert asked(a, b) == [1, 1]
     assert a.requests[0].messages == b.requests[0].messages
+
+
+async def test_every_model_is_asked_the_same() -> None:
+    searches = ProviderTool("web_search", {"max_uses": 3})
+    a, b = model("a", BUSY), model("b", '{"value": 5}')
+    one = agent(a, b).replace(provider_tools=[searches], output=int)
+    assert (await one.run("Hello?")).output == 5
+    assert a.requests == b.requests
+    (request,) = b.requests
+    assert request.provider_tools == (searches,)
+    assert request.output is not None
+    assert request.output.schema["required"] == ["value"]
+    assert request.cache_key == one.cache_key
+
+
+async def test_each_model_may_have_something_to_say_about_the_request() -> None:
+    a = model("a", [notice("a reads no PDF"), BUSY])
+    b = model("b", [notice("b hears nothing"), call("look")], [notice("b hears nothing"), "Here."])
+    events = await happened(agent(a, b).run("Hello?"))
+    assert warnings(events) == [
+        "a reads no PDF",
+        "scripted:a is overloaded. Asking the next model.",
+        "b hears nothing",
+    ]
+    assert now() == 0
+
+
+async def test_a_notice_leaves_the_next_model_its_patience() -> None:
+    a, b = model("a", [notice("a reads no PDF"), BUSY], "Here."), model("b", hang())
+    assert retries(await happened(agent(a, b).run("Hello?"))) == ["stream_silent"]
+    assert now() == 60
 
 
 async def test_every_model_is_asked_in_turn() -> None:
@@ -368,7 +400,7 @@ def test_no_model_at_all_is_refused() -> None:
     for nothing in nothings:
         with pytest.raises(ConfigError, match=r"Fallback\(\[first, second\]\)"):
             Fallback(nothing)
-    with pytest.raises(ConfigError, match="is the text 'a'"):
+    with pytest.raises(ConfigError, match=r"is the text 'a': use holdfast\.model\('a'\)"):
         Fallback(["a"])  # type: ignore[list-item]
 
 

@@ -169,7 +169,6 @@ async def test_silence_between_events_counts_from_the_last_of_them() -> None:
         ping(),
         say(""),
         think("hm"),
-        notice("still here"),
         call_raw("look", "{}", ended=False),
         source("https://example.org"),
     ],
@@ -179,6 +178,24 @@ async def test_any_event_of_the_provider_shows_that_it_is_alive(sign: Item) -> N
     events = await happened(ScriptedModel(script))
     assert kinds(events) == []
     assert now() == 59 + 6 * 599
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"), [([], 60), ([pause(30)], 60), ([ping(), pause(30)], 600)]
+)
+async def test_a_notice_does_not_show_that_the_provider_is_alive(
+    before: list[Item], seconds: int
+) -> None:
+    model = ScriptedModel([[*before, notice("no images here"), hang()], "Here."])
+    events = await happened(model)
+    assert kinds(events) == ["stream_silent"]
+    assert now() == seconds
+
+
+async def test_a_notice_is_not_the_first_delta_of_an_answer() -> None:
+    events = await happened(ScriptedModel([[notice("no images"), pause(2), "Here."]]))
+    (*_, committed) = [event for event in events if isinstance(event, MessageCommitted)]
+    assert committed.first_delta == 2
 
 
 async def test_that_a_model_is_about_to_be_asked_does_not_show_that_it_is_alive() -> None:
@@ -787,9 +804,39 @@ async def test_the_tokens_of_failed_answers_are_counted() -> None:
     assert end.summary.usage == Usage(input=20, output=7)
 
 
+@pytest.mark.parametrize(
+    ("costs", "total"), [((0.25, 0.5), 0.75), ((None, 0.5), 0.5), ((None, None), None)]
+)
+async def test_what_a_run_cost_is_the_sum_of_what_is_known(
+    costs: tuple[float | None, ...], total: float | None
+) -> None:
+    script: list[Item] = [
+        [think("hm"), Usage(10, cost=costs[0])],  # empty, and paid for all the same
+        ["Here.", Usage(10, cost=costs[1])],
+    ]
+    end = (await happened(ScriptedModel(script)))[-1]
+    assert isinstance(end, RunEnded)
+    assert end.summary.cost == end.summary.usage.cost == total
+
+
 async def test_what_the_provider_wants_people_to_know_is_shown() -> None:
     events = await happened(ScriptedModel([[notice("no images here"), "Here."]]))
     assert Warned("no images here") in events
+
+
+async def test_what_people_were_told_in_a_run_they_are_not_told_again() -> None:
+    same, other = notice("no images here"), notice("no audio either")
+    script = [[same, same, call("look")], [same, fail(status=529)], [same, other, "Here."], [same]]
+    agent = Agent(model=ScriptedModel(script), tools=[look], policy=PATIENT, ports=ports())
+    events = [event async for event in agent.run("Hello?")]
+    warned = [event.text for event in events if isinstance(event, Warned)]
+    assert warned == ["no images here", "no audio either"]
+
+
+async def test_the_next_run_tells_it_again() -> None:
+    model = ScriptedModel([], default=[notice("no images here"), "Here."])
+    for _ in range(2):
+        assert Warned("no images here") in await happened(model)
 
 
 # --- The context limit --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from holdfast.kernel.messages import (
     Content,
     File,
     Finish,
+    Injection,
     Kind,
     Message,
     Outcome,
@@ -73,6 +74,7 @@ plain: Final = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
+costs: Final = st.none() | st.floats(0, 1_000)
 metadata: Final = st.none() | st.dictionaries(texts, plain, max_size=3)
 
 
@@ -119,10 +121,11 @@ messages: Final = st.builds(
     literal(Kind).filter(lambda kind: kind != "checkpoint"),
     literal(Visibility),
     st.none() | literal(Finish),
-    st.none() | st.builds(Usage, numbers, numbers, numbers, numbers, numbers),
+    st.none() | st.builds(Usage, numbers, numbers, numbers, numbers, numbers, costs),
     st.none() | texts,
     st.none(),
     metadata,
+    st.none() | literal(Injection),
 )
 checkpoints: Final = st.builds(
     Message,
@@ -203,6 +206,16 @@ def test_a_message_gives_its_text_calls_and_results_in_order() -> None:
 def test_usage_adds_up() -> None:
     used = Usage(1, 2, 3, 4, 5) + Usage(10, 20, 30, 40, 50)
     assert used == Usage(11, 22, 33, 44, 55)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [(None, None, None), (0.5, None, 0.5), (None, 0.5, 0.5), (0.5, 0.25, 0.75), (0.0, None, 0.0)],
+)
+def test_a_cost_that_nobody_knows_adds_nothing(
+    one: float | None, other: float | None, both: float | None
+) -> None:
+    assert (Usage(1, cost=one) + Usage(1, cost=other)).cost == both
 
 
 def test_reasoning_is_part_of_the_output_and_does_not_fill_the_window_twice() -> None:

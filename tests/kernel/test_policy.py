@@ -43,6 +43,7 @@ LEAST: Final[list[tuple[type[Struct], str, float]]] = [
     (Context, "trim_to", 1),
     (Policy, "max_steps", 1),
     (Policy, "recoveries", 0),
+    (Policy, "repairs", 0),
     (Policy, "buffer", 1),
 ]
 """The smallest value that each number may have."""
@@ -152,6 +153,11 @@ def test_a_recovery_that_says_nothing_is_refused(text: str) -> None:
     """Providers refuse an empty message; to switch recoveries off there is a number."""
     with pytest.raises(ConfigError, match="recoveries"):
         Wording(recovery=text)
+
+
+def test_a_repair_that_says_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="repairs=0"):
+        Wording(repair=" ")
 
 
 def test_a_marker_that_says_nothing_is_how_it_is_switched_off() -> None:

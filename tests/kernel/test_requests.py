@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,8 +13,10 @@ from holdfast import (
     Block,
     Message,
     Policy,
+    ProviderTool,
     Settings,
 )
+from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.events import (
     Retrying,
 )
@@ -74,6 +77,27 @@ async def test_the_agent_s_options_reach_every_request() -> None:
         assert (request.effort, request.settings) == ("high", settings)
         assert request.system == tuple(blocks)
         assert [spec.name for spec in request.tools] == ["look"]
+
+
+async def test_provider_tools_are_in_every_request_and_not_in_one_for_a_summary() -> None:
+    searches = ProviderTool("web_search", {"max_uses": 3}, {"acme": {"type": "search_1"}})
+    long = json.dumps({"words": "many " * 1_000})
+    summary = "\n".join(f"## {section}\nx" for section in SECTIONS)
+    agent = scripted(
+        [long, summary, "{}"],
+        look,
+        provider_tools=[searches],
+        output={"type": "object"},
+        active=lambda history: [],
+    )
+    first = await agent.run("Hello?")
+    await agent.run("Go on", history=first.history, compact=True)
+    ask, summarize, again = requests_of(agent)
+    assert ask.provider_tools == again.provider_tools == (searches,)
+    assert ask.output == again.output is not None
+    assert ask.cache_key == again.cache_key is not None
+    assert ask.tools == ()
+    assert (summarize.provider_tools, summarize.output, summarize.cache_key) == ((), None, None)
 
 
 async def test_what_only_people_see_is_not_sent() -> None:

@@ -513,7 +513,7 @@ def test_a_validator_of_the_users_may_raise_anything(error: Exception) -> None:
 
     for text in ('{"fragile": {"n": 3}}', '{"fragile": {"n": "3"}, "days": "5"}'):
         [problem] = refused(typed(buy), text)
-        assert problem.startswith(f"arguments: checking them failed with {type(error).__name__}")
+        assert problem.startswith(f"arguments: checking failed with {type(error).__name__}")
         assert len(problem) < 500
 
 

@@ -274,6 +274,19 @@ def test_a_raw_schema_takes_the_place_of_the_annotations() -> None:
     assert count.arguments.parse('{"n": "5"}') == {"n": 5}
 
 
+def test_a_tool_may_be_declared_as_a_provider_does_and_is_run_by_its_function() -> None:
+    native = {"acme": {"type": "bash_1", "name": "bash"}}
+
+    @tool(native=native)
+    async def bash(command: str) -> str:
+        return command
+
+    assert bash.spec.native == native
+    assert bash.spec.schema["required"] == ["command"]
+    assert bash.action is None
+    assert weather.spec.native == {}
+
+
 def test_a_tool_without_a_function_is_the_clients() -> None:
     made = Tool(name="pick", schema=SCHEMA)
     assert made.action == "client"
@@ -298,6 +311,9 @@ def test_a_tool_without_a_function_is_the_clients() -> None:
         ({"timeout": -1}, "timeout of act"),
         ({"function": None}, "neither a function nor a schema"),
         ({"action": "answer"}, "give it no function"),
+        ({"native": "bash"}, "native of act"),
+        ({"native": {"acme": "bash"}}, "native of act"),
+        ({"native": {1: {}}}, "native of act"),
     ],
 )
 def test_a_property_that_cannot_be_right_is_refused_by_name(

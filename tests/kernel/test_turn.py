@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Final, Literal
 
 import pytest
@@ -70,6 +70,7 @@ class Rescan:
             stopped=self.stopped(),
             steps=sum(m.kind == "answer" for m in self.this_turn),
             recoveries=self.recoveries(),
+            repairs=sum(m.kind == "injected" and m.why == "repair" for m in self.this_turn),
             failures=self.failures(),
             size=self.size(),
             measured=any(reports_size(m) for m in self.seen),
@@ -105,7 +106,8 @@ class Rescan:
 
     def recoveries(self) -> int:
         turn = counting(self.this_turn)
-        return sum(cut_by_length(one) and two.kind == "injected" for one, two in pairwise(turn))
+        asked_to = [m.kind == "injected" and m.why != "repair" for m in turn[1:]]
+        return sum(cut_by_length(one) and on for one, on in zip(turn, asked_to, strict=False))
 
     def failures(self) -> dict[str, int]:
         """For each tool: how many `failed` stand at the end of its `failed` and `ok`."""
@@ -175,6 +177,7 @@ def reports_size(message: Message) -> bool:
 @example([answer(call("a"), finish="length"), results(result("a", stops=True)), injected("No.")])
 @example([prompt(), checkpoint(1), answer("a", usage=5), checkpoint(2, summarized=False)])
 @example([prompt(), answer("a", finish="length"), note("x"), injected("on"), prompt("2", "user")])
+@example([prompt(), answer("a", finish="length"), injected("no", "repair"), answer("b")])
 def test_keeping_it_up_to_date_gives_what_looking_at_everything_gives(
     history: list[Message],
 ) -> None:
@@ -330,6 +333,19 @@ def test_a_recovery_is_what_we_inject_behind_a_cut_answer() -> None:
     assert turn.recoveries == 2
     assert fold_all([answer("whole"), injected("Really?")], turn).recoveries == 2
     assert fold(turn, prompt()).recoveries == 0
+
+
+def test_a_repair_is_one_because_it_says_so() -> None:
+    repair = (answer("?"), injected("No.", "repair"))
+    turn = turn_of(prompt(), *repair, answer("!"), injected("Not yet.", "guard"), *repair)
+    assert turn.repairs == 2
+    assert fold_all([answer(call("a")), results("a")], turn).repairs == 2
+    assert fold(turn, prompt()).repairs == 0
+
+
+def test_a_repair_behind_a_cut_answer_is_no_recovery() -> None:
+    turn = turn_of(prompt(), answer("half", finish="length"), injected("No.", "repair"))
+    assert (turn.repairs, turn.recoveries) == (1, 0)
 
 
 def test_a_stop_after_tool_stops_until_something_is_delivered_or_injected() -> None:

@@ -1,5 +1,7 @@
 """Arguments of a tool: their JSON schema, and the way from the model's text to checked values.
 
+The same way is gone by an answer that has to have a form.
+
 A typed function is checked by pydantic, a raw JSON schema by jsonschema-rs; they and all that needs
 them are imported when the first tool is built. Text that is right is checked by one call into the
 library. Text that is wrong takes the slow way: its problems are found, trivial mistakes among them
@@ -9,12 +11,24 @@ are mended, and whatever is left is told to the model, all at once and in the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.kernel.schema.arguments import Arguments, BadArguments, Values
+from holdfast.kernel.schema.arguments import VALUE, Arguments, BadArguments, Values
 from holdfast.kernel.schema.text import complaint
 
-__all__ = ["Arguments", "BadArguments", "Values", "complaint", "from_function", "from_schema"]
+if TYPE_CHECKING:
+    from holdfast.kernel.schema.answer import Form
+
+__all__ = [
+    "VALUE",
+    "Arguments",
+    "BadArguments",
+    "Values",
+    "complaint",
+    "form_of_answer",
+    "from_function",
+    "from_schema",
+]
 
 
 def from_function(function: Callable[..., Any], *, skip_first: bool) -> Arguments:
@@ -29,3 +43,10 @@ def from_schema(schema: Mapping[str, Any]) -> Arguments:
     from holdfast.kernel.schema import raw
 
     return raw.Raw(schema)
+
+
+def form_of_answer(wanted: Any) -> Form:
+    """What an answer has to be, from a type or a JSON schema."""
+    from holdfast.kernel.schema import answer
+
+    return answer.of(wanted)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.kernel.errors import HoldfastError
 
 Values: TypeAlias = Mapping[str, Any]
 """Validated arguments by name, as the function will get them."""
+VALUE: Final = "value"
+"""The name under which an answer that is no object stands in one."""
 
 
 class BadArguments(HoldfastError):

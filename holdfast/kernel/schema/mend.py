@@ -1,4 +1,4 @@
-"""The slow way: arguments that were refused, with their trivial mistakes corrected."""
+"""The slow way: what was refused, with its trivial mistakes corrected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any, Final, TypeAlias
 
 from holdfast.kernel.schema.arguments import BadArguments, Values
-from holdfast.kernel.schema.problems import ONE_OF, Path, Problem, Rank, refusal
+from holdfast.kernel.schema.problems import ONE_OF, Path, Problem, Rank, Words, refusal
 from holdfast.kernel.schema.text import TOO_DEEP, NotJson, Number, load
 
 MANY: Final = 1_000
@@ -29,17 +29,17 @@ Attempt: TypeAlias = Callable[[Any], tuple[Values, list[Problem]]]
 """The values in a JSON tree, or what is wrong with it."""
 
 
-def mended(text: str, schema: Mapping[str, Any], attempt: Attempt) -> Values:
+def mended(text: str, schema: Mapping[str, Any], attempt: Attempt, words: Words) -> Values:
     """The values that the text was meant to give, or BadArguments with all that is wrong."""
     optional = frozenset(schema["properties"]) - frozenset(schema.get("required") or ())
     try:
         values, problems = _mend(load(text) if text.strip() else {}, attempt, optional)
     except NotJson as error:
-        raise BadArguments([f"arguments: not JSON: {error}"]) from None
+        raise BadArguments([f"{words.whole}: not JSON: {error}"]) from None
     except RecursionError:
-        raise BadArguments([f"arguments: {TOO_DEEP}"]) from None
+        raise BadArguments([f"{words.whole}: {TOO_DEEP}"]) from None
     if problems:
-        raise refusal(problems, schema)
+        raise refusal(problems, schema, words)
     return values
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with arguments, and the words in which the model is told."""
+"""What is wrong with what a model wrote, and the words in which it is told."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ from holdfast.kernel.schema.text import MAX_WORDS, cut, quoted
 
 MAX_PROBLEMS: Final = 20
 """Problems that are told to the model."""
+
+
+class Words(Struct, frozen=True):
+    """What is checked, as the model knows it."""
+
+    whole: str
+    one: str
+    """A value in it that has a name."""
+
+
+ARGUMENTS: Final = Words("arguments", "argument")
+ANSWER: Final = Words("the answer", "name")
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way to a value: names in objects, indexes in lists."""
@@ -50,7 +62,9 @@ class Problem(Struct, frozen=True):
     """Types, those of JSON by their name in a schema, that would have been right; or ONE_OF."""
 
 
-def refusal(problems: Iterable[Problem], schema: Mapping[str, Any]) -> BadArguments:
+def refusal(
+    problems: Iterable[Problem], schema: Mapping[str, Any], words: Words = ARGUMENTS
+) -> BadArguments:
     """What the model is told: one line for each problem, in an order that does not vary."""
     merged: dict[object, Problem] = {}
     for problem in problems:
@@ -60,7 +74,10 @@ def refusal(problems: Iterable[Problem], schema: Mapping[str, Any]) -> BadArgume
         merged[key] = replace(problem, wants=wants)
     told = sorted(merged.values(), key=_order)
     known = cut(", ".join(schema["properties"]), MAX_WORDS) or "none"
-    lines = [f"{shown(each.path)}: {_words(each, known)}" for each in told[:MAX_PROBLEMS]]
+    unknown = f"unknown {words.one}; known: {known}"
+    lines = [
+        f"{shown(each.path, words.whole)}: {_words(each, unknown)}" for each in told[:MAX_PROBLEMS]
+    ]
     return BadArguments(lines, more=max(0, len(told) - MAX_PROBLEMS))
 
 
@@ -69,9 +86,9 @@ def _order(problem: Problem) -> tuple[object, ...]:
     return problem.rank, steps, problem.words
 
 
-def _words(problem: Problem, known: str) -> str:
+def _words(problem: Problem, unknown: str) -> str:
     if problem.rank is Rank.UNKNOWN:
-        return f"unknown argument; known: {known}" if len(problem.path) == 1 else "unknown"
+        return unknown if len(problem.path) == 1 else "unknown"
     if problem.words:
         return problem.words
     wants = problem.wants - {"integer"} if "number" in problem.wants else problem.wants
@@ -79,7 +96,7 @@ def _words(problem: Problem, known: str) -> str:
     return f"should be {kinds}, got {quoted(problem.value)}"
 
 
-def shown(path: Path) -> str:
+def shown(path: Path, whole: str) -> str:
     """A path as code; of a long one the end."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in path[-8:]]
-    return ("…" if len(path) > 8 else "") + "".join(steps).removeprefix(".") or "arguments"
+    return ("…" if len(path) > 8 else "") + "".join(steps).removeprefix(".") or whole

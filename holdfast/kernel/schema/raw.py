@@ -1,4 +1,4 @@
-"""Arguments that a raw JSON schema describes."""
+"""Arguments, and answers, that a raw JSON schema describes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.schema.arguments import Arguments, Values
+from holdfast.kernel.schema.arguments import Arguments, BadArguments, Values
 from holdfast.kernel.schema.mend import MANY, mended
-from holdfast.kernel.schema.problems import ONE_OF, Problem, Rank, shown
+from holdfast.kernel.schema.problems import ARGUMENTS, ONE_OF, Problem, Rank, Words, shown
 from holdfast.kernel.schema.text import MAX_WORDS, TOO_DEEP, cut, quoted, written
 
 if TYPE_CHECKING:
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 class Raw(Arguments):
     """Checked by jsonschema-rs: the values are plain JSON."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], words: Words = ARGUMENTS) -> None:
         if schema.get("type", "object") != "object":
             raise ConfigError(
                 f"arguments are an object, but the schema's type is {schema['type']!r}"
             )
         whole = {**schema, "type": "object", "properties": schema.get("properties") or {}}
         self.schema = whole
+        self._words = words
         self._validator = _validator(whole)
 
     def parse(self, text: str) -> Values:
@@ -38,7 +39,7 @@ class Raw(Arguments):
                 return value
         except (ValueError, RecursionError):  # not JSON; or more than the library can walk
             pass
-        return mended(text, self.schema, self._attempt)
+        return mended(text, self.schema, self._attempt, self._words)
 
     def check(self, value: Mapping[str, Any]) -> Values:
         return self.parse(written(value, dict))
@@ -56,6 +57,23 @@ class Raw(Arguments):
         return json.loads(json.dumps(tree)), problems
 
 
+class Converted(Raw):
+    """Checked in the same way, and then made into a type that msgspec knows."""
+
+    def __init__(self, kind: Any, schema: Mapping[str, Any], words: Words) -> None:
+        super().__init__(schema, words)
+        self._kind = kind
+
+    def parse(self, text: str) -> Values:
+        plain = super().parse(text)
+        try:
+            values: Values = msgspec.convert(plain, self._kind)
+        except msgspec.ValidationError as error:  # a schema cannot say everything
+            words = f"{self._words.whole}: {cut(str(error), MAX_WORDS)}"
+            raise BadArguments([words]) from None
+        return values
+
+
 def _validator(schema: dict[str, Any]) -> Validator:
     import jsonschema_rs
 
@@ -66,7 +84,9 @@ def _validator(schema: dict[str, Any]) -> Validator:
     except jsonschema_rs.ValidationError as error:
         words = cut(error.message, MAX_WORDS)
         if error.instance_path:
-            words = f"{shown(tuple(error.instance_path))}: {words}, got {quoted(error.instance)}"
+            words = (
+                f"{shown(tuple(error.instance_path), 'it')}: {words}, got {quoted(error.instance)}"
+            )
     except ValueError as error:
         words = str(error)
     raise ConfigError(f"the JSON schema is not valid: {words}")

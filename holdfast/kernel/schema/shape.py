@@ -1,4 +1,4 @@
-"""The shape of a function's arguments: how pydantic checks them, and their JSON schema."""
+"""The shape of a function's arguments, or of a type: how pydantic checks it, its JSON schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_ori
 
 from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.schema import docstring, signature
+from holdfast.kernel.schema.arguments import VALUE
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -33,6 +34,21 @@ def of(function: Callable[..., Any], skip_first: bool) -> tuple[TypeAdapter[Any]
         return adapter, _schema(adapter)
     except Exception as error:  # a type may bring any code of its own
         raise _unusable(function, fields, error) from error
+
+
+def of_type(kind: Any) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
+    """The validator of a type, the schema of an object, and whether the type is under `VALUE`.
+
+    Raises whatever pydantic, or the type itself, raises.
+    """
+    from pydantic import TypeAdapter
+
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter.rebuild(raise_errors=True)
+    if opened(_plain_schema(adapter)).get("type") == "object":
+        return adapter, _schema(adapter), False
+    adapter = _adapter({VALUE: kind})
+    return adapter, _schema(adapter), True
 
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -111,18 +127,30 @@ def _adapter(fields: Mapping[str, Any], extra: Any = None) -> TypeAdapter[Any]:
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The schema of an object, without what only repeats names."""
+    schema = opened(_plain_schema(adapter))
+    schema.pop("title", None)
+    for name, definition in schema.get("$defs", {}).items():
+        if definition.get("title") == name:
+            del definition["title"]
+    return {"type": "object", "properties": schema.pop("properties", {}), **schema}
+
+
+def _plain_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class WithoutTitles(GenerateJsonSchema):
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False  # they only repeat the name
 
-    schema = adapter.json_schema(schema_generator=WithoutTitles)
-    del schema["title"]
-    for name, definition in schema.get("$defs", {}).items():
-        if definition.get("title") == name:
-            del definition["title"]
-    return {"type": "object", "properties": schema.pop("properties", {}), **schema}
+    return adapter.json_schema(schema_generator=WithoutTitles)
+
+
+def opened(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema that only refers to one of its definitions, as that definition."""
+    definitions = schema.get("$defs", {})
+    meant = definitions.get(str(schema.get("$ref")).removeprefix("#/$defs/"))
+    return schema if meant is None else {**meant, "$defs": definitions}
 
 
 def _unusable(function: Any, fields: Mapping[str, Any], error: Exception) -> ConfigError:

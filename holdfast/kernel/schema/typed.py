@@ -1,4 +1,4 @@
-"""Arguments of a typed function."""
+"""Arguments of a typed function, and answers of a type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from holdfast.kernel.errors import describe
 from holdfast.kernel.schema.arguments import Arguments, Values
 from holdfast.kernel.schema.mend import MANY, NOTHING, mended, step
-from holdfast.kernel.schema.problems import ONE_OF, Path, Problem, Rank
+from holdfast.kernel.schema.problems import ARGUMENTS, ONE_OF, Path, Problem, Rank, Words
 from holdfast.kernel.schema.text import MAX_WORDS, TOO_DEEP, cut, quoted, written
 
 if TYPE_CHECKING:
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 class Typed(Arguments):
     """Checked by pydantic: the values are of the types that the annotations name."""
 
-    def __init__(self, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
+    def __init__(
+        self, adapter: TypeAdapter[Any], schema: Mapping[str, Any], words: Words = ARGUMENTS
+    ) -> None:
         self.schema = schema
+        self._words = words
         self._adapter = adapter
         self._validate: Callable[..., Values] = adapter.validator.validate_json
         # pydantic says this of sets, whose order changes from one process to the next.
@@ -37,7 +40,7 @@ class Typed(Arguments):
                 return self._validate(text, strict=True)
         except Exception:  # looked at more closely in `_attempt`
             pass
-        return mended(text, self.schema, self._attempt)
+        return mended(text, self.schema, self._attempt, self._words)
 
     def check(self, value: Mapping[str, Any]) -> Values:
         from pydantic_core import to_jsonable_python
@@ -71,7 +74,7 @@ class Typed(Arguments):
             details = error.errors(include_url=False, include_context=False)
             return {}, [_problem(detail, tree) for detail in details[:MANY]]
         except Exception as error:  # a validator of the user's may raise anything
-            words = f"checking them failed with {cut(describe(error), MAX_WORDS)}"
+            words = f"checking failed with {cut(describe(error), MAX_WORDS)}"
             return {}, [Problem(Rank.VALUE, (), words)]
         return values, []
 
