@@ -64,9 +64,11 @@ _HOMES = {
         "PartAdded",
         "PartEnded",
         "Ping",
+        "ProviderTool",
         "ReasoningDelta",
         "Request",
         "Settings",
+        "Shape",
         "TextDelta",
         "ToolSpec",
     ),
@@ -81,6 +83,12 @@ _HOMES = {
     "holdfast.kernel.ports": ("Ports",),
     "holdfast.kernel.run": ("Run",),
     "holdfast.kernel.tool": ("Allow", "Deny", "Rewrite", "Tool", "ToolContext", "tool"),
+    "holdfast.providers.anthropic": ("Anthropic",),
+    "holdfast.providers.google": ("Google",),
+    "holdfast.providers.openai_chat": ("OpenAIChat",),
+    "holdfast.providers.openai_responses": ("OpenAIResponses",),
+    "holdfast.providers.profile": ("Price", "Profile"),
+    "holdfast.providers.registry": ("model", "usable_providers"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -135,9 +143,11 @@ if TYPE_CHECKING:
     from holdfast.kernel.model import PartAdded as PartAdded
     from holdfast.kernel.model import PartEnded as PartEnded
     from holdfast.kernel.model import Ping as Ping
+    from holdfast.kernel.model import ProviderTool as ProviderTool
     from holdfast.kernel.model import ReasoningDelta as ReasoningDelta
     from holdfast.kernel.model import Request as Request
     from holdfast.kernel.model import Settings as Settings
+    from holdfast.kernel.model import Shape as Shape
     from holdfast.kernel.model import TextDelta as TextDelta
     from holdfast.kernel.model import ToolSpec as ToolSpec
     from holdfast.kernel.outcome import RunFailed as RunFailed
@@ -157,6 +167,14 @@ if TYPE_CHECKING:
     from holdfast.kernel.tool import Tool as Tool
     from holdfast.kernel.tool import ToolContext as ToolContext
     from holdfast.kernel.tool import tool as tool
+    from holdfast.providers.anthropic import Anthropic as Anthropic
+    from holdfast.providers.google import Google as Google
+    from holdfast.providers.openai_chat import OpenAIChat as OpenAIChat
+    from holdfast.providers.openai_responses import OpenAIResponses as OpenAIResponses
+    from holdfast.providers.profile import Price as Price
+    from holdfast.providers.profile import Profile as Profile
+    from holdfast.providers.registry import model as model
+    from holdfast.providers.registry import usable_providers as usable_providers
 
 __all__ = [*sorted(_HOME), "__version__"]
 

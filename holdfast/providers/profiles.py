@@ -1,0 +1,139 @@
+"""Which profile a model has: the facts are in `profiles.json`, and are found by a model's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.providers.profile import UNKNOWN, Profile
+
+
+class Facts(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file. A model is left out of it when nobody has looked, and so is what was not found."""
+
+    date: str
+    """The day on which all of it was true."""
+    source: str
+    models: Mapping[str, Mapping[str, Profile]]
+    """By provider, the newest first."""
+    aliases: Mapping[str, Mapping[str, str]]
+    """Other names of the same models, by provider."""
+
+
+@cache
+def facts() -> Facts:
+    from importlib import resources  # slow to import, and needed once
+
+    data = resources.files("holdfast.providers").joinpath("profiles.json").read_bytes()
+    return msgspec.json.decode(data, type=Facts)
+
+
+def models(provider: str) -> tuple[str, ...]:
+    """The models of a provider that are in the file."""
+    return tuple(facts().models.get(provider, ()))
+
+
+def lookup(provider: str, model: str) -> Profile:
+    """What is known about a model. `UNKNOWN` when that is nothing: it can be used all the same."""
+    found = _find(_SAME_MODELS.get(provider, provider), model)
+    if found is None and provider in _GATEWAYS:
+        found = _resold(provider, model)
+    if found is None:
+        return UNKNOWN
+    if provider == "openai-chat" and found.efforts:
+        # Only the Responses API takes it.
+        return replace(found, efforts=tuple(level for level in found.efforts if level != "max"))
+    return found
+
+
+def changed(profile: Profile, changes: Mapping[str, Any]) -> Profile:
+    """A profile with some of its fields changed. Checks them as it does those of the file."""
+    unknown = changes.keys() - set(Profile.__struct_fields__)
+    if unknown:
+        known = ", ".join(Profile.__struct_fields__)
+        raise ConfigError(f"a profile has no {', '.join(sorted(unknown))}: use {known}")
+    try:
+        fields = {**msgspec.to_builtins(profile), **msgspec.to_builtins(changes)}
+        return msgspec.convert(fields, Profile)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigError(f"profile={dict(changes)!r} cannot be right: {error}") from None
+
+
+# --- By name ------------------------------------------------------------------------------------
+
+_RELEASE: Final = re.compile(
+    r"(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{2}-\d{4}|-\d{3,4}|-latest|-preview|-v\d+|@[^@]*|:[^:]*)$"
+)
+"""What may stand behind a model's name without making it another model: a date, a revision, where
+it runs. A short number is a version, and so another model."""
+_POINT: Final = re.compile(r"(?<=\d)\.(?=\d)")
+
+
+def _plain(name: str) -> str:
+    """The same for every spelling: some write `claude-opus-4.5`, and some write capitals."""
+    return _POINT.sub("-", name.lower())
+
+
+@cache
+def _index(provider: str) -> Mapping[str, Profile]:
+    known = facts().models.get(provider, {})
+    others = facts().aliases.get(provider, {})
+    return {
+        **{_plain(other): known[name] for other, name in others.items()},
+        **{_plain(name): profile for name, profile in known.items()},
+    }
+
+
+def _find(provider: str, model: str) -> Profile | None:
+    """The profile with the longest name that this one begins with."""
+    index = _index(provider)
+    name = _plain(model)
+    while name not in index:
+        shorter = _RELEASE.sub("", name)
+        if shorter == name:
+            return None
+        name = shorter
+    return index[name]
+
+
+# --- Sold by others -----------------------------------------------------------------------------
+
+_SAME_MODELS: Final = {"azure": "openai", "openai-chat": "openai"}
+_GATEWAYS: Final = frozenset({"openai-compatible", "openrouter", "perplexity"})
+_VENDORS: Final = {
+    "anthropic": "anthropic",
+    "deepseek": "deepseek",
+    "google": "google",
+    "mistral": "mistral",
+    "mistralai": "mistral",
+    "moonshotai": "moonshot",
+    "openai": "openai",
+    "x-ai": "xai",
+    "xai": "xai",
+}
+"""How those who pass on a request spell the vendor of a model."""
+_SOLD: Final = re.compile(rf"(?:^|[/.])({'|'.join(_VENDORS)})[/.](.+)$", re.IGNORECASE)
+"""`anthropic/claude-opus-5.5`, or `us.anthropic.claude-opus-5-5-v1:0`."""
+_AT_LIST_PRICE: Final = frozenset({"anthropic", "google", "openai", "xai"})
+"""Nobody else serves their models, so that OpenRouter asks what they ask."""
+
+
+def _resold(provider: str, model: str) -> Profile | None:
+    """What the vendor's own profile says of a model that somebody else passes on."""
+    sold = _SOLD.search(model)
+    if sold is None:
+        return None
+    vendor = _VENDORS[sold[1].lower()]
+    found = _find(vendor, sold[2])
+    if found is None:
+        return None
+    listed = provider == "openrouter" and vendor in _AT_LIST_PRICE and ":free" not in model
+    # Options are words of the vendor's own protocol, and this is not it.
+    return replace(found, price=found.price if listed else None, options={})

@@ -1,0 +1,374 @@
+"""From `provider:model` to a `Model`: who can be asked, where, and with which key.
+
+The only place that reads the environment for it. Making a model asks nobody: whether the key is
+right and the model exists is heard with the first answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import Value
+from holdfast.kernel.model import Model
+from holdfast.providers import profiles
+from holdfast.providers.profile import Profile
+
+if TYPE_CHECKING:
+    from holdfast.providers.http import Http
+
+Protocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
+
+
+class ProviderFacts(Value, frozen=True):
+    """How a provider is reached."""
+
+    name: str
+    protocol: Protocol
+    base_url: str | None
+    """None where everybody has an address of their own."""
+    keys: tuple[str, ...]
+    """Environment variables that may hold the key, in the order in which they are looked at."""
+    more_urls: tuple[str, ...] = ()
+    """Environment variables for the base URL, beside `<NAME>_BASE_URL`."""
+    needs_key: bool = True
+    path: str = ""
+    """Where the API is on a host that is given without a path."""
+    key_header: str = ""
+    """The header for the key, where it is not that of the protocol."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Environment variables that may hold the base URL, in order."""
+        return (f"{self.name.upper().replace('-', '_')}_BASE_URL", *self.more_urls)
+
+
+def _chat(name: str, base_url: str, *keys: str) -> ProviderFacts:
+    return ProviderFacts(name, "openai_chat", base_url, keys)
+
+
+def _local(name: str, port: int, *more_urls: str) -> ProviderFacts:
+    key = f"{name.upper()}_API_KEY"
+    url = f"http://localhost:{port}/v1"
+    return ProviderFacts(name, "openai_chat", url, (key,), more_urls, needs_key=False, path="/v1")
+
+
+PROVIDERS: Final[Mapping[str, ProviderFacts]] = {
+    facts.name: facts
+    for facts in (
+        ProviderFacts(
+            "anthropic", "anthropic", "https://api.anthropic.com", ("ANTHROPIC_API_KEY",)
+        ),
+        ProviderFacts(
+            "openai", "openai_responses", "https://api.openai.com/v1", ("OPENAI_API_KEY",)
+        ),
+        ProviderFacts(
+            "openai-chat",
+            "openai_chat",
+            "https://api.openai.com/v1",
+            ("OPENAI_API_KEY",),
+            ("OPENAI_BASE_URL",),
+        ),
+        ProviderFacts(
+            "google",
+            "google",
+            "https://generativelanguage.googleapis.com",
+            ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            ("GOOGLE_GEMINI_BASE_URL",),
+        ),
+        ProviderFacts(
+            "azure",
+            "openai_responses",
+            None,
+            ("AZURE_OPENAI_API_KEY",),
+            ("AZURE_OPENAI_ENDPOINT",),
+            path="/openai/v1",
+            key_header="api-key",
+        ),
+        _chat("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        _chat("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        _chat("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _chat("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "HUGGINGFACE_API_KEY"),
+        _chat("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _chat("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
+        _chat("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+        _chat("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ProviderFacts(
+            "perplexity",
+            "openai_responses",
+            "https://api.perplexity.ai/v1",
+            ("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
+        ),
+        _chat("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
+        _chat("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        _local("llamacpp", 8080),
+        _local("lmstudio", 1234),
+        _local("ollama", 11434, "OLLAMA_HOST"),
+        _local("vllm", 8000),
+        ProviderFacts(
+            "openai-compatible",
+            "openai_chat",
+            None,
+            ("OPENAI_COMPATIBLE_API_KEY",),
+            needs_key=False,
+        ),
+    )
+}
+
+
+def model(
+    name: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    profile: Profile | Mapping[str, Any] | None = None,
+    http: Http | None = None,
+    environ: Mapping[str, str] = os.environ,
+    **options: Any,
+) -> Model:
+    """The model that `provider:model` names.
+
+    The key and the base URL come from the environment where they are not given. `profile` replaces
+    what is known about the model, or changes some of it: `{"window": 32_768}`. `options` are those
+    of the provider's own class, such as `chain` of `OpenAIResponses`.
+    """
+    facts, id = _parsed(name)
+    make = _class_of(facts.protocol)
+    _check_options(facts, make, options)
+    if http is not None:
+        options["http"] = http
+    key = _key(facts, api_key, environ)
+    if facts.key_header and key is not None:
+        headers, key = {facts.key_header: key, **(headers or {})}, None
+    return make(
+        id,
+        provider=facts.name,
+        api_key=key,
+        base_url=_base_url(facts, base_url, environ),
+        headers=headers,
+        profile=_profile(facts.name, id, profile),
+        **options,
+    )
+
+
+class UsableProvider(Value, frozen=True):
+    """A provider that can be asked, as far as the environment says."""
+
+    name: str
+    variable: str
+    """The environment variable that says so."""
+    models: tuple[str, ...]
+    """Those that are known, as `model` takes them. There may be others."""
+
+
+def usable_providers(environ: Mapping[str, str] = os.environ) -> tuple[UsableProvider, ...]:
+    """Who can be asked with this environment. Nobody is asked whether that is so.
+
+    A local server counts when a variable says where it is, not because it may be running.
+    """
+    found = []
+    for facts in PROVIDERS.values():
+        variable = _usable_by(facts, environ)
+        if variable is not None:
+            names = tuple(f"{facts.name}:{id}" for id in profiles.models(facts.name))
+            found.append(UsableProvider(facts.name, variable, names))
+    return tuple(found)
+
+
+def _usable_by(facts: ProviderFacts, environ: Mapping[str, str]) -> str | None:
+    key, url = _first(environ, facts.keys), _first(environ, facts.urls)
+    if key is not None and _is_broken(key[1]):
+        return None
+    if not facts.needs_key:
+        return url[0] if url else None
+    if facts.base_url is None and url is None:
+        return None
+    return key[0] if key else None
+
+
+# --- Names --------------------------------------------------------------------------------------
+
+_MAKERS: Final = (
+    ("claude", "anthropic"),
+    ("gpt", "openai"),
+    ("chatgpt", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("gemini", "google"),
+    ("gemma", "google"),
+    ("grok", "xai"),
+    ("deepseek", "deepseek"),
+    ("mistral", "mistral"),
+    ("ministral", "mistral"),
+    ("codestral", "mistral"),
+    ("magistral", "mistral"),
+    ("kimi", "moonshot"),
+    ("llama", "ollama"),
+    ("qwen", "ollama"),
+)
+"""Who a model is asked for at, by how its name begins. Used to guess what was meant, never to
+choose."""
+
+_MEANT: Final = {
+    "aws": "openai-compatible",
+    "bedrock": "openai-compatible",
+    "claude": "anthropic",
+    "gemini": "google",
+    "grok": "xai",
+    "hf": "huggingface",
+    "kimi": "moonshot",
+    "llama.cpp": "llamacpp",
+    "moonshotai": "moonshot",
+    "vertex": "google",
+    "x-ai": "xai",
+}
+"""What people call providers whose name here is spelled quite differently."""
+
+_GONE: Final = {"github": "GitHub Models ended on 30 July 2026"}
+
+
+def _parsed(name: str) -> tuple[ProviderFacts, str]:
+    provider, colon, id = (part.strip() for part in name.partition(":"))
+    if not colon:
+        raise ConfigError(f"{name!r} names no provider: {_meant(name)}")
+    facts = PROVIDERS.get(provider)
+    if facts is None:
+        known = ", ".join(PROVIDERS)
+        why = _GONE.get(provider.lower()) or _meant(name)
+        raise ConfigError(f"there is no provider {provider!r}: {why} (known are {known})")
+    if not id:
+        known = "".join(f", such as '{provider}:{one}'" for one in profiles.models(provider)[:1])
+        raise ConfigError(f"{name!r} names no model: write '{provider}:model'{known}")
+    if not id.isprintable():
+        raise ConfigError(f"{name!r} holds a character that no model's name has")
+    return facts, id
+
+
+def _meant(name: str) -> str:
+    """What was probably meant by a name that is none, as a sentence."""
+    from difflib import get_close_matches
+
+    if name in PROVIDERS:
+        return f"write '{name}:model'"
+    provider, _, id = name.partition(":" if ":" in name else "/")
+    near = get_close_matches(provider.lower(), PROVIDERS, n=1, cutoff=0.75)
+    if provider.lower() in _MEANT:
+        near = [_MEANT[provider.lower()]]
+    if near and id:
+        return f"did you mean {f'{near[0]}:{id}'!r}?"
+    for beginning, maker in _MAKERS:
+        if name.lower().startswith(beginning):
+            return f"did you mean {f'{maker}:{name}'!r}?"
+    return "write 'provider:model', such as 'anthropic:claude-opus-5-5'"
+
+
+# --- The key and the address --------------------------------------------------------------------
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str] | None:
+    """The first of these variables that says anything, and what. An empty one says nothing."""
+    for name in names:
+        value = environ.get(name, "").strip()
+        if value:
+            return name, value
+    return None
+
+
+def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) -> str | None:
+    given = (given or "").strip()
+    source, key = ("api_key", given) if given else _first(environ, facts.keys) or ("", "")
+    if _is_broken(key):
+        raise ConfigError(
+            f"{source} holds a line break, a blank or another character that no key has: "
+            "was something else copied along with it?"  # what it holds is not shown
+        )
+    if not key and facts.needs_key:
+        variables = " or ".join(facts.keys)
+        raise ConfigError(f"{facts.name} needs a key: set {variables}, or pass api_key=…")
+    return key or None
+
+
+def _is_broken(key: str) -> bool:
+    """Whether it can be no key. It would become part of a header."""
+    return not (key.isascii() and key.isprintable()) or " " in key
+
+
+def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) -> str:
+    given = (given or "").strip()
+    source, url = ("base_url", given) if given else _first(environ, facts.urls) or ("", "")
+    if not url:
+        if facts.base_url is None:
+            variables = " or ".join(facts.urls)
+            raise ConfigError(f"{facts.name} has no address: set {variables}, or pass base_url=…")
+        return facts.base_url
+    try:
+        parts = urlsplit(_listening_at(url) if source == "OLLAMA_HOST" else url)
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{source} is no address: use http(s)://host/path")
+    return parts._replace(path=parts.path.rstrip("/") or facts.path).geturl()
+
+
+def _listening_at(host: str) -> str:
+    """Where to reach a server that listens here: `0.0.0.0`, `host:port` or a whole URL."""
+    if "://" in host:
+        return host
+    parts = urlsplit(f"//{host}")
+    name = parts.hostname or "localhost"
+    if name in ("0.0.0.0", "::"):  # every address of this machine
+        name = "localhost"
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{parts.port or 11434}{parts.path}"
+
+
+def _profile(provider: str, id: str, given: Profile | Mapping[str, Any] | None) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    known = profiles.lookup(provider, id)
+    return profiles.changed(known, given) if given else known
+
+
+# --- Making one ---------------------------------------------------------------------------------
+
+
+def _class_of(protocol: Protocol) -> Callable[..., Model]:
+    """Imported here and not before: whoever asks one provider needs the code for one."""
+    match protocol:
+        case "anthropic":
+            from holdfast.providers.anthropic import Anthropic
+
+            return Anthropic
+        case "google":
+            from holdfast.providers.google import Google
+
+            return Google
+        case "openai_chat":
+            from holdfast.providers.openai_chat import OpenAIChat
+
+            return OpenAIChat
+        case "openai_responses":
+            from holdfast.providers.openai_responses import OpenAIResponses
+
+            return OpenAIResponses
+
+
+def _check_options(
+    facts: ProviderFacts, make: Callable[..., Model], options: Mapping[str, Any]
+) -> None:
+    if not options:
+        return
+    from inspect import signature
+
+    ours = {"model", "provider", *signature(model).parameters}
+    known = [name for name in signature(make).parameters if name not in ours]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none of its own"
+        raise ConfigError(f"{facts.name} has no option {', '.join(unknown)}: {takes}")
