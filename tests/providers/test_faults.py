@@ -1,0 +1,429 @@
+"""Every trouble that a connection can have, with every protocol, through a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import Agent, Policy, RunResult, Stream
+from holdfast.kernel.errors import KINDS, FailureKind
+from holdfast.kernel.events import Event, Retrying
+from holdfast.kernel.messages import Message
+from holdfast.kernel.model import Finished, Ping, TextDelta
+from holdfast.testing import call_raw, cut, fail, finish, pause, ports, say, think, usage
+from holdfast.testing.conformance.bench import ask, hear, told
+from holdfast.testing.fake.faults import (
+    dripping,
+    endless,
+    garbled,
+    lost,
+    opens,
+    raw,
+    respond,
+    swapped,
+)
+from holdfast.testing.fake.provider import STREAM, FakeProvider, WireProtocol
+from holdfast.testing.fake.speaker import Received
+from holdfast.testing.script import Item, Turn
+from tests.kernel.runs import act, check_events, events_of, now, only, outcome
+from tests.providers.makers import PROTOCOLS, talk
+from tests.providers.makers import model_of as model_over
+from tests.providers.taps import Playback, recorded
+
+RICH: Final[Item] = [
+    think("First I look, then I speak.", signature="c2lnbmVk", chunks=2),
+    say("Grüße aus 東京 👋🏽.", chunks=3),
+    call_raw("act", '{"what": "ä"}', id="call_a", chunks=2),
+    call_raw("act", '{"what": "b"}', id="call_b", chunks=2),
+    usage(input=120, output=30),
+]
+"""An answer with something of everything."""
+
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+class Story:
+    """What became of a run, and how often its provider was asked."""
+
+    def __init__(self, events: Sequence[Event], result: RunResult, fake: FakeProvider) -> None:
+        self.result = result
+        self.attempts = len(fake.requests)
+        self.retried: list[FailureKind] = [event.kind for event in only(Retrying, events)]
+        """The failures that were tried again."""
+
+    @property
+    def failed(self) -> FailureKind | None:
+        return self.result.failure.kind if self.result.failure is not None else None
+
+    @property
+    def told(self) -> list[list[str]]:
+        """What the models see of the history, without times and ids."""
+        seen = [message for message in self.result.history if message.visibility != "user"]
+        return [told(message) for message in seen]
+
+
+async def story(
+    protocol: WireProtocol,
+    *script: Turn,
+    default: Turn = "Done.",
+    policy: Policy | None = None,
+    check: bool = True,
+) -> Story:
+    fake, model = talk(protocol, script, default=default, check=check)
+    agent = Agent(model=model, tools=[act], ports=ports(), policy=policy or Policy())
+    run = agent.run("?")
+    events = await events_of(run)
+    result = await outcome(run)
+    check_events(events)
+    assert fake.open == 0
+    assert fake.problems == []
+    return Story(events, result, fake)
+
+
+def is_done(story: Story, attempts: int, *retried: FailureKind) -> None:
+    """It came to its end after these failures."""
+    assert story.retried == list(retried)
+    assert story.attempts == attempts
+    assert (story.result.reason, story.result.text) == ("stop", "Done.")
+
+
+def is_over(story: Story, kind: FailureKind) -> None:
+    """It failed at once, and for good."""
+    assert (story.failed, story.retried, story.attempts) == (kind, [], 1)
+
+
+# --- Answers that are none ----------------------------------------------------------------------
+
+RETRIED: Final[dict[str, tuple[Turn, FailureKind]]] = {
+    "408": (respond(408), "timeout"),
+    "409": (respond(409, {"error": {"message": "Twice."}}), "server"),
+    "429": (respond(429, {"error": {"message": "Slow down."}}), "rate_limit"),
+    "500": (
+        respond(500, "<html><title>Oh</title></html>", {"Content-Type": "text/html"}),
+        "server",
+    ),
+    "502": (respond(502, "Bad gateway"), "server"),
+    "503": (respond(503, b"", {"Retry-After": "2"}), "overloaded"),
+    "504": (respond(504, b"\xff\xfe"), "timeout"),
+    "520": (respond(520, "error code: 520"), "server"),
+    "529": (respond(529, {"error": {"message": "Overloaded"}}), "overloaded"),
+    "said": (fail("Too much to do.", status=529), "overloaded"),
+    "limited": (fail("Slow down.", status=429), "rate_limit"),
+}
+TERMINAL: Final[dict[str, tuple[Turn, FailureKind]]] = {
+    "302": (respond(302, b"", {"Location": "https://elsewhere.example/v1"}), "config"),
+    "400": (respond(400, {"error": {"message": "What?"}}), "invalid_request"),
+    "401": (respond(401, {"error": {"message": "Wrong key."}}), "auth"),
+    "402": (respond(402, {"error": {"message": "Pay."}}), "quota"),
+    "403": (respond(403, "Forbidden"), "permission"),
+    "404": (respond(404, "404 page not found"), "not_found"),
+    "422": (respond(422, {"detail": [{"loc": ["body"], "msg": "bad"}]}), "invalid_request"),
+    "told_not_to": (respond(500, b"", {"x-should-retry": "false"}), "server"),
+    "said": (fail("Wrong key.", status=401), "auth"),
+}
+
+
+@each_protocol
+@pytest.mark.parametrize("status", RETRIED)
+async def test_a_refusal_that_may_pass_is_tried_again(protocol: WireProtocol, status: str) -> None:
+    turn, kind = RETRIED[status]
+    is_done(await story(protocol, turn), 2, kind)
+
+
+@each_protocol
+@pytest.mark.parametrize("status", TERMINAL)
+async def test_a_refusal_that_stays_ends_the_run(protocol: WireProtocol, status: str) -> None:
+    turn, kind = TERMINAL[status]
+    is_over(await story(protocol, turn), kind)
+
+
+@each_protocol
+async def test_a_retry_after_is_waited_for(protocol: WireProtocol) -> None:
+    began = now()
+    is_done(await story(protocol, fail("Slow down.", status=429, retry_after=17)), 2, "rate_limit")
+    assert now() - began == pytest.approx(17, abs=0.01)
+
+
+@each_protocol
+async def test_an_error_in_a_body_with_status_200_is_an_error(protocol: WireProtocol) -> None:
+    body = {"error": {"message": "Overloaded", "code": 529, "status": "UNAVAILABLE"}}
+    is_done(await story(protocol, respond(200, body)), 2, "overloaded")
+
+
+@each_protocol
+async def test_a_web_page_is_no_answer(protocol: WireProtocol) -> None:
+    page = respond(200, "<html><title>Sign in</title></html>", {"Content-Type": "text/html"})
+    made = await story(protocol, page)
+    assert made.failed is not None
+    assert made.result.failure is not None
+    assert "Sign in" in made.result.failure.detail
+
+
+# --- Delays -------------------------------------------------------------------------------------
+
+
+@each_protocol
+async def test_a_slow_beginning_is_waited_for(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, [pause(59), say("Done.")]), 1)
+
+
+@each_protocol
+async def test_a_provider_that_sends_no_headers_is_given_up(protocol: WireProtocol) -> None:
+    began = now()
+    is_done(await story(protocol, [pause(61), say("Late.")]), 2, "stream_silent")
+    assert 60 <= now() - began <= 61
+
+
+async def _patience(protocol: WireProtocol) -> float:
+    """Seconds that may pass behind the headers: more when something has been said with them."""
+    opening = await recorded(protocol, [opens(), cut()])
+    return 600 if opening else 60
+
+
+@each_protocol
+async def test_a_slow_first_delta_is_waited_for(protocol: WireProtocol) -> None:
+    seconds = await _patience(protocol) - 1
+    is_done(await story(protocol, [opens(), pause(seconds), say("Done.")]), 1)
+
+
+@each_protocol
+async def test_a_provider_that_says_nothing_is_given_up(protocol: WireProtocol) -> None:
+    seconds = await _patience(protocol) + 1
+    is_done(await story(protocol, [opens(), pause(seconds), say("Late.")]), 2, "stream_silent")
+
+
+@each_protocol
+async def test_a_pause_between_deltas_is_waited_for(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, [say("Do"), pause(599), say("ne.")]), 1)
+
+
+@each_protocol
+async def test_a_provider_that_falls_silent_is_given_up(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, [say("Half"), pause(601), say(" late.")]), 2, "stream_silent")
+
+
+@each_protocol
+async def test_a_slow_drip_is_read_to_its_end(protocol: WireProtocol) -> None:
+    slow = await story(protocol, [dripping(1, 0.5), RICH])
+    is_done(slow, 2)
+    assert slow.told == (await story(protocol, RICH)).told
+
+
+# --- Cuts ---------------------------------------------------------------------------------------
+
+
+def the_whole_story(received: Received) -> Item:
+    """Asked anew it says everything, and asked with results that it is done."""
+    return "Done." if b"did b" in received.body else RICH
+
+
+def is_same_after_a_cut(broken: Story, whole: Story, *kinds: FailureKind) -> bool:
+    """Whether it was tried again. Where it was not, nothing of the answer may be missing."""
+    assert broken.told == whole.told
+    assert broken.result.reason == "stop"
+    assert broken.retried in ([], *([kind] for kind in kinds))
+    assert broken.attempts == whole.attempts + len(broken.retried)
+    return bool(broken.retried)
+
+
+@each_protocol
+async def test_a_polite_cut_at_any_event_is_tried_again(protocol: WireProtocol) -> None:
+    whole = await story(protocol, RICH)
+    events = await recorded(protocol, RICH)
+    retried = []
+    for count in range(len(events)):
+        part = respond(200, b"".join(events[:count]), STREAM)
+        broken = await story(protocol, part, default=the_whole_story)
+        retried.append(is_same_after_a_cut(broken, whole, "stream_cut"))
+    assert len(retried) > 8
+    # What stands behind the reason for the end (usage, a last word) may be missing.
+    assert all(retried[:-2])
+
+
+@each_protocol
+async def test_a_lost_connection_at_any_event_is_tried_again(protocol: WireProtocol) -> None:
+    whole = await story(protocol, RICH)
+    opening = await recorded(protocol, [opens(), cut()])
+    events = (await recorded(protocol, RICH))[len(opening) :]
+    is_same_after_a_cut(await story(protocol, lost(), default=the_whole_story), whole, "network")
+    retried = []
+    for count in range(len(events)):
+        broken = await story(
+            protocol, [opens(), *map(raw, events[:count]), lost()], default=the_whole_story
+        )
+        retried.append(is_same_after_a_cut(broken, whole, "stream_cut"))
+    assert all(retried[:-2])
+
+
+@each_protocol
+async def test_a_cut_inside_a_character_is_tried_again(protocol: WireProtocol) -> None:
+    whole = await story(protocol, RICH)
+    sent = b"".join(await recorded(protocol, RICH))
+    inside = [at for at, byte in enumerate(sent) if 0x80 <= byte < 0xC0]
+    assert len(inside) > 10
+    for at in inside:
+        broken = await story(protocol, respond(200, sent[:at], STREAM), default=the_whole_story)
+        assert is_same_after_a_cut(broken, whole, "stream_cut")
+
+
+@each_protocol
+async def test_an_answer_may_be_split_inside_any_character(protocol: WireProtocol) -> None:
+    pieces = await recorded(protocol, RICH)
+    whole = (await hear(model_over(protocol, Playback(pieces)), ask())).message
+    sent = b"".join(pieces)
+    for at, byte in enumerate(sent):
+        if byte >= 0x80:
+            halves = Playback([sent[:at], sent[at:]])
+            assert (await hear(model_over(protocol, halves), ask())).message == whole
+
+
+# --- Nonsense -----------------------------------------------------------------------------------
+
+
+@each_protocol
+async def test_malformed_json_is_tried_again(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, [say("Half"), garbled(), say(" an answer.")]), 2, "server")
+
+
+@each_protocol
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"data: {\n\n",
+        b"data: \xff\xfe\n\n",
+        b"data: []\n\n",
+        b"data: 7\n\n",
+        b"data: null\n\n",
+        b'data: "text"\n\n',
+    ],
+)
+async def test_an_event_that_is_none_is_tried_again(protocol: WireProtocol, data: bytes) -> None:
+    is_done(await story(protocol, [say("Half"), raw(data), say(" of it.")]), 2, "server")
+
+
+@each_protocol
+@pytest.mark.parametrize(
+    "data",
+    [
+        b": a comment\n\n",
+        b"event: novelty\ndata: {}\n\n",
+        b'data: {"type": "novelty", "about": {"nobody": ["knows"]}}\n\n',
+        b"\n\n\n",
+        b"id: 7\nretry: 100\n\n",
+    ],
+)
+async def test_an_event_that_nobody_knows_is_skipped(protocol: WireProtocol, data: bytes) -> None:
+    is_done(await story(protocol, [say("Do"), raw(data), say("ne.")]), 1)
+
+
+def _steps(items: Any) -> list[Any]:
+    """The items of a turn, without lists in lists."""
+    if isinstance(items, list):
+        return [step for item in items for step in _steps(item)]
+    return [items]
+
+
+@each_protocol
+async def test_events_in_the_wrong_order_do_no_harm(protocol: WireProtocol) -> None:
+    steps = _steps(RICH)
+    for at in range(len(steps)):
+        turn = [*steps[:at], swapped(), *steps[at:]]
+        # What was garbled may be missing in what is sent back: only what is received counts here.
+        made = await story(protocol, turn, check=False)
+        assert made.result.reason == "stop", f"swapped at {at}: {made.result.failure}"
+        assert all(KINDS[kind].retryable for kind in made.retried)
+
+
+# --- Too much, and too little -------------------------------------------------------------------
+
+
+def kept_for_people(result: RunResult) -> Message:
+    """What is shown of an answer that failed. No model sees it."""
+    (kept,) = [message for message in result.new if message.finish == "error"]
+    assert kept.visibility == "user"
+    return kept
+
+
+@each_protocol
+async def test_an_answer_without_an_end_ends_the_run(protocol: WireProtocol) -> None:
+    limits = Policy(stream=Stream(max_bytes=10_000))
+    made = await story(protocol, [say("Begun. "), endless(TextDelta("more " * 20))], policy=limits)
+    is_over(made, "stream_too_long")
+    text = kept_for_people(made.result).text
+    assert text.startswith("Begun. more more ")
+    assert 10_000 < len(text) < 10_200
+
+
+@each_protocol
+async def test_signs_of_life_without_an_end_end_the_run(protocol: WireProtocol) -> None:
+    limits = Policy(stream=Stream(max_events=500))
+    made = await story(protocol, [say("Begun."), endless(Ping(), 1.0)], policy=limits)
+    is_over(made, "stream_too_long")
+    assert kept_for_people(made.result).text == "Begun."
+
+
+@each_protocol
+async def test_an_empty_answer_is_tried_again(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, finish("stop")), 2, "empty_response")
+    is_done(await story(protocol, [think("Hm.")]), 2, "empty_response")
+
+
+@each_protocol
+async def test_a_body_without_anything_is_a_cut(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, respond(200, b"", STREAM)), 2, "stream_cut")
+
+
+@each_protocol
+async def test_two_calls_with_one_id_are_both_run(protocol: WireProtocol) -> None:
+    twice = [call_raw("act", f'{{"what": "{what}"}}', id="call_a") for what in ("a", "b")]
+    made = await story(protocol, twice)
+    is_done(made, 2)
+    answer, results = made.result.history[1:3]
+    assert [result.text for result in results.results] == ["did a", "did b"]
+    ids = [call.id for call in answer.calls]
+    assert len(set(ids)) == 2
+    assert [result.call_id for result in results.results] == ids
+
+
+@each_protocol
+@pytest.mark.parametrize(
+    ("status", "kind"), [(529, "overloaded"), (429, "rate_limit"), (500, "server")]
+)
+@pytest.mark.parametrize("said", [[opens()], [say("Half")], RICH], ids=["opened", "half", "whole"])
+async def test_an_error_inside_the_stream_is_tried_again(
+    protocol: WireProtocol, status: int, kind: FailureKind, said: list[Item]
+) -> None:
+    made = await story(protocol, [*_steps(said), fail("Sorry.", status=status)], RICH)
+    is_done(made, 3, kind)
+
+
+@each_protocol
+async def test_an_error_inside_the_stream_may_be_final(protocol: WireProtocol) -> None:
+    kind: FailureKind = "invalid_request"
+    code = None
+    if protocol == "openai_responses":  # inside a stream it objects to nothing else
+        kind, code = "content_filter", "invalid_prompt"
+    made = await story(protocol, [say("Half"), fail("What is this?", status=400, code=code)])
+    is_over(made, kind)
+    assert kept_for_people(made.result).text == "Half"
+
+
+# --- Any pieces ---------------------------------------------------------------------------------
+
+
+@each_protocol
+@settings(max_examples=60)
+@given(data=st.data())
+async def test_an_answer_may_come_in_any_pieces(protocol: WireProtocol, data: Any) -> None:
+    pieces = await recorded(protocol, RICH)
+    whole = (await hear(model_over(protocol, Playback(pieces)), ask())).message
+    sent = b"".join(pieces)
+    cuts = data.draw(st.lists(st.integers(0, len(sent)), max_size=40).map(sorted))
+    split = [sent[at:to] for at, to in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+    heard = await hear(model_over(protocol, Playback(split)), ask())
+    assert heard.message == whole
+    assert sum(isinstance(delta, Finished) for delta in heard.deltas) == 1
