@@ -14,8 +14,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+from bench.measure import APIS
 
 HERE: Final = Path(__file__).resolve().parent
 PEERS: Final = {
@@ -42,9 +46,10 @@ def python_of(peer: str) -> Path:
     return python
 
 
-def run(python: Path | str, program: Path) -> list[dict[str, Any]]:
+def run(python: Path | str, program: Path, **more: str) -> list[dict[str, Any]]:
     environment = {
         **os.environ,
+        **more,
         "PYTHONPATH": str(HERE.parent),
         "PYTHONWARNINGS": "ignore",
     }
@@ -79,6 +84,48 @@ def bench_loop(peers: list[str]) -> None:
         )
 
 
+@contextmanager
+def wire_server() -> Iterator[str]:
+    """The base URL of a fake model server, in a process of its own."""
+    server = subprocess.Popen(
+        [sys.executable, HERE / "wire_server.py"], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def bench_wire() -> None:
+    print("\nwire: CPU per streamed chunk, a burst of 4,000, socket to reader, microseconds\n")
+    figures: dict[tuple[str, str], list[float]] = {}
+    with wire_server() as base_url:
+        for _ in range(ROUNDS):
+            for who in ("floor", "holdfast"):
+                for row in run(sys.executable, HERE / f"wire_{who}.py", BENCH_URL=base_url):
+                    figures.setdefault((row["api"], row["who"]), []).append(row["median"])
+    print(f"{'':16}{'floor':>10}{'holdfast':>10}{'x floor':>10}")
+    for api in APIS:
+        floor, ours = figures[api, "floor"], figures[api, "holdfast"]
+        ratio = statistics.median(b / a for a, b in zip(floor, ours, strict=True))
+        print(
+            f"{api:16}{statistics.median(floor):10.2f}{statistics.median(ours):10.2f}{ratio:10.2f}"
+        )
+
+
+def bench_streams() -> None:
+    print("\nstreams: answers under way at once in one process, each\n")
+    with wire_server() as base_url:
+        for api in APIS:  # each in a process of its own: memory that was used once is used again
+            (row,) = run(sys.executable, HERE / "streams.py", BENCH_URL=base_url, BENCH_API=api)
+            print(
+                f"{row['api']:16}{row['streams']:8} streams{row['kilobytes']:8.0f} KB"
+                f"{row['milliseconds']:8.2f} ms CPU"
+            )
+
+
 def start(statement: str) -> tuple[float, float]:
     """Milliseconds of wall clock, and megabytes, of a process that runs one statement."""
     probe = f"{statement}\nprint(int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6)"
@@ -100,19 +147,33 @@ def start(statement: str) -> tuple[float, float]:
     return statistics.median(times), memory
 
 
-def bench_start() -> None:
-    print("\nstart: a process that imports, wall clock and memory\n")
-    floor = 0.0
-    for label, statement in (
-        ("python", "pass"),
+STARTED: Final = (
+    (
         ("floor", "import asyncio, json, sqlite3"),
         ("import holdfast", "import holdfast"),
         ("holdfast.Agent", "from holdfast import Agent, tool"),
-    ):
-        taken, memory = start(statement)
-        floor = taken if label == "floor" else floor
-        ratio = f"{taken / floor:10.2f} x floor" if floor else ""
-        print(f"{label:16}{taken:8.0f} ms{memory:8.1f} MB{ratio}")
+    ),
+    (
+        ("aiohttp, msgspec", "import aiohttp, msgspec"),
+        ("Anthropic", "from holdfast import Anthropic"),
+        ("OpenAIChat", "from holdfast import OpenAIChat"),
+        ("OpenAIResponses", "from holdfast import OpenAIResponses"),
+        ("Google", "from holdfast import Google"),
+    ),
+)
+"""In each group the first is the floor of the others."""
+
+
+def bench_start() -> None:
+    print("\nstart: a process that imports, wall clock and memory\n")
+    taken, memory = start("pass")
+    print(f"{'python':18}{taken:8.0f} ms{memory:8.1f} MB")
+    for group in STARTED:
+        floor = None
+        for label, statement in group:
+            taken, memory = start(statement)
+            floor = floor or taken
+            print(f"{label:18}{taken:8.0f} ms{memory:8.1f} MB{taken / floor:10.2f} x floor")
 
 
 def main() -> None:
@@ -122,6 +183,8 @@ def main() -> None:
     peers = list(PEERS) if "all" in asked else asked
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     bench_loop(peers)
+    bench_wire()
+    bench_streams()
     bench_start()
 
 

@@ -12,6 +12,10 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from typing import Final, Literal
+
+API = Literal["openai", "anthropic"]
+APIS: Final[tuple[API, ...]] = ("openai", "anthropic")
 
 
 class Steps:
@@ -45,6 +49,29 @@ def measure_steps(who: str, run: Callable[[int], Awaitable[int]]) -> None:
                 "median": statistics.median(taken),
                 "least": min(taken),
             }
+            print(json.dumps(row), flush=True)
+
+    asyncio.run(main())
+
+
+def measure_chunks(who: str, stream: Callable[[str, API], Awaitable[list[str]]]) -> None:
+    """Print microseconds of CPU per streamed chunk. `stream` gives the texts that it read."""
+    base_url = os.environ["BENCH_URL"]
+    chunks = int(os.environ.get("BENCH_CHUNKS", "4000"))
+    repeats = int(os.environ.get("BENCH_REPEATS", "5"))
+    wanted = [f" t{number:04}" for number in range(chunks)]
+
+    async def main() -> None:
+        for api in APIS:
+            taken = []
+            for repeat in range(repeats + 1):
+                gc.collect()
+                began = time.process_time()
+                texts = await stream(base_url, api)
+                if repeat:  # the first one warms up
+                    taken.append((time.process_time() - began) / chunks * 1e6)
+                assert [text for text in texts if text] == wanted, f"{who} lost or changed text"
+            row = {"who": who, "api": api, "median": statistics.median(taken), "least": min(taken)}
             print(json.dumps(row), flush=True)
 
     asyncio.run(main())
