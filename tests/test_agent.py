@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pydoc
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,10 +20,12 @@ from holdfast import (
     Block,
     ConfigError,
     Context,
+    Fallback,
     Finished,
     FormatError,
     Message,
     Policy,
+    ProviderTool,
     Request,
     RunFailed,
     Settings,
@@ -66,6 +71,9 @@ class Search:
     async def __call__(self, query: str) -> str:
         self.asked.append(query)
         return f"found {query}"
+
+
+SEARCH = ProviderTool("search", {"max_uses": 3})
 
 
 def agent(*turns: Any, **options: Any) -> Agent:
@@ -175,6 +183,30 @@ class NoWindow:
         pytest.param({"project": 1}, "project.*function", id="project"),
         pytest.param({"middleware": (1,)}, "middleware.*function", id="middleware"),
         pytest.param({"middleware": add}, "middleware.*list", id="one_middleware"),
+        pytest.param({"model": "gpt-5"}, "'openai:gpt-5'", id="model_without_provider"),
+        pytest.param({"model": "acme:one"}, "no provider 'acme'", id="unknown_provider"),
+        pytest.param({"model": ""}, "names no provider", id="empty_name"),
+        pytest.param({"provider_tools": SEARCH}, "provider_tools.*list", id="one_provider_tool"),
+        pytest.param({"provider_tools": ["web"]}, r"'web'.*ProviderTool\(", id="text_as_provider"),
+        pytest.param({"provider_tools": [SEARCH, SEARCH]}, "two tools.*'search'", id="provided_2"),
+        pytest.param(
+            {"provider_tools": [SEARCH], "tools": [Search()]}, "two tools.*'search'", id="clash"
+        ),
+        pytest.param({"provider_tools": [ProviderTool("")]}, "named ''", id="nameless"),
+        pytest.param(
+            {"provider_tools": [ProviderTool("x", [1])]},  # type: ignore[arg-type]
+            "options=",
+            id="provider_options",
+        ),
+        pytest.param(
+            {"provider_tools": [ProviderTool("x", {}, {"acme": 1})]},  # type: ignore[dict-item]
+            "native=",
+            id="provider_native",
+        ),
+        pytest.param({"output": "City"}, "output is 'City': use a type", id="text_as_output"),
+        pytest.param({"output": add}, "use a type", id="function_as_output"),
+        pytest.param({"output": 5}, "output is 5.*dataclass", id="number_as_output"),
+        pytest.param({"output": {"type": "no"}}, "schema is not valid", id="bad_schema"),
     ],
 )
 def test_what_cannot_be_right_is_refused_with_what_to_do(
@@ -205,7 +237,10 @@ def test_what_can_be_right_is_taken() -> None:
         active=lambda history: ["add"],
         project=lambda messages: messages,
         eager="all",
+        provider_tools=[ProviderTool("web_search"), ProviderTool("code", {}, {"acme": {"a": 1}})],
+        output=list[int],
     )
+    assert [provided.name for provided in one.provider_tools] == ["web_search", "code"]
     assert list(one.toolset) == ["add", "shout", "search"]
     assert one.middleware == (middleware,)
 
@@ -213,6 +248,64 @@ def test_what_can_be_right_is_taken() -> None:
 def test_instructions_are_one_cached_block_and_none_when_empty() -> None:
     assert agent(instructions="Be brief.").system == (Block("Be brief.", cache=True),)
     assert agent().system == ()
+
+
+# --- A model by its name ------------------------------------------------------------------------
+
+
+def test_a_model_may_be_given_by_its_name() -> None:
+    one = Agent(model="ollama:qwen3")
+    assert isinstance(one.model, holdfast.OpenAIChat)
+    assert one.model.name == "ollama:qwen3"
+    assert one.replace(effort="low").model is one.model
+
+
+def test_only_an_agent_takes_a_name_and_the_others_say_what_to_do() -> None:
+    for wrong in (lambda: Context(model="a:b"), lambda: Fallback(["a:b"])):  # type: ignore[arg-type, list-item]
+        with pytest.raises(ConfigError, match=r"use holdfast\.model\('a:b'\)"):
+            wrong()
+
+
+# --- What requests begin with -------------------------------------------------------------------
+
+
+def test_agents_that_begin_alike_have_the_same_cache_key() -> None:
+    one = agent(tools=[add], instructions="Be brief.", provider_tools=[SEARCH])
+    assert one.replace(effort="high", policy=Policy(max_steps=3)).cache_key == one.cache_key
+    again = agent(tools=[tool(add)], instructions="Be brief.", provider_tools=[SEARCH])
+    assert again.cache_key == one.cache_key
+    others = [
+        one.replace(instructions="Be long."),
+        one.replace(tools=[add, shout]),
+        one.replace(provider_tools=[]),
+        one.replace(provider_tools=[ProviderTool("search", {"max_uses": 4})]),
+        one.replace(tools=[tool(native={"acme": {"type": "add"}})(add)]),
+    ]
+    assert len({each.cache_key for each in [one, *others]}) == 6
+    assert len(one.cache_key) == 32
+
+
+def test_a_cache_key_is_the_same_in_every_process() -> None:
+    program = """
+import holdfast
+def add(a: int, b: list[str] = []) -> int: ...
+class Mute:
+    name, window = "mute:1", None
+    def stream(self, request): ...
+agent = holdfast.Agent(model=Mute(), tools=[add], instructions="Be brief. \\ud800")
+print(agent.cache_key)
+"""
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(keys) == 1
 
 
 # --- Tools --------------------------------------------------------------------------------------
@@ -263,6 +356,7 @@ async def test_no_property_of_such_an_object_is_overlooked() -> None:
         max_result = 1_000
         on_steer = "cancel"
         parallel = True
+        native: Mapping[str, Any] = {"acme": {"type": "search_1"}}
 
         def stop_after(self, result: ToolResult) -> bool:
             return True
@@ -283,6 +377,7 @@ async def test_no_property_of_such_an_object_is_overlooked() -> None:
     assert (made.max_result, made.on_steer, made.parallel) == (1_000, "cancel", True)
     assert (made.stop_after, made.describe) == (careful.stop_after, careful.describe)
     assert (made.validate, made.preview) == (careful.validate, careful.preview)
+    assert made.spec.native == {"acme": {"type": "search_1"}}
     result = await one.run("?")
     assert result.reason == "requires_action"
     assert careful.asked == []

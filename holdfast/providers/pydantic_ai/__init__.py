@@ -1,0 +1,117 @@
+"""Any model of pydantic-ai as one of ours: the bridge to providers that we do not speak to.
+
+Needs `pip install "holdfast[pydantic-ai]"`. Nothing of pydantic-ai is imported before a model is
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from holdfast.kernel.errors import ConfigError, ProviderError
+from holdfast.kernel.model import Delta, Notice, Ping, Request
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
+
+PING: Final = Ping()
+PAUSES: Final = 10
+"""How often a provider may pause in one answer and be asked to go on."""
+
+
+class PydanticAI:
+    """A model of pydantic-ai behind our protocol.
+
+        Agent(model=PydanticAI("bedrock:amazon.nova-pro-v1:0"))
+
+    Its name is `pydantic-ai:provider:model`, and what it wants back in a history is kept under
+    `pydantic-ai`: see `PROVIDER` in `pydantic_ai_parts`.
+    """
+
+    def __init__(
+        self,
+        model: Model[Any] | str,
+        *,
+        name: str | None = None,
+        window: int | None = None,
+        settings: ModelSettings | Mapping[str, Any] | None = None,
+    ) -> None:
+        """`model` may also be a name that pydantic-ai knows. `name` stands for the model's own,
+        `window` where pydantic-ai does not know it, and `settings` are pydantic-ai's: they hold
+        wherever a request says nothing else."""
+        self._model = _made(model)
+        self.name = f"pydantic-ai:{name or self._model.model_id}"
+        self.window = window or self._model.context_window
+        self._settings = cast("ModelSettings", dict(settings or {}))
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta]:
+        from holdfast.providers.pydantic_ai.failure import translated
+        from holdfast.providers.pydantic_ai.request import asked
+        from holdfast.providers.pydantic_ai.stream import Reading, is_complete, joined
+
+        begun = False
+        paused: ModelResponse | None = None
+        try:
+            made = asked(request, self._model, self.name, self._settings)
+            messages = made.messages
+            for _ in range(PAUSES):
+                reading = Reading()
+                async with self._model.request_stream(
+                    messages, made.settings, made.parameters
+                ) as stream:
+                    async for event in stream:
+                        if not begun:  # not before the provider is heard: a notice is no sign of it
+                            begun = True
+                            for notice in made.notices:
+                                yield Notice(notice)
+                        deltas = reading.feed(event)
+                        for delta in deltas:
+                            yield delta
+                        if not deltas:
+                            yield PING
+                response = joined(paused, stream.get())
+                if response.state != "suspended":
+                    break
+                for delta in reading.settle():
+                    yield delta
+                paused = self._goes_on(response)
+                messages = [*made.messages, paused]
+            else:
+                raise ProviderError(f"the answer paused {PAUSES} times", kind="server")
+        except Exception as error:
+            raise translated(error, begun=begun) from error
+        if is_complete(stream, response):
+            for delta in reading.finish(response):
+                yield delta
+
+    def _goes_on(self, response: ModelResponse) -> ModelResponse:
+        """An answer that paused, where it goes on as soon as it is asked to."""
+        if self._model.continuation_delay(response) is not None:
+            raise ConfigError(
+                f"{self.name} answers in the background, and its answer would have to be fetched "
+                "again and again: switch its background mode off"
+            )
+        return response
+
+
+def _made(model: Model[Any] | str) -> Model[Any]:
+    try:
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import Model, infer_model
+    except ImportError:
+        raise ConfigError(
+            'PydanticAI needs pydantic-ai: run pip install "holdfast[pydantic-ai]"'
+        ) from None
+    if isinstance(model, str):
+        try:
+            return infer_model(model)
+        except (ImportError, UserError, ValueError) as error:
+            raise ConfigError(f"pydantic-ai has no model {model!r}: {error}") from None
+    if not isinstance(model, Model):
+        raise ConfigError(
+            f"model is a {type(model).__name__}: use a model of pydantic-ai, or the name of one"
+        )
+    return model

@@ -1,0 +1,324 @@
+"""The events of a pydantic-ai stream as our deltas. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+from pydantic_ai.messages import (
+    Citation,
+    FilePart,
+    FinishReason,
+    ModelResponse,
+    ModelResponsePart,
+    ModelResponsePartDelta,
+    ModelResponseStreamEvent,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+    WebCitationSource,
+)
+from pydantic_ai.models import StreamedResponse
+
+from holdfast.kernel.errors import ProviderError
+from holdfast.kernel.messages import (
+    File,
+    Finish,
+    Metadata,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from holdfast.kernel.model import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Finished,
+    PartAdded,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+)
+from holdfast.providers.pydantic_ai.parts import about, arguments_of, kept
+
+FINISHES: Final[dict[FinishReason, Finish]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_call": "tool_calls",
+}
+
+
+class _Call:
+    """A call that is being written. It begins with its arguments: its name may come in pieces."""
+
+    __slots__ = ("id", "metadata", "pieces", "started", "tool", "whole")
+
+    def __init__(self, part: ToolCallPart) -> None:
+        self.id = part.tool_call_id
+        self.tool = part.tool_name
+        self.pieces: list[str] = []
+        self.started = False
+        self.whole: str | None = None
+        """Arguments that did not come as text."""
+        self.metadata: Metadata | None = None
+
+    def begin(self) -> list[Delta]:
+        if self.started:
+            return []
+        self.started = True
+        return [CallStarted(self.id, self.tool)]
+
+    def write(self, args: str | Mapping[str, object] | None) -> list[Delta]:
+        if args and not isinstance(args, str):
+            self.whole = arguments_of(args)
+        if not args or not isinstance(args, str):
+            return []
+        self.pieces.append(args)
+        return [*self.begin(), ArgumentsDelta(self.id, args)]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing can follow: a JSON object that is closed stays closed."""
+        try:
+            return isinstance(msgspec.json.decode(self.whole or "".join(self.pieces)), dict)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return False
+
+    def end(self) -> list[Delta]:
+        rest = [ArgumentsDelta(self.id, self.whole)] if self.whole and not self.pieces else []
+        return [*self.begin(), *rest, CallEnded(self.id, self.metadata)]
+
+
+class Reading:
+    """The state of one answer.
+
+    A part is said to have ended when the next one starts, and may still be replaced by another
+    start under its number. So its end is passed on one event later.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _Call] = {}
+        """That have not ended, by the number of their part."""
+        self._ended: tuple[int, ModelResponsePart] | None = None
+        self._settled: set[int] = set()
+        """Parts that were passed on whole."""
+        self._open: int | None = None
+        """The part that the last text or reasoning belongs to."""
+
+    def feed(self, event: ModelResponseStreamEvent) -> list[Delta]:
+        if isinstance(event, PartDeltaEvent):
+            if self._ended is None:
+                return self._delta(event.index, event.delta)
+            return [*self._settle(event.index), *self._delta(event.index, event.delta)]
+        if isinstance(event, PartStartEvent):
+            return [*self._settle(event.index), *self._start(event.index, event.part)]
+        if isinstance(event, PartEndEvent):
+            self._ended = (event.index, event.part)
+        return []
+
+    def finish(self, response: ModelResponse) -> list[Delta]:
+        """The end of an answer that is complete."""
+        deltas = self.settle()
+        finish = FINISHES.get(response.finish_reason or "stop")
+        if finish is None:
+            raise ProviderError(f"the answer ended with {reason_of(response)}", kind="server")
+        for call in self._calls.values():
+            if finish != "length" or call.complete:
+                deltas += call.end()
+        return [*deltas, Finished(finish, usage_of(response), about(response))]
+
+    def settle(self) -> list[Delta]:
+        """What is still to be said of the last part."""
+        return self._settle(None)
+
+    # --- parts ---
+
+    def _delta(self, index: int, delta: ModelResponsePartDelta) -> list[Delta]:
+        if isinstance(delta, TextPartDelta):
+            return self._text(index, delta)
+        if isinstance(delta, ThinkingPartDelta):
+            self._open = index
+            return [ReasoningDelta(delta.content_delta)] if delta.content_delta else []
+        if isinstance(delta, ToolCallPartDelta):
+            return self._piece(index, delta)
+        return []
+
+    def _text(self, index: int, delta: TextPartDelta) -> list[Delta]:
+        deltas: list[Delta] = []
+        if delta.content_delta:
+            self._open = index
+            deltas.append(TextDelta(delta.content_delta))
+        if delta.citations_delta and index in self._settled:
+            deltas += _sources(delta.citations_delta)
+        return deltas
+
+    def _piece(self, index: int, delta: ToolCallPartDelta) -> list[Delta]:
+        call = self._calls.get(index)
+        if call is None:
+            return []  # of a call that the provider runs: it is passed on whole
+        if not call.started:
+            call.tool += delta.tool_name_delta or ""
+            call.id = delta.tool_call_id or call.id
+        return call.write(delta.args_delta)
+
+    def _start(self, index: int, part: ModelResponsePart) -> list[Delta]:
+        if index in self._settled:
+            return []
+        if isinstance(part, TextPart):
+            self._open = index
+            return [TextDelta(part.content)] if part.content else []
+        if isinstance(part, ThinkingPart):
+            self._open = index
+            return [ReasoningDelta(part.content)] if part.content else []
+        if isinstance(part, ToolCallPart):
+            call = self._calls.setdefault(index, _Call(part))
+            return call.write(part.args) if not call.pieces else []
+        self._ended = (index, part)
+        return []
+
+    def _settle(self, starting: int | None) -> list[Delta]:
+        """Pass on the part that has ended, unless it is about to be replaced."""
+        if self._ended is None or self._ended[0] == starting:
+            return []
+        (index, part), self._ended = self._ended, None
+        if index in self._settled:
+            return []
+        if isinstance(part, ToolCallPart):
+            return self._end_call(index, part)
+        self._settled.add(index)
+        if isinstance(part, (TextPart, ThinkingPart)):
+            return self._end_text(index, part)
+        return [PartAdded(_whole(part))]
+
+    def _end_text(self, index: int, part: TextPart | ThinkingPart) -> list[Delta]:
+        open, self._open = self._open, None
+        if open not in (index, None):
+            return []  # something else was written since: what is open is not this
+        if isinstance(part, ThinkingPart):
+            return [PartEnded(part.signature, kept(part))]
+        if not part.content:
+            return []
+        return [PartEnded(None, kept(part)), *_sources(part.citations or [])]
+
+    def _end_call(self, index: int, part: ToolCallPart) -> list[Delta]:
+        """The end of a call. One that may still go on stays open: arguments can come mixed."""
+        call = self._calls[index]
+        call.metadata = kept(part)
+        if not call.pieces and isinstance(part.args, dict):
+            call.whole = arguments_of(part.args)
+        if not call.complete:
+            return call.begin()
+        self._settled.add(index)
+        del self._calls[index]
+        return call.end()
+
+
+def _whole(
+    part: ModelResponsePart,
+) -> ToolCall | ToolResult | File | Reasoning:
+    """A part that is not streamed. What nobody else knows is kept for pydantic-ai to have back."""
+    if isinstance(part, NativeToolCallPart):
+        arguments = arguments_of(part.args)
+        return ToolCall(
+            part.tool_call_id,
+            part.tool_name,
+            arguments,
+            provider_executed=True,
+            metadata=kept(part),
+        )
+    if isinstance(part, NativeToolReturnPart):
+        return ToolResult(
+            part.tool_call_id,
+            part.tool_name,
+            (Text(part.model_response_str()),),
+            "failed" if part.outcome == "failed" else "ok",
+            provider_executed=True,
+            metadata=kept(part),
+        )
+    if isinstance(part, FilePart):
+        return File(part.content.media_type, data=part.content.data, metadata=kept(part))
+    return Reasoning("", metadata=kept(part))
+
+
+def _sources(citations: list[Citation]) -> list[Delta]:
+    pages = {
+        source.url: source
+        for citation in citations
+        for source in citation.sources
+        if isinstance(source, WebCitationSource)
+    }
+    return [PartAdded(Source(page.url, page.title)) for page in pages.values()]
+
+
+# --- The end ------------------------------------------------------------------------------------
+
+
+def reason_of(response: ModelResponse) -> str | None:
+    """Why the provider stopped, in its own word, or in pydantic-ai's."""
+    reason = (response.provider_details or {}).get("finish_reason")
+    return str(reason) if reason else response.finish_reason
+
+
+def is_complete(stream: StreamedResponse, response: ModelResponse) -> bool:
+    """Whether the provider came to its end: it says why it stopped, and a stream that was cut does
+    not.
+
+    For some streams that end without a reason pydantic-ai takes "stop", and notes that it did. A
+    model without an address runs in this process and never gives one: it has nothing to lose.
+    """
+    if response.state != "complete":
+        return False
+    if getattr(stream, "_has_finish_reason", None) is False:
+        return response.finish_reason == "content_filter"  # a refusal is said in its own field
+    return reason_of(response) is not None or stream.provider_url is None
+
+
+def joined(paused: ModelResponse | None, response: ModelResponse) -> ModelResponse:
+    """An answer that went on after a pause, as one."""
+    if paused is None:
+        return response
+    return replace(
+        response,
+        parts=[*paused.parts, *response.parts],
+        usage=paused.usage + response.usage,
+        provider_details={**(paused.provider_details or {}), **(response.provider_details or {})},
+    )
+
+
+def usage_of(response: ModelResponse) -> Usage | None:
+    used = response.usage
+    if used.unmeasured_requests or not used.has_values():
+        return None
+    cached = used.cache_read_tokens + used.cache_write_tokens
+    return Usage(
+        max(0, used.input_tokens - cached),
+        used.output_tokens,
+        used.output_reasoning_tokens,
+        used.cache_read_tokens,
+        used.cache_write_tokens,
+        _cost(response),
+    )
+
+
+def _cost(response: ModelResponse) -> float | None:
+    if response.usage.cost is not None:
+        return float(response.usage.cost)
+    try:
+        return float(response.cost().total_price)
+    except (AssertionError, LookupError, ValueError):
+        return None  # nobody knows its price
