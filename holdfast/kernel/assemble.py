@@ -194,6 +194,10 @@ class Assembly:
         replayed."""
         open, self._open = self._open, None
         text, self._pieces = "".join(self._pieces), []
+        if metadata is not None:
+            self.size += len(encode(metadata))
+        if signature is not None:
+            self.size += len(signature)
         if open == "reasoning" or (not text and (signature or metadata)):
             started = self._reasoning_started or self._ports.now()
             self._reasoning_started = None

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from holdfast.kernel.events import Event
+from holdfast.kernel.events import Event, Warned
 
 
 class Sink(Protocol):
@@ -20,7 +20,14 @@ class Sink(Protocol):
     full: bool
     """Ask for `room` before going on. Stays false once nobody reads any more."""
 
+    warnings: list[str]
+    """What was warned of so far."""
+
     def put(self, event: Event) -> None: ...
+
+    def warn(self, text: str) -> None:
+        """Put a warning, and remember it for whoever reads no events."""
+        ...
 
     async def room(self) -> None: ...
 
@@ -30,6 +37,7 @@ class Channel:
 
     def __init__(self, size: int) -> None:
         self.full = False
+        self.warnings: list[str] = []
         self._size = size
         self._events: deque[Event] = deque()
         self._released = False
@@ -44,6 +52,10 @@ class Channel:
             self.full = True
         if self._readers:
             _wake(self._readers)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.put(Warned(text))
 
     async def room(self) -> None:
         """Wait until the reader has caught up with half of the buffer, or is gone."""

@@ -53,7 +53,7 @@ KINDS: Final[Mapping[FailureKind, KindFacts]] = {
     "rate_limit": KindFacts(True, True, "{model} is limiting how often it may be asked."),
     "overloaded": KindFacts(True, True, "{model} is overloaded."),
     "quota": KindFacts(
-        False, False, "The quota or budget for {model} is used up: check its billing."
+        False, True, "The quota or budget for {model} is used up: check its billing."
     ),
     "auth": KindFacts(False, False, "{model} did not accept the API key: check it."),
     "permission": KindFacts(
@@ -211,7 +211,8 @@ class ProviderError(ModelError):
         kind: FailureKind | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__(message or f"status {status}")
+        said = f"status {status}" if status is not None else "it gave no reason"
+        super().__init__(message or said)
         self.message = message
         self.status = status
         self.code = code
@@ -275,22 +276,21 @@ _OVERFLOW: Final = re.compile(
     re.IGNORECASE,
 )
 """How providers say that a prompt is too long, where they have no word for it."""
+_VAGUE: Final = frozenset({"invalid_request", "server"})
+"""Kinds whose words some use for everything, also where the status is more exact."""
 _RETRYABLE_5XX: Final = frozenset({500, 502, *range(520, 529)})
 
 
 def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
     """The kind of a provider's error: its code is more exact than its status, text comes last."""
     kind = CODES.get(code or "")
-    if kind is not None and kind != "invalid_request":
+    if kind is not None and kind not in _VAGUE:
         return kind
     # Providers say that a prompt is too long with a plain "bad request" and a sentence.
     if status in (None, 400, 413, 422) and _OVERFLOW.search(message[:2_000]):
         return "context_overflow"
-    # Some call everything a bad request, also when the status is more exact.
-    if kind is not None and status not in STATUSES:
-        return kind
     if status is None:
-        return "unknown"
+        return kind or "unknown"
     if status in STATUSES:
         return STATUSES[status]
     if status in _RETRYABLE_5XX:
@@ -364,8 +364,11 @@ def _kind_of_exception(error: BaseException, depth: int = 0) -> FailureKind:
 
 _SECRETS: Final = re.compile(
     # Behind a word for it, and then also behind "API key provided: …" or "token: Bearer …".
-    r"(?P<keep>(?:bearer|basic|api[-_ ]?key|token|secret|password)['\"]?[\s:=]+['\"]?"
-    r"(?:(?:bearer|basic|token|provided|given|is|was)['\"]?[\s:=]+['\"]?)*)[^\s'\",;&]+"
+    r"(?P<keep>(?:bearer|basic|api[-_ ]?key|token)['\"]?[\s:=]+['\"]?"
+    r"(?:(?:bearer|basic|token|provided|given|is|was)['\"]?[\s:=]+['\"]?)*)"
+    # … what looks like one: words that explain something have no digit, and are short.
+    r"(?!https?://)(?:(?=[^\s'\",;&]*\d)[^\s'\",;&]{6,}|[^\s'\",;&]{16,})"
+    r"|(?P<keep2>(?:secret|password)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;&]+"
     r"|\b(?:(?:sk|pk|xai|gsk|ghp|github_pat|glpat)[-_]|AIza|AKIA|eyJ)[A-Za-z0-9_\-.]{12,}"
     r"|(?<=://)[^/\s@]+@"
     r"|\?[^\s'\"]{8,}",
@@ -376,7 +379,7 @@ _SECRETS: Final = re.compile(
 def redact(text: str) -> str:
     """One line without what looks like a credential, at most `MAX_DETAIL` long."""
     line = " ".join(text[: 4 * MAX_DETAIL].split())
-    line = _SECRETS.sub(lambda match: f"{match['keep'] or ''}[redacted]", line)
+    line = _SECRETS.sub(lambda match: f"{match['keep'] or match['keep2'] or ''}[redacted]", line)
     return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - 1] + "…"
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from holdfast.kernel import results
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
-from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted, Warned
+from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.kernel.way import (
@@ -337,7 +337,7 @@ class Batch:
         entry.abandoned = True
         tool = entry.call.tool
         seconds = self._box.limits.grace
-        self._sink.put(Warned(f"{tool} did not stop within {seconds:g} s and was left behind."))
+        self._sink.warn(f"{tool} did not stop within {seconds:g} s and was left behind.")
         self._end(entry, _stopped(entry, ended=False))
 
     # --- the way of one call ---
@@ -368,9 +368,7 @@ class Batch:
             return results.failed(entry.call, error)
         in_thread = entry.began is not None and entry.tool is not None and entry.tool.in_thread
         if in_thread:
-            self._sink.put(
-                Warned(f"{tool} runs in a thread, cannot be stopped and was left behind.")
-            )
+            self._sink.warn(f"{tool} runs in a thread, cannot be stopped and was left behind.")
         return _stopped(entry, ended=not in_thread)
 
     def _finish(self, entry: _Entry, outcome: ToolResult | Action) -> None:

@@ -11,9 +11,9 @@ from holdfast.kernel.model import Delta, Model, Notice, Opened, Ping, Request, c
 class Fallback:
     """Asks the first model that works, and stays with it for the rest of the turn.
 
-    Moves on for failures that another model may not have (overload, rate limit, network, silence
-    …), never for those that are ours (a wrong key, a bad request), and never once a delta was
-    shown.
+    Moves on for failures that another model may not have (overload, rate limit, a used-up quota,
+    network, silence …), never for those that are ours (a wrong key, a bad request), and never once
+    a delta was shown.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:

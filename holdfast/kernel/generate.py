@@ -49,8 +49,6 @@ class Caller:
         self._sink = sink
         self._interruption = interruption
         self._silence = Silence(limits)
-        self._told: set[str] = set()
-        """Warnings that people have seen: a model may repeat them at every step."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
@@ -73,7 +71,7 @@ class Caller:
         stop = Stop(self._loop, self._limits.closing)
         self._silence.arm(stop.cancel)
         self._interruption.stop = stop.cancel
-        tell = _Teller(self._sink, on_call, show, self._told)
+        tell = _Teller(self._sink, on_call, show)
         stream: AsyncIterator[Delta] | None = None
         ended = False
         try:
@@ -165,21 +163,20 @@ class Caller:
 class _Teller:
     """Says what a stream brings to whom it concerns."""
 
-    __slots__ = ("_on_call", "_put", "_show", "_told", "first", "plain")
+    __slots__ = ("_on_call", "_put", "_show", "_sink", "first", "plain")
 
     def __init__(
         self,
         sink: Sink,
         on_call: Callable[[ToolCall], None] | None,
         show: Callable[[Event], Event | None] | None,
-        told: set[str],
     ) -> None:
         self.first: float | None = None
         """Seconds to the first delta."""
         self._put = sink.put
         self._on_call = on_call
         self._show = show
-        self._told = told
+        self._sink = sink
         self.plain = show is None
         """Everything is shown as it is."""
 
@@ -191,11 +188,10 @@ class _Teller:
             self._on_call(event.call)
 
     def notice(self, event: Event | None) -> None:
-        """Show a warning, unless it was shown in this run before."""
+        """Show a warning, once in a run: a model may repeat it at every step."""
         shown = event if self._show is None or event is None else self._show(event)
-        if isinstance(shown, Warned) and shown.text not in self._told:
-            self._told.add(shown.text)
-            self._put(shown)
+        if isinstance(shown, Warned) and shown.text not in self._sink.warnings:
+            self._sink.warn(shown.text)
 
     def late(self, assembly: Assembly) -> None:
         """Calls whose end the provider did not say."""

@@ -35,7 +35,14 @@ from holdfast.kernel.decide import (
     decide,
     size,
 )
-from holdfast.kernel.errors import Escalated, Failure, InvalidOutput, StillOverLimit, classify
+from holdfast.kernel.errors import (
+    ContentFiltered,
+    Escalated,
+    Failure,
+    InvalidOutput,
+    StillOverLimit,
+    classify,
+)
 from holdfast.kernel.events import (
     Compacted,
     Delivered,
@@ -186,6 +193,7 @@ class Loop:
             ending.actions,
             (*self._inbox.take_steering(), *self._inbox.take_follow_ups()),
             ending.output,
+            tuple(self._sink.warnings),
         )
         self._sink.put(RunEnded(ending.reason, summary, ending.failure, ending.actions))
         return result
@@ -483,6 +491,9 @@ class Loop:
         form, turn = self._agent.form, self._history.turn
         if form is None or reason != "stop":
             return NO_OUTPUT
+        answer = self._history.last_answer()
+        if answer is not None and answer.finish == "content_filter":
+            raise ContentFiltered  # asked again, it would refuse again
         try:
             return judge(form, self._history.messages, turn.repairs, self._policy)
         except InvalidOutput as error:

@@ -231,7 +231,7 @@ def user_message(prompt: Prompt) -> Message:
                 "give it as history"
             )
         return prompt
-    if not prompt:
+    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
         raise ConfigError("the prompt is empty: say something, or give none to go on as it is")
     if isinstance(prompt, str):
         return Message("user", (Text(prompt),), "prompt")
@@ -241,6 +241,10 @@ def user_message(prompt: Prompt) -> Message:
     for part in parts:
         if not isinstance(part, (Text, File, Source)):
             raise ConfigError(f"a prompt has {part!r} in it: use text, or parts such as Text(…)")
+        if isinstance(part, File) and not isinstance(part.data, bytes | None):
+            raise ConfigError(
+                f"the data of {part.name or 'a file'} is a {type(part.data).__name__}: use bytes"
+            )
     return Message("user", parts, "prompt")
 
 

@@ -90,6 +90,12 @@ class Settings(Value, frozen=True, kw_only=True):
             fits = isinstance(value, Mapping if name == "options" else (int, float))
             if value is not None and not fits:
                 raise ConfigError(f"{name} is {value!r}: use a number, or None")
+        for provider, options in self.options.items():
+            if not isinstance(options, Mapping):
+                raise ConfigError(
+                    f"options has {provider!r}: {options!r}, and it is by provider: "
+                    "use {'anthropic': {…}}"
+                )
 
 
 class Request(Value, frozen=True, kw_only=True):

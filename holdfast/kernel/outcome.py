@@ -36,6 +36,8 @@ class RunResult(Struct, frozen=True):
     """Steering and follow-ups that were accepted and not delivered any more."""
     output: Any = None
     """The last answer as a value of the agent's output type, when the run stopped with one."""
+    warnings: tuple[str, ...] = ()
+    """What people should know of it: a file that the model does not take, a tool left behind."""
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.compact import Situation, Summarized, by_summary
 from holdfast.kernel.errors import ModelError, classify
-from holdfast.kernel.events import Compacting, Event, Warned
+from holdfast.kernel.events import Compacting, Event
 from holdfast.kernel.generate import Caller, Interrupted
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import AskedBy, Message
@@ -44,7 +44,7 @@ class Summarizer:
         except ModelError as error:
             raise Failed(classify(error, self._model.name)) from error
         if problem is not None:
-            self._sink.put(Warned(f"The conversation was summarized, but {problem}."))
+            self._sink.warn(f"The conversation was summarized, but {problem}.")
         return message
 
     async def _ask(self, request: Request) -> Summarized:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -9,6 +10,8 @@ from urllib.parse import urlsplit
 
 from holdfast.kernel.errors import ConfigError
 
+_BLANK: Final = re.compile(r"[\s\x00-\x1f]")
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 AGENT: Final = f"holdfast/{sys.modules['holdfast'].__version__}"
 
 
@@ -22,6 +25,8 @@ def check(
         raise ConfigError(f"provider is {provider!r}: use a name without a colon")
     if not isinstance(base_url, str) or not _is_address(base_url):
         raise ConfigError(f"base_url is {base_url!r}: use http(s)://host/path")
+    if "@" in urlsplit(base_url).netloc:
+        raise ConfigError("base_url holds a user or a password: pass headers={'Authorization': …}")
     if api_key is None and not needs_key:
         return
     if not isinstance(api_key, str) or not api_key.strip():
@@ -33,9 +38,10 @@ def check(
 def _is_address(base_url: str) -> bool:
     try:
         parts = urlsplit(base_url)
-    except ValueError:
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, a bracket that is not closed
         return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc)
+    return parts.scheme in ("http", "https") and named and not _BLANK.search(base_url)
 
 
 def address(base_url: str, path: str) -> str:
@@ -49,6 +55,7 @@ def address(base_url: str, path: str) -> str:
 
 def headers_for(ours: Mapping[str, str], given: Mapping[str, str] | None) -> dict[str, str]:
     """Ours, and a user's own over them, however those are spelled."""
+    _check_headers(given or {})
     every = {
         "Content-Type": "application/json",
         "Accept": "text/event-stream",
@@ -58,3 +65,13 @@ def headers_for(ours: Mapping[str, str], given: Mapping[str, str] | None) -> dic
     replaced = {name.lower() for name in given or ()}
     kept = {name: value for name, value in every.items() if name.lower() not in replaced}
     return {**kept, **(given or {})}
+
+
+def _check_headers(given: Mapping[str, str]) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"headers are a {type(given).__name__}: use {{name: value}}")
+    for name, value in given.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be the name of a header")
+        if not isinstance(value, str) or not value.isprintable():
+            raise ConfigError(f"the header {name} has to be text in one line")  # it may be a key

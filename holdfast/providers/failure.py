@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -33,16 +34,26 @@ def refused(
 ) -> Exception:
     """An answer that is no stream: a refusal, a redirect, or something else than the provider."""
     if 300 <= status < 400:
-        where = address(headers.get("Location") or "elsewhere")
+        where = _joined(url, headers.get("Location") or "")
         return ConfigError(
             f"{address(url)} sends us on to {where}, and a key does not go there by itself: "
             "set base_url to the address that is meant"
         )
     error = _decoded(body)
+    if status < 300 and not isinstance(error, str) and not _message(error):
+        said = body[:200].decode("utf-8", "replace")
+        error = {"message": f"an answer that is no stream, is base_url right? It begins: {said}"}
     if isinstance(error, str):
         message = _readable(error, headers.get("Content-Type") or "")
         error = {"message": message or f"status {status} from {address(url)}"}
     return _failure(error, codes, status, headers)
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return address(urljoin(url, location))
+    except ValueError:  # it is no address
+        return "elsewhere"
 
 
 def reported(error: Any, codes: Codes) -> ProviderError:
@@ -65,33 +76,62 @@ def _failure(
     error: Mapping[str, Any], codes: Codes, status: int | None, headers: Mapping[str, str]
 ) -> ProviderError:
     message = _message(error)
-    words = list(_words(error))
     if status is None or status < 400:
         status = _status(error)
     retry_after = _retry_after(headers)
     if retry_after is None:
         retry_after = _retry_delay(error, message)
-    known: list[tuple[str, FailureKind]] = []
-    for word in words:
-        kind = codes.get(word) or CODES.get(word)
-        if kind is not None:
-            known.append((word, kind))
-    code, kind = next((pair for pair in known if pair[1] not in _VAGUE), (None, None))
-    if kind in (None, "rate_limit") and _out_of_quota(message, error, retry_after):
-        kind = "quota"
+    code, named = _named(error, codes)
+    kind = None if named in _VAGUE else named
     failure = ProviderError(
         message,
         status=status,
-        code=code or (known[0][0] if known else next(iter(words), None)),
+        code=code,
         retry_after=retry_after,
         should_retry=_should_retry(headers),
-        kind=kind,
+        kind=_disguised(error, message, kind, status, retry_after) or kind,
     )
-    if kind is None and known and failure.kind in _VAGUE and status is None:
-        failure.kind = known[0][1]  # a word of this protocol alone
+    if failure.kind == "unknown" and named is not None:
+        failure.kind = named
     if failure.kind == "context_overflow":
         failure.window = _window(error, message)
     return failure
+
+
+def _named(error: Mapping[str, Any], codes: Codes) -> tuple[str | None, FailureKind | None]:
+    """The provider's most exact word for an error, and the kind that it means."""
+    words = list(_words(error))
+    kinds = {word: codes.get(word) or CODES.get(word) for word in words}
+    exact = [word for word in words if kinds[word] not in (None, *_VAGUE)]
+    known = [word for word in words if kinds[word] is not None]
+    code = next(iter((*exact, *known, *words)), None)
+    return code, kinds[code] if code is not None else None
+
+
+def _disguised(
+    error: Mapping[str, Any],
+    message: str,
+    kind: FailureKind | None,
+    status: int | None,
+    retry_after: float | None,
+) -> FailureKind | None:
+    """What an error really is that is called something else, or None when it is as it is called."""
+    if kind in (None, "rate_limit") and _TOO_LARGE.search(message):
+        return "context_overflow"  # one request is more than a minute allows: waiting is no help
+    if kind in (None, "rate_limit") and _out_of_quota(message, error, retry_after):
+        return "quota"
+    if kind is None and status == 400 and _WRONG_KEY.search(message):
+        return "auth"
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and (metadata.get("flagged_input") or metadata.get("reasons")):
+        return "content_filter"  # a gateway that looks at prompts, and says "forbidden"
+    return None
+
+
+_TOO_LARGE: Final = re.compile(
+    r"request too large for .{0,200}requested", re.IGNORECASE | re.DOTALL
+)
+_WRONG_KEY: Final = re.compile(r"(incorrect|invalid) api key|api key not valid", re.IGNORECASE)
 
 
 def _decoded(body: bytes) -> Mapping[str, Any] | str:
@@ -186,10 +226,10 @@ def _out_of_quota(message: str, error: Mapping[str, Any], retry_after: float | N
     """Whether waiting will not help, although it may be called a rate limit."""
     if _NO_MONEY.search(message):
         return True
-    details = error.get("details")
-    if isinstance(details, list) and "PerDay" in str(details):
+    details = str(error.get("details"))
+    if "PerDay" in details:
         return True
-    return retry_after is None and bool(_QUOTA.search(message))
+    return "PerMinute" not in details and retry_after is None and bool(_QUOTA.search(message))
 
 
 # --- When to try again --------------------------------------------------------------------------
@@ -260,7 +300,7 @@ _LIMIT: Final = re.compile(
     r"exceed context limit: \d+ \+ \d+ > (\d{3,8})"
     r"|(?:maximum (?:context|prompt|model) length (?:is|of)|context length (?:is|of)(?: only)?"
     r"|tokens allowed|token limit|context limit)[: (]*(\d{3,8})"
-    r"|> (\d{3,8}) maximum|with (\d{3,8}) maximum context",
+    r"|Limit:? (\d{3,8}),? Requested|> (\d{3,8}) maximum|with (\d{3,8}) maximum context",
     re.IGNORECASE,
 )
 

@@ -85,8 +85,9 @@ class Connections:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None:
-            for other in [other for other in self._sessions if other.is_closed()]:
-                del self._sessions[other]
+            for other in list(self._sessions):  # other threads do the same
+                if other.is_closed():
+                    self._sessions.pop(other, None)
             session = self._sessions[loop] = _Session()
             # An event loop that ends closes its generators, and so our connections. Nobody has to
             # remember to.
@@ -133,11 +134,19 @@ class _Reply:
 
 def _proxy(url: str) -> str | None:
     """The proxy that the environment names for this address. This machine needs none to itself."""
-    scheme, host = urlsplit(url)[0], urlsplit(url).hostname or ""
-    proxies = getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all")
+    parts = urlsplit(url)
+    host, proxies = parts.hostname or "", getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or host in ("localhost", "127.0.0.1", "::1") or proxy_bypass(host):
         return None
+    scheme, marked, _ = proxy.partition("://")
+    if not marked:
+        return f"http://{proxy}"
+    if scheme.lower() not in ("http", "https"):
+        raise ConfigError(
+            f"the environment names a {scheme} proxy for {address(url)}, and only HTTP proxies "
+            "are known: set HTTPS_PROXY=http://…, or NO_PROXY"
+        )
     return proxy
 
 
@@ -155,20 +164,35 @@ def _translated(error: Exception, url: str) -> Exception:
     at = address(url)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return ConfigError(f"base_url leads to {at}, which is no address: use http(s)://host/path")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return ConfigError(f"the proxy to {at} refused us ({error.status}): check HTTPS_PROXY")
     kind = next(kind for known, kind in _KINDS if isinstance(error, known))
-    distrusted = isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError))
+    distrusted = isinstance(
+        error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+    )
     return ProviderError(
-        f"{at}: {error or type(error).__name__}",
+        f"{at}: {_said(error)}",
         kind=kind,
         should_retry=False if distrusted else None,  # a bad certificate does not mend itself
     )
 
 
+def _said(error: Exception) -> str:
+    """What a client says of an error, without the address: there may be a key in it."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"{error.status} {error.message}"
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+        error.os_error, ConnectionRefusedError
+    ):
+        return "nobody answers there. Is it running, and is base_url right?"
+    return str(error) or type(error).__name__
+
+
 def address(url: str) -> str:
     """A URL without what may be secret in it."""
     parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
 
 
 SHARED: Final = Connections()

@@ -128,7 +128,7 @@ def model(
     headers: Mapping[str, str] | None = None,
     profile: Profile | Mapping[str, Any] | None = None,
     http: Http | None = None,
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Model:
     """The model that `provider:model` names.
@@ -137,6 +137,7 @@ def model(
     what is known about the model, or changes some of it: `{"window": 32_768}`. `options` are those
     of the provider's own class, such as `chain` of `OpenAIResponses`.
     """
+    environ = os.environ if environ is None else environ  # no default: help() would print the keys
     facts, id = _parsed(name)
     make = _class_of(facts.protocol)
     _check_options(facts, make, options)
@@ -166,11 +167,12 @@ class UsableProvider(Value, frozen=True):
     """Those that are known, as `model` takes them. There may be others."""
 
 
-def usable_providers(environ: Mapping[str, str] = os.environ) -> tuple[UsableProvider, ...]:
+def usable_providers(environ: Mapping[str, str] | None = None) -> tuple[UsableProvider, ...]:
     """Who can be asked with this environment. Nobody is asked whether that is so.
 
     A local server counts when a variable says where it is, not because it may be running.
     """
+    environ = os.environ if environ is None else environ
     found = []
     for facts in PROVIDERS.values():
         variable = _usable_by(facts, environ)
@@ -216,8 +218,6 @@ _MAKERS: Final = (
 choose."""
 
 _MEANT: Final = {
-    "aws": "openai-compatible",
-    "bedrock": "openai-compatible",
     "claude": "anthropic",
     "gemini": "google",
     "grok": "xai",
@@ -225,22 +225,30 @@ _MEANT: Final = {
     "kimi": "moonshot",
     "llama.cpp": "llamacpp",
     "moonshotai": "moonshot",
-    "vertex": "google",
     "x-ai": "xai",
 }
 """What people call providers whose name here is spelled quite differently."""
 
-_GONE: Final = {"github": "GitHub Models ended on 30 July 2026"}
+_ELSEWHERE: Final = {
+    "github": "GitHub Models ended on 30 July 2026",
+    **dict.fromkeys(
+        ("aws", "bedrock", "cohere", "google-vertex", "vertex", "vertexai"),
+        "it is reached over the bridge to pydantic-ai, see docs/bridge.md",
+    ),
+}
+"""Providers that people may ask for, and what there is to say about them."""
 
 
 def _parsed(name: str) -> tuple[ProviderFacts, str]:
+    if not isinstance(name, str):
+        raise ConfigError(f"a model is named by text, and this is {name!r}: use 'provider:model'")
     provider, colon, id = (part.strip() for part in name.partition(":"))
     if not colon:
         raise ConfigError(f"{name!r} names no provider: {_meant(name)}")
     facts = PROVIDERS.get(provider)
     if facts is None:
         known = ", ".join(PROVIDERS)
-        why = _GONE.get(provider.lower()) or _meant(name)
+        why = _ELSEWHERE.get(provider.lower()) or _meant(name)
         raise ConfigError(f"there is no provider {provider!r}: {why} (known are {known})")
     if not id:
         known = "".join(f", such as '{provider}:{one}'" for one in profiles.models(provider)[:1])
@@ -281,6 +289,8 @@ def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str
 
 
 def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) -> str | None:
+    if not isinstance(given, str | None):
+        raise ConfigError(f"api_key is a {type(given).__name__}: use text")
     given = (given or "").strip()
     source, key = ("api_key", given) if given else _first(environ, facts.keys) or ("", "")
     if _is_broken(key):
@@ -300,6 +310,10 @@ def _is_broken(key: str) -> bool:
 
 
 def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) -> str:
+    if not isinstance(given, str | None):
+        raise ConfigError(
+            f"base_url is a {type(given).__name__}: use text, as in https://host/path"
+        )
     given = (given or "").strip()
     source, url = ("base_url", given) if given else _first(environ, facts.urls) or ("", "")
     if not url:
@@ -331,6 +345,8 @@ def _listening_at(host: str) -> str:
 def _profile(provider: str, id: str, given: Profile | Mapping[str, Any] | None) -> Profile:
     if isinstance(given, Profile):
         return given
+    if not isinstance(given, Mapping | None):
+        raise ConfigError(f"profile is {given!r}: use Profile(…), or a dict of what differs")
     known = profiles.lookup(provider, id)
     return profiles.changed(known, given) if given else known
 

@@ -80,9 +80,24 @@ _TEXTS: Final = frozenset(
 """Text, although its media type does not begin so."""
 
 
+def media_type(file: File) -> str:
+    """Its media type as providers spell it."""
+    return _plain(file.media_type)
+
+
+def _plain(media_type: str) -> str:
+    kind = media_type.partition(";")[0].strip().lower()
+    return "image/jpeg" if kind == "image/jpg" else kind
+
+
+def sendable(file: File) -> bool:
+    """Whether there is anything of it to send: bytes, or where the provider can get them."""
+    return bool(file.data) or url_of(file) is not None
+
+
 def family(media_type: str) -> Family | None:
     """What a file is, roughly; None for what no model reads."""
-    kind = media_type.partition(";")[0].strip().lower()
+    kind = _plain(media_type)
     top = kind.partition("/")[0]
     if top in ("image", "audio", "video"):
         return top  # type: ignore[return-value]
@@ -112,13 +127,20 @@ def spelled_out(file: File) -> str | None:
 
 def left_out(file: File, model: str) -> tuple[str, str]:
     """What the model reads in the place of a file it does not take, and what people are told."""
-    name = file.name or "a file"
+    name, kind = file.name or "a file", file.media_type or "of no type"
     if file.data is None and url_of(file) is None:
         return (
-            f"[{name} ({file.media_type}) is not available]",
-            f"{name} was not sent to {model}: its bytes are not here.",
+            f"[{name} ({kind}) is not available]",
+            f"{name} was not sent to {model}: its bytes are not here, give them as data=…",
+        )
+    if file.data == b"":
+        return f"[{name} ({kind}) is empty]", f"{name} was not sent to {model}: it is empty."
+    if file.data is not None and family(file.media_type) == "text":
+        return (
+            f"[{name} ({kind}) was left out: it is not encoded in UTF-8]",
+            f"{name} was not sent to {model}: it is not encoded in UTF-8.",
         )
     return (
-        f"[{name} ({file.media_type}) was left out: this model cannot read it]",
-        f"{name} was not sent to {model}, which does not take {file.media_type}.",
+        f"[{name} ({kind}) was left out: this model cannot read it]",
+        f"{name} was not sent to {model}, which does not take {kind}.",
     )

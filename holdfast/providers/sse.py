@@ -8,6 +8,8 @@ from holdfast.kernel.errors import ProviderError
 
 MAX_EVENT: Final = 32 * 1024 * 1024
 """Bytes of one event. Whoever sends more without an end sends none."""
+BOM: Final = b"\xef\xbb\xbf"
+"""Some put it before everything else."""
 
 
 class Events:
@@ -23,15 +25,13 @@ class Events:
         self._data: list[bytes] = []
         """Lines of the event that has no end yet."""
         self._held = 0
-        """Bytes of both."""
+        """Bytes that have arrived since the last whole event, at the most."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of each event that is complete with these bytes."""
         lines = data.split(b"\n")
         rest = lines.pop()
-        if not lines:
-            return self._hold(rest)
-        if self._pieces:
+        if self._pieces and lines:
             self._pieces.append(lines[0])
             lines[0] = b"".join(self._pieces)
             self._pieces = []
@@ -46,25 +46,29 @@ class Events:
                     held.clear()
             elif line[:5] == b"data:":
                 held.append(line[5:])
-        self._held = sum(map(len, held)) if held else 0
-        if rest or held:
-            self._hold(rest)
+            elif line[:9] == BOM + b"data: ":
+                held.append(line[9:])
+        if rest:
+            self._pieces.append(rest)
+        self._count(len(data), bool(events))
         return events
 
-    def end(self) -> list[bytes]:
-        """What is left when the stream has ended: an event that lacks only its blank line."""
-        return self.feed(b"\n\n")
-
-    def _hold(self, piece: bytes) -> list[bytes]:
-        if piece:
-            self._pieces.append(piece)
-            self._held += len(piece)
+    def _count(self, arrived: int, complete: bool) -> None:
+        if complete:
+            self._held = 0
+        if not (self._pieces or self._data):
+            self._held = 0
+            return
+        self._held += arrived
         if self._held > self._limit:
             raise ProviderError(
                 f"one event of the stream is longer than {self._limit} bytes",
                 kind="stream_too_long",
             )
-        return []
+
+    def end(self) -> list[bytes]:
+        """What is left when the stream has ended: an event that lacks only its blank line."""
+        return self.feed(b"\n\n")
 
 
 def _data(lines: list[bytes]) -> bytes:

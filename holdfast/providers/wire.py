@@ -11,7 +11,7 @@ from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Delta, Notice, Ping
 from holdfast.providers.failure import MAX_BODY, Codes, refused, unreadable
-from holdfast.providers.http import Http, Reply
+from holdfast.providers.http import Http, Reply, address
 from holdfast.providers.sse import Events
 
 PING: Final = Ping()
@@ -27,6 +27,9 @@ class Call(Value, frozen=True):
     body: bytes
     notices: tuple[str, ...] = ()
     """What could not be said in this protocol: people are told."""
+
+    def __repr__(self) -> str:
+        return f"Call({address(self.url)!r}, {len(self.body)} bytes)"  # no key, no conversation
 
 
 class Decoder(Protocol):

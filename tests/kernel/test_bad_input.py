@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from holdfast import (
     Agent,
     Calls,
+    ConfigError,
     File,
     Message,
     Policy,
@@ -26,6 +27,7 @@ from holdfast import (
     Run,
     RunOver,
     RunResult,
+    Settings,
     Source,
     Text,
     Tool,
@@ -686,3 +688,21 @@ async def test_a_run_survives_any_garbage(
 def steer(run: Run) -> None:
     with suppress(RunOver):
         run.steer("Wait.")
+
+
+@pytest.mark.parametrize("prompt", ["", " ", "\n\t"])
+def test_a_blank_prompt_is_refused(prompt: str) -> None:
+    with pytest.raises(ConfigError, match="the prompt is empty"):
+        Agent(model=ScriptedModel(["x"])).run(prompt)
+
+
+def test_a_file_whose_data_is_no_bytes_is_refused() -> None:
+    text: Any = "text"
+    with pytest.raises(ConfigError, match=r"a\.png is a str: use bytes"):
+        Agent(model=ScriptedModel(["x"])).run([File("image/png", "a.png", text)])
+
+
+def test_options_that_name_no_provider_are_refused() -> None:
+    wrong: Any = {"service_tier": "flex"}
+    with pytest.raises(ConfigError, match="by provider"):
+        Settings(options=wrong)

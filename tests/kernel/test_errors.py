@@ -49,6 +49,7 @@ RETRYABLE_KINDS: Final = {
 }
 FAILOVER_KINDS: Final = {
     "rate_limit",
+    "quota",
     "overloaded",
     "timeout",
     "stream_silent",
@@ -245,7 +246,7 @@ def test_a_status_that_says_it_beats_the_text(status: int) -> None:
     assert classify(error).kind == STATUSES.get(status, "server")
 
 
-@pytest.mark.parametrize("code", ["rate_limit_error", "authentication_error", "api_error"])
+@pytest.mark.parametrize("code", ["rate_limit_error", "authentication_error", "timeout_error"])
 def test_a_code_that_says_it_beats_the_text(code: str) -> None:
     error = ProviderError("prompt is too long", status=400, code=code)
     assert classify(error).kind == CODES[code]
@@ -542,3 +543,31 @@ def test_a_clients_own_error_around_the_networks_is_one_of_the_network() -> None
     assert classify(raised(ConnectionResetError())).kind == "network"
     assert classify(raised(raised(TimeoutError()))).kind == "timeout"
     assert classify(raised(ValueError())).kind == "internal"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "API key not valid. Please pass a valid API key.",
+        "a token limit of 4096",
+        "You can find your API key at https://platform.example/account/api-keys.",
+        "give one as a bearer token",
+        "Unexpected token: identifier",
+        "the password is wrong",
+    ],
+)
+def test_a_sentence_about_keys_is_told_as_it_is(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("status", [500, 502, 520, 524])
+def test_trouble_of_a_gateway_is_retried_whatever_it_is_called(status: int) -> None:
+    error = ProviderError("x", status=status, code="invalid_request_error")
+    assert classify(error).retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(404, "not_found"), (401, "auth"), (400, "invalid_request")]
+)
+def test_a_status_that_says_it_beats_a_word_for_everything(status: int, kind: FailureKind) -> None:
+    assert classify(ProviderError("x", status=status, code="api_error")).kind == kind

@@ -27,6 +27,7 @@ from holdfast.kernel.model import (
     Finished,
     Model,
     Opened,
+    PartEnded,
     Ping,
     ReasoningDelta,
     Request,
@@ -51,6 +52,7 @@ from holdfast.testing import (
     think,
     usage,
 )
+from tests.kernel.runs import scripted
 
 ONCE: Final = Retry(attempts=1)
 AT_ONCE: Final = Retry(first_delay=0)
@@ -911,3 +913,22 @@ async def test_a_ping_is_not_the_first_delta() -> None:
     events = [event async for event in Agent(model=model, ports=ports()).run("?")]
     committed = [event for event in events if isinstance(event, MessageCommitted)]
     assert committed[-1].first_delta == 3
+
+
+async def test_whoever_reads_no_events_finds_the_warnings_in_the_result() -> None:
+    agent = scripted(
+        [[notice("a.pdf was not sent."), call("look")], [notice("a.pdf was not sent."), "Done."]],
+        look,
+    )
+    result = await agent.run("Read it.")
+    assert result.warnings == ("a.pdf was not sent.",)
+
+
+async def test_what_has_to_be_replayed_counts_into_the_size_of_a_stream() -> None:
+    big = {"provider": {"citations": ["x" * 5_000]}}
+    agent = scripted(
+        [["Hi.", PartEnded(metadata=big), "more"]], policy=Policy(stream=Stream(max_bytes=1_000))
+    )
+    with pytest.raises(RunFailed) as caught:
+        await agent.run("Go.")
+    assert caught.value.failure.kind == "stream_too_long"

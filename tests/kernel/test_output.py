@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from holdfast import ConfigError, Inject, Message, Policy, Stopping, Text, tool
+from holdfast import ConfigError, Inject, Message, Policy, RunFailed, Stopping, Text, tool
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.events import Delivered, RunEnded
@@ -678,3 +678,11 @@ async def test_the_events_of_a_run_with_an_output_can_be_stored() -> None:
     for event in events:
         assert encode(event)
     assert only(RunEnded, events)[0].reason == "stop"
+
+
+async def test_a_refused_answer_is_not_asked_for_again() -> None:
+    agent = scripted([[say("I will not."), finish("content_filter")]], output=int)
+    with pytest.raises(RunFailed) as caught:
+        await agent.run("How many?")
+    assert caught.value.failure.kind == "content_filter"
+    assert len(requests_of(agent)) == 1

@@ -37,6 +37,10 @@ def test_what_can_be_right_is_taken() -> None:
         ({"base_url": "https://"}, "http(s)://host/path"),
         ({"base_url": "http://[::1"}, "http(s)://host/path"),
         ({"base_url": None}, "http(s)://host/path"),
+        ({"base_url": "http://localhost:99999"}, "http(s)://host/path"),
+        ({"base_url": "http://localhost:abc/v1"}, "http(s)://host/path"),
+        ({"base_url": "https://x y"}, "http(s)://host/path"),
+        ({"base_url": "https://user:secret@host/v1"}, "pass headers"),
         ({"api_key": " "}, "pass api_key"),
         ({"api_key": ""}, "pass api_key"),
         ({"api_key": None}, "pass api_key"),
@@ -80,6 +84,14 @@ def test_headers_that_are_given_win_however_they_are_spelled() -> None:
         "More": "1",
     }
     assert headers_for({}, None)["User-Agent"].startswith("holdfast/")
+
+
+@pytest.mark.parametrize(
+    "given", [{"X-Team": 5}, {"X-Team": None}, {"X-Team": "a\nb"}, {"X Team": "a"}, {5: "a"}, ["a"]]
+)
+def test_what_cannot_be_a_header_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="header"):
+        headers_for({}, given)
 
 
 def test_options_are_merged_object_by_object_and_change_nothing_that_was_given() -> None:

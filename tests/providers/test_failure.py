@@ -70,6 +70,14 @@ def test_a_redirect_is_refused_and_says_where_it_led() -> None:
     assert not any(secret in str(error) for secret in ("secret", "a:b", "k=1"))
 
 
+@pytest.mark.parametrize(
+    ("location", "told"), [("/login", "https://api.example/login"), ("http://h:99999/", "h:99999")]
+)
+def test_a_redirect_says_where_it_led_however_that_is_spelled(location: str, told: str) -> None:
+    error = refused("https://api.example/v1", 302, CIMultiDict({"location": location}), b"", {})
+    assert told in str(error)
+
+
 @given(st.binary(max_size=300), st.integers(400, 599))
 def test_any_body_is_some_failure(body: bytes, status: int) -> None:
     error = refusal(status, body)
@@ -123,6 +131,12 @@ def test_any_json_is_some_failure_also_inside_a_stream(body: Any) -> None:
         (503, {"code": 503, "message": "x", "status": "INTERNAL"}, "overloaded"),
         (400, {"type": "on_fire"}, "overloaded"),
         (400, {"type": "never_heard_of"}, "invalid_request"),
+        (404, {"type": "api_error"}, "not_found"),
+        (401, {"type": "api_error"}, "auth"),
+        (400, {"type": "api_error"}, "invalid_request"),
+        (500, {"type": "api_error"}, "server"),
+        (400, {"message": "Incorrect API key provided: xa***"}, "auth"),
+        (403, {"message": "No.", "metadata": {"reasons": ["violence"]}}, "content_filter"),
     ],
 )
 def test_the_most_exact_fact_says_the_kind(
@@ -140,6 +154,32 @@ def test_a_rate_limit_that_is_called_a_quota_is_one_when_it_says_how_long_it_las
     }
     failure = refusal(429, {"error": error})
     assert (failure.kind, failure.retry_after) == ("rate_limit", 34.5)
+
+
+def test_a_limit_for_a_minute_is_one_also_when_nobody_says_how_long_it_lasts() -> None:
+    error = {
+        "code": 429,
+        "status": "RESOURCE_EXHAUSTED",
+        "message": "You exceeded your current quota.",
+        "details": [{"violations": [{"quotaId": "GenerateRequestsPerMinutePerProject"}]}],
+    }
+    assert refusal(429, {"error": error}).kind == "rate_limit"
+
+
+@pytest.mark.parametrize("status", [413, 429])
+def test_a_request_that_is_more_than_a_minute_allows_is_too_long(status: int) -> None:
+    message = (
+        "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): "
+        "Limit 30000, Requested 46832. The input or output tokens must be reduced."
+    )
+    error = refusal(status, {"error": {"message": message, "code": "rate_limit_exceeded"}})
+    assert (error.kind, error.window) == ("context_overflow", 30_000)
+
+
+def test_an_answer_without_a_stream_shows_how_it_begins() -> None:
+    error = refusal(200, {"choices": [{"message": {"content": "Hello."}}]})
+    assert "no stream" in str(error)
+    assert '{"choices"' in str(error)
 
 
 def test_a_quota_for_the_day_is_not_waited_for() -> None:

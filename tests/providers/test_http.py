@@ -13,6 +13,8 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
@@ -333,7 +335,7 @@ async def test_nobody_there_is_a_failure_of_the_network() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with pytest.raises(ProviderError, match=f"127.0.0.1:{port}") as caught:
+        with pytest.raises(ProviderError, match=f"127.0.0.1:{port}.*Is it running") as caught:
             await ask(f"http://127.0.0.1:{port}")
     await SHARED.close()
     assert classify(caught.value).kind == "network"
@@ -372,7 +374,8 @@ async def test_an_address_that_is_none_says_so(url: str) -> None:
         (aiohttp.ServerDisconnectedError(), "network", True),
         (aiohttp.ClientPayloadError("x"), "stream_cut", True),
         (aiohttp.ClientError("x"), "server", True),
-        (ssl.SSLError("bad"), "network", False),
+        (ssl.SSLError("bad record"), "network", True),
+        (ssl.SSLCertVerificationError("not trusted"), "network", False),
     ],
 )
 def test_each_way_to_break_has_its_kind(error: Exception, kind: FailureKind, retried: bool) -> None:
@@ -380,6 +383,22 @@ def test_each_way_to_break_has_its_kind(error: Exception, kind: FailureKind, ret
     assert (failure.kind, failure.retryable) == (kind, retried)
     assert "https://host:8443/path" in failure.detail
     assert "secret" not in failure.detail
+
+
+@pytest.mark.parametrize("status", [400, 407])
+def test_what_a_client_says_of_an_error_is_told_without_what_may_be_secret(status: int) -> None:
+    info = aiohttp.RequestInfo(
+        URL("https://host/path?key=secret"), "POST", CIMultiDictProxy(CIMultiDict())
+    )
+    known = aiohttp.ClientHttpProxyError if status == 407 else aiohttp.ClientResponseError
+    error = _translated(known(info, (), status=status, message="no"), "https://a:secret@host/path")
+    assert "secret" not in f"{error} {error!r}"
+    assert isinstance(error, ConfigError) == (status == 407)
+
+
+def test_a_call_is_shown_without_its_key() -> None:
+    call = Call("https://host/v1?key=secret", {"x-api-key": "secret"}, b"secret")
+    assert repr(call) == "Call('https://host/v1', 6 bytes)"
 
 
 # --- Proxies ------------------------------------------------------------------------------------
@@ -407,3 +426,14 @@ def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert _proxy(url) == proxy
+
+
+def test_a_proxy_without_a_scheme_is_an_http_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "proxy:3128")
+    assert _proxy("https://api.example/v1") == "http://proxy:3128"
+
+
+def test_a_proxy_of_another_kind_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "socks5://proxy:1080")
+    with pytest.raises(ConfigError, match="HTTPS_PROXY=http"):
+        _proxy("https://api.example/v1")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -417,3 +418,28 @@ def test_importing_the_registry_imports_nothing_slow() -> None:
     heavy = {"aiohttp", "asyncio", "ssl", "anyio", "pydantic", "jsonschema_rs"}
     assert not loaded & heavy
     assert not {name for name in loaded if name.startswith("holdfast.providers.openai")}
+
+
+def test_no_signature_holds_the_environment() -> None:
+    for function in (model, usable_providers):
+        assert signature(function).parameters["environ"].default is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ({"api_key": 5}, "api_key is a int"),
+        ({"base_url": 5}, "base_url is a int"),
+        ({"profile": [1]}, "use Profile"),
+        ({"headers": ["a"]}, "headers are a list"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_with_advice(wrong: dict[str, Any], advice: str) -> None:
+    with pytest.raises(ConfigError, match=advice):
+        model("openai:gpt-5", **{"api_key": "k", **wrong})
+
+
+@pytest.mark.parametrize("name", ["bedrock:claude", "vertex:gemini", "cohere:command"])
+def test_who_is_reached_over_the_bridge_is_told_so(name: str) -> None:
+    with pytest.raises(ConfigError, match="bridge"):
+        model(name, api_key="k")

@@ -19,7 +19,9 @@ from holdfast.providers.speech import (
     asked_in_words,
     family,
     left_out,
+    media_type,
     readable,
+    sendable,
     spelled_out,
     url_of,
 )
@@ -112,7 +114,34 @@ def test_a_file_that_is_left_out_is_named_to_the_model_and_to_people() -> None:
     assert notice == "a.mp4 was not sent to openai:gpt, which does not take video/mp4."
     placeholder, notice = left_out(File("image/png", "b.png", ref="stored:7"), "openai:gpt")
     assert placeholder == "[b.png (image/png) is not available]"
-    assert notice == "b.png was not sent to openai:gpt: its bytes are not here."
+    assert notice.startswith("b.png was not sent to openai:gpt: its bytes are not here.")
+    placeholder, notice = left_out(File("image/png", "b.png", b""), "openai:gpt")
+    assert (placeholder, notice) == (
+        "[b.png (image/png) is empty]",
+        "b.png was not sent to openai:gpt: it is empty.",
+    )
+    placeholder, notice = left_out(File("text/csv", "b.csv", b"\xe9"), "openai:gpt")
+    assert "not encoded in UTF-8" in placeholder
+    assert "not encoded in UTF-8" in notice
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("image/jpg", "image/jpeg"),
+        ("IMAGE/PNG", "image/png"),
+        ("text/csv; charset=utf-8", "text/csv"),
+    ],
+)
+def test_a_media_type_is_sent_as_providers_spell_it(given: str, sent: str) -> None:
+    assert media_type(File(given)) == sent
+
+
+def test_a_file_can_be_sent_when_there_is_something_of_it() -> None:
+    assert sendable(File("image/png", data=b"x"))
+    assert sendable(File("image/png", ref="https://a.example/b.png"))
+    assert not sendable(File("image/png", data=b""))
+    assert not sendable(File("image/png", ref="stored:7"))
 
 
 def test_a_form_can_be_asked_for_in_words() -> None:

@@ -36,6 +36,7 @@ def split(*pieces: bytes) -> list[bytes]:
         (b"data: one\n\ndata: two\n", [b"one", b"two"]),
         (b"data: one\n\ndata: two", [b"one", b"two"]),
         (b"database: no\n\n", []),
+        (b"\xef\xbb\xbfdata: one\n\n", [b"one"]),
         (b"", []),
     ],
 )
@@ -54,7 +55,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(
     assert split(*pieces) == [text.encode() for text in texts] == split(stream)
 
 
-@pytest.mark.parametrize("piece", [b"x" * 10, b"data: x\n"])
+@pytest.mark.parametrize("piece", [b"x" * 10, b"data: x\n", b"data:\n"])
 def test_an_event_without_an_end_is_given_up_at_the_limit(piece: bytes) -> None:
     events = Events(limit=100)
     with pytest.raises(ProviderError, match="longer than 100 bytes") as caught:
@@ -66,6 +67,20 @@ def test_an_event_without_an_end_is_given_up_at_the_limit(piece: bytes) -> None:
 def test_many_short_events_are_not_one_long_one() -> None:
     events = Events(limit=100)
     assert sum(len(events.feed(b"data: abc\n\n")) for _ in range(1_000)) == 1_000
+
+
+def test_a_stream_that_is_kept_alive_for_ever_holds_nothing() -> None:
+    events = Events(limit=100)
+    assert not any(events.feed(b": still here\n\n") for _ in range(1_000))
+
+
+def test_many_lines_of_one_event_cost_no_more_than_their_length() -> None:
+    events = Events()
+    began = time.process_time()
+    for _ in range(200_000):
+        events.feed(b"data: x\n")
+    assert len(events.feed(b"\n")[0]) == 399_999
+    assert time.process_time() - began < 5
 
 
 def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:

@@ -35,7 +35,7 @@ from holdfast.testing.fake.speaker import (
     Speaker,
     problem_of,
 )
-from holdfast.testing.script import Fault, Script, Turn
+from holdfast.testing.script import Fault, Script, ScriptEnded, Turn
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Reply  # with it comes a client that no fake needs
@@ -127,7 +127,12 @@ class FakeProvider:
             self.open -= 1
 
     async def _answer(self, received: Received) -> AsyncGenerator[Head | bytes]:
-        steps = self._script.steps(self._script.take(), received)
+        try:
+            steps = self._script.steps(self._script.take(), received)
+        except ScriptEnded as error:
+            for piece in self._refuse(Problem(str(error), 500), {"X-Should-Retry": "false"}):
+                yield piece
+            return
         usage = next((step.usage for step in steps if isinstance(step, Finished)), None)
         playing = _Playing(self._language.speaker(received, usage))
         for step in steps:

@@ -24,27 +24,30 @@ MAX_HEAD: Final = 64 * 1024
 async def serve(exchange: Exchange) -> AsyncIterator[str]:
     """Answer requests as long as the block runs. Gives the base URL."""
 
+    errors: list[Exception] = []
+
     async def talk(stream: SocketStream) -> None:
         try:
             await _talk(stream, exchange)
         except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
             pass  # the client has left
+        except Exception as raised:  # by a function in the script: the test that wrote it is told
+            errors.append(raised)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.aclose_forcefully(stream)
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(SocketAttribute.local_port)
-        error: Exception | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(listener.serve, talk)
             try:
                 yield f"http://127.0.0.1:{port}"
             except Exception as raised:
-                error = raised
+                errors.insert(0, raised)
             group.cancel_scope.cancel()
-        if error is not None:  # as it was: a task group would put it into a group of its own
-            raise error
+        if errors:  # as it was: a task group would put it into a group of its own
+            raise errors[0]
 
 
 async def _talk(stream: SocketStream, exchange: Exchange) -> None:
