@@ -70,8 +70,10 @@ class Output:
 
     def _object(self, text: str) -> str:
         """The text, or, where the value alone was written, the object that it belongs into."""
-        bare = self._form.wrapped and not text.lstrip().startswith("{")
-        return f'{{"{VALUE}": {text}}}' if bare and complaint(text) is None else text
+        if not self._form.wrapped or text.lstrip().startswith("{"):
+            return text
+        value = text if complaint(text) is None else json.dumps(text)  # words: they are the value
+        return f'{{"{VALUE}": {value}}}'
 
 
 def _readings(text: str) -> Iterator[str]:
@@ -94,14 +96,18 @@ def _fenced(text: str) -> str:
 
 
 def _only_object(text: str) -> str | None:
-    """The one object with nothing but words around it: brackets there could mean anything."""
+    """The one object that a text leads up to. In the middle of a sentence it is an example, and
+    brackets around it could mean anything."""
     start = text.find("{")
     try:
         _, end = json.JSONDecoder().raw_decode(text, start) if start >= 0 else (None, 0)
     except (ValueError, RecursionError):
         return None
-    around = text[:start] + text[end:] if end else ""
-    return text[start:end] if around and BRACKETS.isdisjoint(around) else None
+    if not end:
+        return None
+    before = text[:start].rstrip(" ")
+    leads_up = not before or before.endswith((":", "\n"))
+    return text[start:end] if leads_up and BRACKETS.isdisjoint(before + text[end:]) else None
 
 
 def judge(output: Output, history: Sequence[Message], repairs: int, policy: Policy) -> Verdict:

@@ -252,6 +252,19 @@ def test_an_answer_becomes_a_value_of_the_type(wanted: Any, text: str, value: An
     assert type(found) is type(value)
 
 
+def test_an_object_in_the_middle_of_a_sentence_is_no_answer() -> None:
+    assert problems(CITY, f"I cannot. It should look like {OSLO_TEXT}, but I lack data.")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "value"), [(str, "hello", "hello"), (Literal["a", "b"], "a", "a")]
+)
+def test_words_are_the_value_where_a_value_of_words_was_asked_for(
+    wanted: Any, text: str, value: str
+) -> None:
+    assert fits(Output(wanted), text) == value
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -329,7 +342,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         (City, "Sure!", "the answer: not JSON: Expecting value"),
         (City, 'So: {"name": "Oslo"}', "people: missing"),
         (City, '```json\n{"name": "Oslo"}\n```', "people: missing"),
-        (int, "five", "the answer: not JSON"),
+        (int, "five", 'value: should be a whole number, got "five"'),
         (int, '{"value": "five"}', 'value: should be a whole number, got "five"'),
         (list[int], '[1, "x"]', 'value[1]: should be a whole number, got "x"'),
         (Even, '{"n": 3}', "n: should be even, got 3"),
@@ -370,9 +383,11 @@ wordy: Final = st.text(st.characters(exclude_characters="{}[]", exclude_categori
 
 
 @given(st.dictionaries(st.text(), plain), wordy, wordy)
-def test_an_object_among_words_is_found_whole(value: dict[str, Any], a: str, b: str) -> None:
+def test_an_object_that_words_lead_up_to_is_found_whole(
+    value: dict[str, Any], a: str, b: str
+) -> None:
     output = Output({"type": "object"})
-    assert fits(output, f"{a}{json.dumps(value)}{b}") == value
+    assert fits(output, f"{a}:{json.dumps(value)}{b}") == value
 
 
 @given(plain, st.booleans())
