@@ -75,6 +75,19 @@ Json = dict[str, Any]
 
 ASKED = Message("user", (Text("Hi"),), "prompt")
 REQUEST = Request(messages=(ASKED,))
+PICTURES = (
+    File("image/png", data=b"x"),
+    File("image/JPG", data=b"x"),
+    File("image/png", data=b""),
+    File("image/png", ref="https://a.test/a.png"),
+)
+NESTED = Shape(
+    {
+        "type": "object",
+        "properties": {"a": {"const": 1}, "b": {"$ref": "#/$defs/B", "description": "b"}},
+        "$defs": {"B": {"type": "object", "properties": {}}},
+    }
+)
 
 
 def google(
@@ -286,23 +299,95 @@ async def test_a_chunk_that_says_nothing_is_a_sign_of_life() -> None:
     assert first == Ping()
 
 
-@pytest.mark.parametrize("effort", EFFORTS)
-@pytest.mark.parametrize("id", profiles.models("google"))
-async def test_every_model_is_asked_in_a_way_that_it_takes(id: str, effort: Effort) -> None:
+OLDER = (  # not in the file
+    "gemini-1.5-pro",
+    "gemini-2.0-flash",
+    "gemini-2.0-flash-lite-001",
+    "gemini-2.5-pro-preview-tts",
+    "gemini-2.5-flash-image",
+    "gemini-2.5-computer-use-preview-10-2025",
+    "gemini-2.5-flash-lite-preview-06-17",
+    "models/gemini-2.5-flash",
+    "models/gemini-2.5-flash-lite",
+    "models/gemini-2.5-pro",
+)
+
+
+@pytest.mark.parametrize("effort", [None, *EFFORTS])
+@pytest.mark.parametrize("id", [*profiles.models("google"), *OLDER])
+async def test_every_model_is_asked_in_a_way_that_it_takes(id: str, effort: Effort | None) -> None:
     model, fake = google(say("Hello."), model=id, profile=profiles.lookup("google", id))
     request = Request(
         messages=(
             ASKED,
             Message("assistant", (ToolCall("a", "look", "{}"),), "answer", model="other:model"),
-            results_message([ToolResult("a", "look", (Text("x"), File("image/png", data=b"x")))]),
+            results_message([ToolResult("a", "look", (Text("x"), *PICTURES))]),
         ),
         tools=(ToolSpec("look", "", {"type": "object", "properties": {}}),),
         provider_tools=(ProviderTool("web_search"),),
-        output=Shape({"type": "object", "properties": {"a": {"const": 1}}}),
+        output=NESTED,
         settings=Settings(temperature=1.0, max_output_tokens=100),
         effort=effort,
     )
     assert assembled(await said(model, request)).text == "Hello."
+    assert fake.problems == []
+
+
+async def test_a_shape_alone_is_asked_for_in_a_way_that_the_model_takes() -> None:
+    model, fake = google(say("{}"))
+    await said(model, Request(messages=(ASKED,), output=NESTED))
+    assert fake.problems == []
+
+
+@pytest.mark.parametrize(
+    ("id", "config"),
+    [
+        ("gemini-2.5-flash-preview-09-2030", {"thinkingBudget": 1_024, "includeThoughts": True}),
+        ("Gemini-2.5-Flash-Preview", {"thinkingBudget": 1_024, "includeThoughts": True}),
+        ("google/gemini-2.5-flash", {"thinkingBudget": 1_024, "includeThoughts": True}),
+        ("gemini-2.0-flash", None),
+        ("models/gemini-1.5-pro", None),
+        ("gemini-3-flash", {"thinkingLevel": "low", "includeThoughts": True}),
+        ("gemini-10-flash", {"thinkingLevel": "low", "includeThoughts": True}),
+        ("my-gemini-2-like", {"thinkingLevel": "low", "includeThoughts": True}),
+    ],
+)
+async def test_an_older_model_that_is_not_known_is_asked_by_its_name(
+    id: str, config: Json | None
+) -> None:
+    fake = FakeProvider("google", [say("Hello.")], check=False)
+    model = Google(id, api_key="k", http=fake)
+    await said(model, Request(messages=(ASKED,), effort="low"))
+    assert fake.requests[0].json.get("generationConfig", {}).get("thinkingConfig") == config
+
+
+async def test_what_a_profile_says_goes_before_what_a_name_says() -> None:
+    fake = FakeProvider("google", [say("Hello.")], check=False)
+    profile = Profile(efforts=("low",), options={"thinking": "level", "mix_output": True})
+    model = Google("gemini-2.0-flash", api_key="k", http=fake, profile=profile)
+    tools = (ToolSpec("look", "", {"type": "object", "properties": {}}),)
+    await said(model, Request(messages=(ASKED,), tools=tools, output=NESTED, effort="low"))
+    config = fake.requests[0].json["generationConfig"]
+    assert config["thinkingConfig"]["thinkingLevel"] == "low"
+    assert "responseJsonSchema" in config
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        (ToolCall("c", "", "{}"),),
+        (ToolCall("c", "look at this!", "{}"),),
+        (Reasoning("Hm", "c2ln"), ToolCall("c", "look", "{}")),
+        (Text("Well.", {"google": {"thoughtSignature": "c2ln"}}), ToolCall("c", "look", "{}")),
+    ],
+)
+@pytest.mark.parametrize("by", ["google:gemini-2.5-flash", "vllm:m"])
+async def test_a_chat_that_another_model_began_can_go_on(turn: tuple[Part, ...], by: str) -> None:
+    called = Message("assistant", turn, "answer", model=by)
+    (made,) = called.calls
+    results = results_message([ToolResult(made.id, made.tool, (Text("x"),))])
+    model, fake = google(say("Hello."))
+    await said(model, Request(messages=(ASKED, called, results)))
     assert fake.problems == []
 
 

@@ -286,12 +286,26 @@ def test_only_models_that_demand_signatures_are_given_one_in_their_place(
     assert ("thoughtSignature" in part) is signs
 
 
-def test_an_answer_that_is_signed_anywhere_is_left_as_it_is() -> None:
-    parts: list[Json] = [
-        {"functionCall": {"name": "look", "args": {}}},
-        {"text": "", "thoughtSignature": "QQ=="},
+@pytest.mark.parametrize(
+    "signed",
+    [
+        {"text": "Let me look.", "thoughtSignature": "QQ=="},
+        {"text": "Hm", "thought": True, "thoughtSignature": "QQ=="},
+    ],
+)
+def test_the_first_call_says_so_although_something_else_is_signed(signed: Json) -> None:
+    """Gemini 2.5 signs the first part of an answer, whatever that is; Gemini 3 wants the call."""
+    called: Json = {"functionCall": {"name": "look", "args": {}}}
+    assert replayed(signed, called, called) == [
+        signed,
+        {**called, "thoughtSignature": UNSIGNED},
+        called,
     ]
-    assert replayed(*parts) == parts
+    assert replayed(called, SIGNED_CALL) == [
+        {**called, "thoughtSignature": UNSIGNED},
+        SIGNED_CALL,
+    ]
+    assert replayed(SIGNED_CALL, called) == [SIGNED_CALL, called]
 
 
 def test_the_ids_of_others_are_not_sent() -> None:
@@ -335,6 +349,32 @@ def test_arguments_keep_the_text_in_which_they_were_written() -> None:
     request = Request(messages=(ASKED, foreign(ToolCall("a", "look", '{"a":  1.10}'))))
     body, _ = encode(request, "google:gemini", "google", UNKNOWN)
     assert b'"args":{"a":  1.10}' in body
+
+
+@pytest.mark.parametrize(
+    ("tool", "sent"),
+    [
+        ("look", "look"),
+        ("default_api:look.at-it_1", "default_api:look.at-it_1"),
+        ("", "unnamed"),
+        ("look at this!", "look_at_this_"),
+        ("\ud800ö", "__"),
+        ("1st", "_1st"),
+        (".", "_."),
+        ("a" * 128, "a" * 128),
+        ("a" * 200, "a" * 128),
+        ("1" * 128, "_" + "1" * 127),
+    ],
+)
+def test_a_name_that_no_function_can_have_is_mended_in_call_and_result(
+    tool: str, sent: str
+) -> None:
+    """Otherwise a history that holds one is refused for good."""
+    called = foreign(ToolCall("a", tool, "{}"))
+    answer = results_message([ToolResult("a", tool, (Text("x"),))])
+    _, model_said, results = contents(ASKED, called, answer)
+    assert model_said["parts"][0]["functionCall"]["name"] == sent
+    assert results["parts"][0]["functionResponse"]["name"] == sent
 
 
 def result(*content: Content, outcome: Outcome = "ok") -> Message:
@@ -403,6 +443,34 @@ def test_a_picture_in_a_result_is_said_behind_all_results_otherwise() -> None:
     ]
 
 
+def test_a_picture_that_is_elsewhere_is_said_behind_the_result() -> None:
+    """A result can hold bytes only."""
+    away = File("image/png", "a.png", ref="https://a.test/a.png")
+    results, files = contents(ASKED, LOOKED, result(Text("see"), away), profile=RICH)[2:]
+    assert results["parts"] == [
+        {"functionResponse": {"name": "look", "response": {"output": "see"}}}
+    ]
+    assert files["parts"] == [
+        {"text": "[a.png, from look:]"},
+        {"fileData": {"mimeType": "image/png", "fileUri": "https://a.test/a.png"}},
+    ]
+
+
+def test_a_picture_in_a_result_is_its_bytes_and_nothing_else() -> None:
+    """What may stand beside the bytes in a prompt is unknown there."""
+    signed = File("image/png", "a.png", b"hi", metadata={"google": {"thoughtSignature": "QQ=="}})
+    (part,) = contents(ASKED, LOOKED, result(signed), profile=RICH)[2]["parts"]
+    assert part["functionResponse"]["parts"] == [INLINE]
+
+
+@pytest.mark.parametrize("kind", ["image/jpg", "IMAGE/JPEG", "image/jpeg; q=1"])
+def test_a_picture_in_a_result_has_its_type_as_the_api_spells_it(kind: str) -> None:
+    (part,) = contents(ASKED, LOOKED, result(File(kind, data=b"hi")), profile=RICH)[2]["parts"]
+    assert part["functionResponse"]["parts"] == [
+        {"inlineData": {"mimeType": "image/jpeg", "data": "aGk="}}
+    ]
+
+
 def test_text_files_in_a_result_are_spelled_out() -> None:
     notes = File("text/plain", "n.txt", b"one")
     (part,) = contents(ASKED, LOOKED, result(Text("see"), notes), profile=RICH)[2]["parts"]
@@ -466,6 +534,18 @@ def test_a_longer_history_begins_with_the_same_bytes() -> None:
             {"inlineData": {"mimeType": "image/jpeg", "data": "aGk="}},
         ),
         (
+            File("IMAGE/PNG", data=b"hi"),
+            {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+        ),
+        (
+            File("image/JPG", ref="https://a.test/a.jpg"),
+            {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://a.test/a.jpg"}},
+        ),
+        (
+            File("audio/x-wav", data=b"hi"),
+            {"inlineData": {"mimeType": "audio/wav", "data": "aGk="}},
+        ),
+        (
             File("application/pdf", data=b"hi"),
             {"inlineData": {"mimeType": "application/pdf", "data": "aGk="}},
         ),
@@ -499,6 +579,8 @@ def test_files_are_sent_as_the_api_takes_them(file: File, sent: Json) -> None:
         (File("image/svg+xml", "a.svg", b"<svg/>"), UNKNOWN),
         (File("application/zip", "a.zip", b"hi"), UNKNOWN),
         (File("image/png", "a.png", ref="blob:1"), UNKNOWN),
+        (File("image/png", "a.png", b""), UNKNOWN),
+        (File("application/pdf", "a.pdf", b"", ref="https://a.test/a.pdf"), UNKNOWN),
         (File("audio/wav", "a.wav", b"hi"), Profile(files=("image",))),
     ],
 )

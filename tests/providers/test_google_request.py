@@ -72,25 +72,6 @@ def test_tools_are_functions_with_their_whole_schema() -> None:
     assert body(tools=(WEATHER,)) == {"tools": [{"functionDeclarations": [declared]}]}
 
 
-def test_a_model_without_json_schema_is_given_what_openapi_knows() -> None:
-    nothing = ToolSpec("now", "The time.", {"type": "object", "properties": {}})
-    assert body(options(schema="openapi"), tools=(WEATHER, nothing))["tools"] == [
-        {
-            "functionDeclarations": [
-                {
-                    "name": "weather",
-                    "description": "Today's weather.",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {"city": {"type": "string", "nullable": True}},
-                    },
-                },
-                {"name": "now", "description": "The time."},
-            ]
-        }
-    ]
-
-
 def test_a_tool_may_be_declared_as_the_provider_does() -> None:
     function = ToolSpec("f", "", SCHEMA, native={"google": {"name": "f", "parameters": {}}})
     computer = ToolSpec("c", "", SCHEMA, native={"google": {"computerUse": {"environment": "E"}}})
@@ -224,6 +205,14 @@ def test_a_model_that_is_not_told_how_hard_to_think_shows_its_thoughts_if_it_has
     assert thinking("high", Profile(efforts=())) is None
 
 
+def test_a_model_that_thinks_only_when_told_to_is_not_asked_for_thoughts() -> None:
+    """Where thinking is off, the API refuses to be asked for them."""
+    quiet = Profile(efforts=("none", "low"), options={"thinking": "budget", "thinks": False})
+    assert thinking(None, quiet) is None
+    assert thinking("none", quiet) == {"thinkingBudget": 0}
+    assert thinking("low", quiet) == {"thinkingBudget": 1_024, "includeThoughts": True}
+
+
 # --- Settings -----------------------------------------------------------------------------------
 
 SETTINGS = Settings(
@@ -296,12 +285,6 @@ def test_an_answer_is_held_to_its_schema() -> None:
             },
         }
     }
-
-
-def test_an_answer_is_held_to_what_openapi_knows_of_its_schema() -> None:
-    form = body(options(schema="openapi"), output=CITY)["generationConfig"]
-    assert form["responseSchema"]["properties"] == {"kind": {"type": "string", "enum": ["city"]}}
-    assert "responseJsonSchema" not in form
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,8 @@ MODEL: Json = {"role": "model", "parts": [{"text": "Hello."}]}
 FUNCTION: Json = {"name": "look", "parametersJsonSchema": {"type": "object", "properties": {}}}
 SEARCH: Json = {"googleSearch": {}}
 MIXED: Json = {"tools": [{"functionDeclarations": [FUNCTION]}, SEARCH]}
+AWAY: Json = {"fileData": {"mimeType": "image/png", "fileUri": "https://a.test/a.png"}}
+PNG: Json = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
 FLAG: Json = {"toolConfig": {"includeServerSideToolInvocations": True}}
 
 
@@ -285,6 +287,11 @@ def part(part: Json, role: str = "user") -> Json:
 
 def config(**fields: Any) -> Json:
     return {"contents": [USER], "generationConfig": fields}
+
+
+def shape(field: Json) -> Json:
+    schema = {"type": "object", "properties": {"a": field}, "$defs": {"A": {"type": "object"}}}
+    return config(responseMimeType="application/json", responseJsonSchema=schema)
 
 
 def functions(*declared: Json) -> Json:
@@ -324,9 +331,11 @@ WRONG: list[tuple[object, str]] = [
     (part({"inlineData": {"mimeType": "image/png", "data": "***"}}), "inline_data.data"),
     (part({"inlineData": {"mimeType": "image/gif", "data": "aGk="}}), "Unsupported MIME type"),
     (part({"inlineData": {"data": "aGk="}}), "Unsupported MIME type"),
+    (part({"inlineData": {"mimeType": "image/png", "data": ""}}), "it is empty"),
     (part({"functionCall": {"name": "look"}}), "cannot be of the user"),
     (part({"functionResponse": {"name": "look"}}, "model"), "cannot be of the model"),
     (part({"functionCall": {"args": {}}}, "model"), "Name cannot be empty"),
+    (part({"functionCall": {"name": "a b"}}, "model"), "Invalid function name"),
     (part({"functionCall": {"name": "look", "args": "{}"}}, "model"), "an object is wanted"),
     ({"contents": [USER], "systemInstruction": {"parts": []}}, "system_instruction"),
     # Calls and their responses.
@@ -337,6 +346,9 @@ WRONG: list[tuple[object, str]] = [
     (told(called("a"), responded("b")), "not those of the function calls"),
     (told(called("a"), responded("a", id="x")), "not those of the function calls"),
     (told(called("a"), responded("a", response="x")), "an object is wanted"),
+    (told(called("a"), responded("a", parts=[{}])), "'data' must have one initialized field"),
+    (told(called("a"), responded("a", parts=[AWAY])), 'Unknown name "fileData"'),
+    (told(called("a"), responded("a", parts=[{**PNG, "thought": True}])), 'Unknown name "thought"'),
     (told(called("a", signature=None), responded("a")), "missing a thought_signature"),
     (
         told(called("a"), responded("a"), called("a", signature=None), responded("a")),
@@ -377,6 +389,8 @@ WRONG: list[tuple[object, str]] = [
         config(responseMimeType="application/json", responseSchema={"const": 1}),
         'Unknown name "const"',
     ),
+    (shape({"$ref": "#/$defs/A", "description": "a"}), "description cannot stand beside a $ref"),
+    (shape({"anyOf": [{"$ref": "#/$defs/A", "title": "A"}]}), "title cannot stand beside a $ref"),
     (
         config(thinkingConfig={"thinkingLevel": "low", "thinkingBudget": 1}),
         "only one of thinking budget and thinking level",
@@ -400,12 +414,15 @@ RIGHT: list[Json] = [
     told(MODEL, USER),
     told(called("a", "b"), responded("a", "b"), USER),
     told(called("a"), responded("a"), MODEL, USER),
+    told(called("a"), responded("a", parts=[PNG])),
     told(called("a", signature=None), responded("a"), MODEL, USER),  # of an earlier turn
     {"contents": [USER], **MIXED, **FLAG},
     {"contents": [USER], "tools": [SEARCH, {"codeExecution": {}}]},
     {"contents": [USER], "generation_config": {"thinking_config": {"thinking_level": "LOW"}}},
     functions({"name": "f", "parameters": {"properties": {"snake_case": {"any_of": [{}]}}}}),
     config(responseMimeType="application/json", responseJsonSchema={"const": 1}),
+    shape({"anyOf": [{"$ref": "#/$defs/A"}], "description": "a"}),
+    shape({"properties": {"$ref": {"type": "string"}, "title": {"type": "string"}}}),
     part({"executableCode": {"code": "1"}}, "model"),
     part({"fileData": {"fileUri": "https://a.test"}}),
 ]
@@ -432,6 +449,43 @@ def test_older_models_refuse_more(body: Json, words: str) -> None:
     problem = objection(body, model="gemini-2.5-flash")
     assert problem is not None
     assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "words"),
+    [
+        ("gemini-2.0-flash", {"includeThoughts": True}, "Thinking is not supported"),
+        ("gemini-2.0-flash", {"thinkingBudget": 0}, "Thinking is not supported"),
+        ("gemini-2.5-flash-image", {"thinkingBudget": 0}, "Thinking is not supported"),
+        ("gemini-2.5-flash-lite", {"includeThoughts": True}, "when thinking is enabled"),
+        (
+            "gemini-2.5-flash",
+            {"includeThoughts": True, "thinkingBudget": 0},
+            "when thinking is enabled",
+        ),
+        ("gemini-2.5-pro", {"thinkingBudget": 0}, "only works in thinking mode"),
+    ],
+)
+def test_a_model_refuses_thinking_that_it_does_not_have(
+    model: str, thinking: Json, words: str
+) -> None:
+    problem = objection(config(thinkingConfig=thinking), model=model)
+    assert problem is not None
+    assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [
+        ("gemini-2.5-flash", {"includeThoughts": True}),
+        ("gemini-2.5-flash", {"thinkingBudget": 0}),
+        ("gemini-2.5-flash-lite", {"thinkingBudget": 0}),
+        ("gemini-2.5-flash-lite", {"includeThoughts": True, "thinkingBudget": 512}),
+        ("gemini-2.5-pro", {"includeThoughts": True, "thinkingBudget": 128}),
+    ],
+)
+def test_a_model_takes_thinking_that_it_has(model: str, thinking: Json) -> None:
+    assert objection(config(thinkingConfig=thinking), model=model) is None
 
 
 def test_older_models_do_not_ask_for_signatures() -> None:

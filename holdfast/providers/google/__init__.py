@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Request
 from holdfast.providers.endpoint import address, check, headers_for
+from holdfast.providers.google.names import completed
 from holdfast.providers.google.request import encode
 from holdfast.providers.google.stream import CODES, Decoder
 from holdfast.providers.http import SHARED, Http
@@ -23,16 +24,20 @@ VERSION: Final = "/v1beta"
 class Google:
     """A model behind the Gemini API, or behind a gateway that speaks it.
 
-    What a profile's `options` say here:
+    Arguments and answers are described in JSON schema, which the API takes for every model; the
+    subset of OpenAPI's schema objects that it knows as well is not spoken.
+
+    What a profile's `options` say here; what they leave out is gathered from the name of a model
+    before Gemini 3:
 
     - `thinking`: `"level"` (Gemini 3 and later; also when nothing is said) or `"budget"` (2.5), and
       `min_budget`, the tokens of a model that cannot stop thinking;
+    - `thinks`: false where a model thinks only when it is told to;
     - `signatures`: calls that another provider wrote have to be marked as such (otherwise as
       `thinking` is `"level"`);
     - `result_files`: results of tools can hold images (otherwise as `signatures` is);
     - `mix_tools`, `mix_output`: false where the API's own tools, or a schema for the answer, cannot
-      stand beside other tools;
-    - `schema`: `"openapi"` where JSON schema is not understood.
+      stand beside other tools.
     """
 
     def __init__(
@@ -51,7 +56,7 @@ class Google:
         if style not in ("level", "budget"):
             raise ConfigError(f"the profile's thinking is {style!r}: use 'level' or 'budget'")
         self.name = f"{provider}:{model}"
-        self.profile = profile
+        self.profile = completed(profile, model)
         self._provider = provider
         self._http = http
         self._url = _url(base_url, model)

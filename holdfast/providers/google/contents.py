@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,7 +20,16 @@ from holdfast.kernel.messages import (
     ToolResult,
 )
 from holdfast.providers.profile import Family, Profile
-from holdfast.providers.speech import family, in_words, left_out, readable, spelled_out, url_of
+from holdfast.providers.speech import (
+    family,
+    in_words,
+    left_out,
+    media_type,
+    readable,
+    sendable,
+    spelled_out,
+    url_of,
+)
 
 Wire = dict[str, Any]
 """A JSON object as it goes over the wire."""
@@ -33,7 +43,9 @@ FILES: Final[tuple[Family, ...]] = ("image", "pdf", "audio", "video")
 IMAGES: Final = frozenset({"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"})
 IN_RESULTS: Final = frozenset({"application/pdf", "image/jpeg", "image/png", "image/webp"})
 """What the result of a call can hold."""
-_SAME: Final = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav"}
+_SAME: Final = {"audio/x-wav": "audio/wav"}
+MAX_NAME: Final = 128
+_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
 class Contents:
@@ -123,7 +135,7 @@ class Contents:
 
     def _call(self, call: ToolCall, own: Metadata) -> Wire:
         id = self._ids[call.id] = own.get("id")
-        said = {"name": call.tool, "args": _arguments(call.arguments)}
+        said = {"name": nameable(call.tool), "args": _arguments(call.arguments)}
         part: Wire = {"functionCall": said if id is None else {"id": id, **said}}
         if "thoughtSignature" in own:
             part["thoughtSignature"] = own["thoughtSignature"]
@@ -158,12 +170,12 @@ class Contents:
             said = self._file(content)
             if "text" in said:
                 texts.append(said["text"])
-            elif self._rich and _media_type(content) in IN_RESULTS:
-                held.append(said)
+            elif self._rich and "inlineData" in said and _media_type(content) in IN_RESULTS:
+                held.append({"inlineData": said["inlineData"]})
             else:
                 files += ({"text": f"[{content.name or 'a file'}, from {result.tool}:]"}, said)
         key = "output" if result.outcome == "ok" else "error"
-        response: Wire = {"name": result.tool, "response": {key: "\n".join(texts)}}
+        response: Wire = {"name": nameable(result.tool), "response": {key: "\n".join(texts)}}
         id = self._ids.get(result.call_id)
         if id is not None:
             response = {"id": id, **response}
@@ -172,21 +184,28 @@ class Contents:
         return {"functionResponse": response}
 
     def _file(self, file: File) -> Wire:
-        kind = family(file.media_type)
-        media_type = _media_type(file)
-        taken = kind in self._files and kind in FILES
-        if taken and (kind != "image" or media_type in IMAGES):
-            own = self._own(file.metadata)
-            if file.data is not None:
-                return {"inlineData": {"mimeType": media_type, "data": file.data}, **own}
-            url = url_of(file)
-            if url is not None:
-                return {"fileData": {"mimeType": media_type, "fileUri": url}, **own}
+        if self._takes(file):
+            kind, own = _media_type(file), self._own(file.metadata)
+            if file.data is None:
+                return {"fileData": {"mimeType": kind, "fileUri": url_of(file)}, **own}
+            return {"inlineData": {"mimeType": kind, "data": file.data}, **own}
         text = spelled_out(file)
         if text is None:
             text, notice = left_out(file, self._name)
             self._notices.append(notice)
         return {"text": text}
+
+    def _takes(self, file: File) -> bool:
+        kind = family(file.media_type)
+        taken = kind in self._files and kind in FILES
+        return taken and sendable(file) and (kind != "image" or _media_type(file) in IMAGES)
+
+
+def nameable(name: str) -> str:
+    """A name that a function can have. Of a call and of its result, so that they stay together:
+    a model may call what does not exist by any name, and the history keeps that."""
+    made = _UNNAMEABLE.sub("_", name) or "unnamed"
+    return (made if made[0].isalpha() or made[0] == "_" else f"_{made}")[:MAX_NAME]
 
 
 def _texts(
@@ -203,10 +222,11 @@ def _texts(
 
 
 def _sign(parts: list[Wire]) -> None:
-    """The first call of an answer has to be signed, and one that no Gemini wrote is not."""
-    calls = [part for part in parts if "functionCall" in part]
-    if calls and not any("thoughtSignature" in part for part in parts):
-        calls[0]["thoughtSignature"] = UNSIGNED
+    """The first call of an answer has to be signed itself, which one that no Gemini wrote is not,
+    nor one of an older Gemini, which signed what came first."""
+    first = next((part for part in parts if "functionCall" in part), None)
+    if first is not None:
+        first.setdefault("thoughtSignature", UNSIGNED)
 
 
 def _arguments(text: str) -> msgspec.Raw | Wire:
@@ -220,5 +240,5 @@ def _arguments(text: str) -> msgspec.Raw | Wire:
 
 
 def _media_type(file: File) -> str:
-    kind = file.media_type.partition(";")[0].strip().lower()
+    kind = media_type(file)
     return _SAME.get(kind, kind)

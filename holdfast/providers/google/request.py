@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.body import encoded, merged
 from holdfast.providers.google.contents import Contents, Wire
-from holdfast.providers.google.schema import answer_schema, openapi_schema
+from holdfast.providers.google.schema import answer_schema
 from holdfast.providers.profile import Profile
 from holdfast.providers.speech import asked_in_words
 
@@ -69,7 +69,7 @@ class _Encoder:
         config = self._config(request)
         system = [block.text for block in request.system if block.text]
         if request.output is not None and self._takes_shape(request):
-            config |= self._shape(request.output)
+            config |= _shape(request.output)
         elif request.output is not None:
             system.append(asked_in_words(request.output))
         contents = Contents(self._name, self._provider, self._profile, self.notices)
@@ -92,7 +92,7 @@ class _Encoder:
         for spec in request.tools:
             native = spec.native.get(self._provider)
             if native is None:
-                functions.append(self._function(spec))
+                functions.append(_function(spec))
             else:  # a function, or a tool that the API has and we run
                 (functions if "name" in native else tools).append(dict(native))
         if functions:
@@ -105,14 +105,6 @@ class _Encoder:
                 self._leave_out(f"{tool.name} beside other tools")
             return tools, False
         return tools + own, True
-
-    def _function(self, spec: ToolSpec) -> Wire:
-        function: Wire = {"name": spec.name, "description": spec.description}
-        if self._profile.options.get("schema") != "openapi":
-            return {**function, "parametersJsonSchema": spec.schema}
-        schema = openapi_schema(spec.schema)
-        # An object without fields is refused there: no arguments are said by saying nothing.
-        return {**function, "parameters": schema} if schema.get("properties") else function
 
     def _provided(self, tool: ProviderTool) -> list[Wire]:
         native = tool.native.get(self._provider)
@@ -144,21 +136,32 @@ class _Encoder:
         mixes = self._profile.options.get("mix_output", True)
         return self._profile.structured and (mixes or not (request.tools or request.provider_tools))
 
-    def _shape(self, shape: Shape) -> Wire:
-        form: Wire = {"responseMimeType": "application/json"}
-        if self._profile.options.get("schema") == "openapi":
-            return {**form, "responseSchema": openapi_schema(shape.schema)}
-        return {**form, "responseJsonSchema": answer_schema(shape.schema)}
-
     def _leave_out(self, what: str) -> None:
         self.notices.append(f"{self._name} does not take {what}: it was left out.")
 
 
+def _function(spec: ToolSpec) -> Wire:
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "parametersJsonSchema": spec.schema,
+    }
+
+
+def _shape(shape: Shape) -> Wire:
+    return {
+        "responseMimeType": "application/json",
+        "responseJsonSchema": answer_schema(shape.schema),
+    }
+
+
 def thinking_config(wanted: Effort | None, profile: Profile) -> Wire:
-    """How hard to think, as this model is told it. Its thoughts are asked for when it has any."""
+    """How hard to think, as this model is told it. Its thoughts are asked for when it has any: the
+    API refuses to be asked where there is no thinking."""
     effort = profile.effort(wanted)
     if effort is None:
-        return {"includeThoughts": True} if profile.efforts else {}
+        thinks = profile.efforts and profile.options.get("thinks", True)
+        return {"includeThoughts": True} if thinks else {}
     if profile.options.get("thinking", "level") == "level":
         thinking: Wire = {"thinkingLevel": _LEVELS[effort]}
     else:

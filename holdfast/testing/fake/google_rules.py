@@ -28,6 +28,11 @@ STATUSES: Final = {
 _PATH: Final = re.compile(r"/v1(?:alpha|beta)?/(?:models|tunedModels)/([^/:]+):(\w+)$")
 _NEW: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _OLD: Final = re.compile(r"gemini-[12]\b")
+_THOUGHTLESS: Final = re.compile(r"gemini-(?:1|2\.0|2\.5-.*(?:image|tts))\b")
+_QUIET: Final = re.compile(r"gemini-2\.5-flash-lite")
+"""Thinks only when it is told to."""
+_PENSIVE: Final = re.compile(r"gemini-2\.5-pro")
+"""Cannot be told not to think."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")
 _BYTES: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}$")
 
@@ -235,21 +240,49 @@ def _check_config(config: Any, model: str, functions: bool) -> None:
         raise _Objection("a response schema needs the response mime type application/json")
     if "responseSchema" in config:
         _check_schema(config["responseSchema"], "generation_config.response_schema")
+    _check_references(config.get("responseJsonSchema"))
     _check_thinking(config.get("thinkingConfig", {}), model)
+
+
+def _check_references(schema: Any) -> None:
+    """Of JSON schema, what is documented: nothing stands beside a reference."""
+    if isinstance(schema, list):
+        for inner in schema:
+            _check_references(inner)
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("$ref"), str):
+        beside = [key for key in schema if not key.startswith("$")]
+        if beside:
+            raise _Objection(f"response_json_schema: {beside[0]} cannot stand beside a $ref")
+    for inner in schema.values():
+        _check_references(inner)
 
 
 def _check_thinking(thinking: Any, model: str) -> None:
     known = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
     _check_fields(thinking, known, "generation_config.thinking_config")
+    if thinking and _THOUGHTLESS.match(model):
+        raise _Objection("Thinking is not supported for this model.")
     level = thinking.get("thinkingLevel")
     if level is None:
-        return
-    if "thinkingBudget" in thinking:
+        _check_budget(thinking, model)
+    elif "thinkingBudget" in thinking:
         raise _Objection("You can only set only one of thinking budget and thinking level.")
-    if _OLD.match(model):
+    elif _OLD.match(model):
         raise _Objection("Thinking level is not supported for this model.")
-    if level.lower() not in ("minimal", "low", "medium", "high"):
+    elif level.lower() not in ("minimal", "low", "medium", "high"):
         raise _Objection(f"Invalid value at 'thinking_level': {level}")
+
+
+def _check_budget(thinking: Mapping[str, Any], model: str) -> None:
+    budget = thinking.get("thinkingBudget", 0 if _QUIET.match(model) else -1)
+    if budget == 0 and _PENSIVE.match(model):
+        raise _Objection("Budget 0 is invalid. This model only works in thinking mode.")
+    if budget == 0 and thinking.get("includeThoughts"):
+        raise _Objection(
+            "Thinking_config.include_thoughts is only enabled when thinking is enabled."
+        )
 
 
 def _check_system(system: Any) -> None:
@@ -308,8 +341,10 @@ def _check_part(part: Any, role: str, where: str) -> None:
 
 def _check_blob(blob: Any, where: str) -> None:
     kind = blob.get("mimeType") or ""
+    if not blob.get("data"):
+        raise _Objection(f"Invalid value at '{where}.inline_data.data': it is empty")
     try:
-        b64decode(blob.get("data") or "", validate=True)
+        b64decode(blob["data"], validate=True)
     except ValueError:
         raise _Objection(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
     if "/" not in kind or (kind.startswith("image/") and kind not in _IMAGES):
@@ -319,10 +354,15 @@ def _check_blob(blob: Any, where: str) -> None:
 def _check_called(called: Any, kind: str, where: str) -> None:
     if not called.get("name"):
         raise _Objection(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
+    if not _NAME.match(called["name"]):
+        raise _Objection(f"* GenerateContentRequest.{where}.{kind}.name: Invalid function name.")
     held = called.get("args", {}) if kind == "functionCall" else called.get("response")
     if not isinstance(held, dict):
         raise _Objection(f"Invalid value at '{where}.{kind}': an object is wanted")
     for part in called.get("parts", ()):
+        _check_fields(part, frozenset({"inlineData"}), f"{where}.{kind}.parts")
+        if not part:
+            raise _Objection(f"{where}.{kind}.parts: 'data' must have one initialized field")
         _check_blob(part["inlineData"], where)
 
 
