@@ -44,8 +44,9 @@ class Profile(Value, frozen=True, kw_only=True):
     """How hard it can be told to think, from the least to the most; empty when it cannot be."""
     files: tuple[Family, ...] | None = None
     """What it takes beside text."""
-    sampling: bool = True
-    """Whether temperature and the like may be set."""
+    sampling: bool | Literal["without effort"] = True
+    """Whether temperature and the like may be set; by some only while they are not told to
+    think."""
     structured: bool = True
     """Whether it can be held to a JSON schema."""
     options: Mapping[str, Any] = {}
@@ -64,6 +65,12 @@ class Profile(Value, frozen=True, kw_only=True):
         rank = EFFORTS.index(wanted)
         below = [level for level in self.efforts if EFFORTS.index(level) <= rank]
         return below[-1] if below else self.efforts[0]
+
+    def samples(self, effort: Effort | None) -> bool:
+        """Whether temperature and the like may be set beside this effort."""
+        if isinstance(self.sampling, bool):
+            return self.sampling
+        return effort in (None, "none")
 
 
 UNKNOWN: Final = Profile()

@@ -42,15 +42,11 @@ def models(provider: str) -> tuple[str, ...]:
 
 def lookup(provider: str, model: str) -> Profile:
     """What is known about a model. `UNKNOWN` when that is nothing: it can be used all the same."""
+    model = model.removeprefix("models/")  # as Google lists its own
     found = _find(_SAME_MODELS.get(provider, provider), model)
     if found is None and provider in _GATEWAYS:
         found = _resold(provider, model)
-    if found is None:
-        return UNKNOWN
-    if provider == "openai-chat" and found.efforts:
-        # Only the Responses API takes it.
-        return replace(found, efforts=tuple(level for level in found.efforts if level != "max"))
-    return found
+    return UNKNOWN if found is None else found
 
 
 def changed(profile: Profile, changes: Mapping[str, Any]) -> Profile:

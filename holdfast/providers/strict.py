@@ -51,6 +51,7 @@ _OPEN: Final = frozenset(
     }
 )
 """Shapes that strict mode has no word for."""
+_CHOICES: Final = frozenset({"anyOf", "oneOf"})
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
@@ -70,8 +71,8 @@ def strict_schema(schema: Schema) -> tuple[dict[str, Any], bool]:
     does not know are told in the description.
     """
     plain = _unfolded(dict(schema))
-    if plain.get("type") != "object":
-        return plain, False
+    if plain.get("type") != "object" or not _CHOICES.isdisjoint(plain):
+        return plain, False  # a root is one object, and no choice between several
     try:
         return _strict(plain), True
     except _NotStrict:
@@ -96,6 +97,8 @@ def _unfolded(schema: dict[str, Any]) -> dict[str, Any]:
 def _strict(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or not _OPEN.isdisjoint(schema):
         raise _NotStrict
+    if len(schema.keys() & {*_CHOICES, "$ref"}) > 1:
+        raise _NotStrict  # all of them hold, and there is a word for one
     made: dict[str, Any] = {}
     told: list[str] = []
     for key, value in schema.items():

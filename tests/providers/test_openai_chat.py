@@ -12,12 +12,22 @@ from msgspec.structs import replace
 from holdfast import Agent, Policy, Retry, RunFailed, tool
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, StreamCut, classify
 from holdfast.kernel.messages import Message, Reasoning, Text, Usage, dump, load, user_message
-from holdfast.kernel.model import Delta, Finished, Notice, Request, Settings, TextDelta
+from holdfast.kernel.model import (
+    Delta,
+    Effort,
+    Finished,
+    Notice,
+    Request,
+    Settings,
+    TextDelta,
+    ToolSpec,
+)
 from holdfast.providers.failure import refused
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.openai_chat.quirks import QUIRKS, Quirks
 from holdfast.providers.openai_chat.stream import CODES
-from holdfast.providers.profile import Price, Profile
+from holdfast.providers.profile import UNKNOWN, Price, Profile
+from holdfast.providers.profiles import lookup
 from holdfast.testing import call_raw, conformance, cut, fail, ports, say, think, usage
 from holdfast.testing.fake.faults import garbled, lost, opens, raw, respond
 from holdfast.testing.fake.provider import FakeProvider
@@ -51,11 +61,29 @@ async def test_a_request_goes_to_chat_completions_with_the_key() -> None:
 
 
 async def test_without_a_key_none_is_sent() -> None:
-    fake = FakeProvider("openai_chat", [say("Hi")], check=False)
+    fake = FakeProvider("openai_chat", [say("Hi")])
     await heard(chat(fake, "ollama", api_key=None, base_url="http://localhost:11434/v1/"))
     (request,) = fake.requests
     assert "Authorization" not in request.headers
     assert request.path == "/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Basic {KEY}"},
+        {"Authorization": KEY},
+        {"api-key": ""},
+    ],
+)
+async def test_half_a_key_is_refused(headers: dict[str, str]) -> None:
+    fake = FakeProvider("openai_chat", [say("Hi")])
+    with pytest.raises(ProviderError) as caught:
+        await heard(chat(fake, api_key=None, headers=headers))
+    assert caught.value.kind == "auth"
 
 
 async def test_azure_has_its_own_header_and_a_version() -> None:
@@ -126,6 +154,71 @@ def test_arguments_that_cannot_be_right_are_refused(given: dict[str, Any], words
     with pytest.raises(ConfigError, match=words) as caught:
         OpenAIChat(**{"model": "gpt", "api_key": KEY, **given})
     assert "cret" not in str(caught.value)
+
+
+# --- What OpenAI's newer models refuse over Chat Completions ------------------------------------
+
+LOOK = ToolSpec("look", "Look.", {"type": "object", "properties": {}})
+NEWER = ["gpt-5.4", "gpt-5.4-mini", "gpt-5.5", "gpt-5.6", "gpt-6.1-terra"]
+
+
+def openai_chat(fake: FakeProvider, model: str, **more: Any) -> OpenAIChat:
+    profile = lookup("openai-chat", model)
+    return OpenAIChat(
+        model, api_key=KEY, provider="openai-chat", **{"profile": profile, "http": fake, **more}
+    )
+
+
+@pytest.mark.parametrize("model", NEWER)
+@pytest.mark.parametrize("effort", [None, "none", "low", "max"])
+async def test_newer_models_get_tools_without_an_effort(model: str, effort: Effort | None) -> None:
+    fake = FakeProvider("openai_chat", [say("Hi"), say("Hi")])
+    told = await heard(openai_chat(fake, model), replace(ASK, tools=(LOOK,), effort=effort))
+    assert fake.requests[0].json["reasoning_effort"] == "none"
+    notices = [delta.text for delta in told if isinstance(delta, Notice)]
+    assert len(notices) == (effort != "none")
+    assert all(f"use openai:{model}" in notice for notice in notices)
+    await heard(openai_chat(fake, model), replace(ASK, effort=effort))
+    assert (fake.requests[1].json.get("reasoning_effort") is None) == (effort is None)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"), [("gpt-5.4", "low"), ("gpt-5.6", None), ("gpt-6.1-terra", "high")]
+)
+async def test_the_fake_refuses_what_newer_models_refuse(model: str, effort: Effort | None) -> None:
+    fake = FakeProvider("openai_chat", [say("Hi")])
+    with pytest.raises(ProviderError, match="Function tools with reasoning_effort"):
+        await heard(
+            openai_chat(fake, model, profile=UNKNOWN), replace(ASK, tools=(LOOK,), effort=effort)
+        )
+
+
+@pytest.mark.parametrize("model", ["gpt-5.5-pro", "gpt-6-astra"])
+async def test_a_model_that_cannot_but_think_gets_no_tools(model: str) -> None:
+    fake = FakeProvider("openai_chat", [say("Hi")])
+    with pytest.raises(ConfigError, match=f"use openai:{model}"):
+        await heard(openai_chat(fake, model), replace(ASK, tools=(LOOK,)))
+    await heard(openai_chat(fake, model), replace(ASK, effort="high"))
+    assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("model", ["gpt-5.1", "gpt-5.2", "gpt-5.4"])
+async def test_a_temperature_is_left_out_beside_an_effort(model: str) -> None:
+    settings = Settings(temperature=0.2, top_p=0.9)
+    fake = FakeProvider("openai_chat", [say("Hi")] * 4)
+    chatting = openai_chat(fake, model)
+    for effort in (None, "none", "high"):
+        told = await heard(chatting, replace(ASK, effort=effort, settings=settings))
+    assert [Notice(text=delta.text) for delta in told if isinstance(delta, Notice)] == [
+        Notice(f"openai-chat:{model} does not take {name} beside an effort: it was left out.")
+        for name in ("temperature", "top_p")
+    ]
+    assert ["temperature" in request.json for request in fake.requests] == [True, True, False]
+    with pytest.raises(ProviderError, match="'temperature' is not supported"):
+        await heard(
+            openai_chat(fake, model, profile=UNKNOWN),
+            replace(ASK, effort="high", settings=settings),
+        )
 
 
 # --- Answers ------------------------------------------------------------------------------------
@@ -370,7 +463,7 @@ LACKS: dict[str, set[conformance.Feature]] = {
     "deepseek": {"provider_tools", "signatures"},
     "mistral": {"provider_tools", "signatures", "usage"},
     "moonshot": {"provider_tools", "signatures"},
-    "perplexity": {"provider_tools", "signatures", "usage"},
+    "groq": {"provider_tools", "signatures"},
     "vllm": {"provider_tools", "signatures"},
 }
 

@@ -155,6 +155,17 @@ def test_options_of_this_provider_are_merged_in_last() -> None:
     assert "not" not in body
 
 
+def test_options_of_openai_are_for_its_chat_completions_too() -> None:
+    options: dict[str, Any] = {
+        "openai-chat": {"verbosity": "low"},
+        "openai": {"verbosity": "high", "seed": 7},
+    }
+    request = Request(messages=(PROMPT,), settings=Settings(options=options))
+    body = body_of(request, endpoint("openai-chat"))
+    assert (body["verbosity"], body["seed"]) == ("low", 7)
+    assert "verbosity" not in body_of(request, endpoint("groq"))
+
+
 def test_text_that_is_no_unicode_is_sent_as_far_as_it_goes() -> None:
     odd = "caf\udce9 \x00 \ud83d"
     sent = messages_of(
@@ -188,11 +199,11 @@ def test_instructions_in_the_middle_stay_there_where_they_may() -> None:
 def test_users_that_follow_each_other_are_merged_where_that_is_wanted() -> None:
     image = File("image/png", data=b"x")
     sent = messages_of(
-        PROMPT, injected("Go on."), user_message([Text("Look:"), image]), to=endpoint("perplexity")
+        PROMPT, injected("Go on."), user_message([Text("Look:"), image]), to=endpoint("vllm")
     )
     assert [message["role"] for message in sent] == ["user"]
-    assert [part["type"] for part in sent[0]["content"]] == ["text", "text", "image_url"]
-    assert messages_of(PROMPT, injected("Go on."), to=endpoint("perplexity")) == [
+    assert [part["type"] for part in sent[0]["content"]] == ["text", "text", "text", "image_url"]
+    assert messages_of(PROMPT, injected("Go on."), to=endpoint("vllm")) == [
         {"role": "user", "content": "Well?\n\nGo on."}
     ]
 
@@ -262,6 +273,13 @@ def test_files_go_as_they_are_where_they_are_taken(
     assert sent["content"] == [{"type": "text", "text": "Look:"}, part]
 
 
+@pytest.mark.parametrize("spelled", ["image/jpg", "IMAGE/JPEG", "Image/Jpg; q=1"])
+def test_media_types_are_sent_as_they_are_usually_spelled(spelled: str) -> None:
+    (sent,) = messages_of(user_message([File(spelled, "a", b"bytes")]))
+    (part,) = sent["content"]
+    assert part["image_url"]["url"] == f"data:image/jpeg;base64,{DATA}"
+
+
 def test_text_files_are_spelled_out() -> None:
     (sent,) = messages_of(user_message([File("application/json", "a.json", b'{"a": 1}')]))
     assert sent["content"] == "<file name='a.json'>\n{\"a\": 1}\n</file>"
@@ -279,6 +297,9 @@ def test_text_files_are_spelled_out() -> None:
         ("openai", None, File("image/svg+xml", "a", b"<svg/>")),
         ("openai", None, File("application/pdf", "a", ref="https://a.test/a.pdf")),
         ("openai", None, File("image/png", "a", ref="store:9")),
+        ("openai", None, File("image/png", "a", b"")),
+        ("openai", None, File("application/pdf", "a", b"")),
+        ("openai", ("audio",), File("audio/mpeg", "a", b"")),
         ("deepseek", None, File("image/png", "a", b"bytes")),
         ("vllm", None, File("application/pdf", "a", b"bytes")),
         ("moonshot", None, File("image/png", "a", ref="https://a.test/a.png")),
@@ -446,6 +467,12 @@ def test_ids_are_kept_where_they_can_be(id: str, model: str, kept: bool) -> None
     assert ids_of(id, model, endpoint()) == (call, result)
 
 
+@pytest.mark.parametrize("model", ["openrouter:m", "other:m"])
+def test_ids_are_as_long_as_they_are_where_nobody_limits_them(model: str) -> None:
+    id = "tool_0_search_the_whole_knowledge_base_NtMkC5jTl6Xc4rVnSSCd"
+    assert ids_of(id, model, endpoint("openrouter")) == (id, id)
+
+
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_mistral_gets_nine_letters_and_digits(one: str, other: str) -> None:
     to = endpoint("mistral")
@@ -484,7 +511,7 @@ def test_own_reasoning_goes_back_to_where_it_is_wanted(provider: str, field: str
     assert sent["content"] == "Yes."
 
 
-@pytest.mark.parametrize("provider", ["openai", "azure", "xai", "together", "perplexity"])
+@pytest.mark.parametrize("provider", ["openai", "azure", "xai", "together"])
 def test_reasoning_goes_nowhere_where_it_is_not_wanted(provider: str) -> None:
     (sent,) = messages_of(said_by(f"{provider}:m", THOUGHT, Text("Yes.")), to=endpoint(provider))
     assert sent == {"role": "assistant", "content": "Yes."}
@@ -520,6 +547,17 @@ def test_openrouter_gets_the_details_as_they_came() -> None:
     own = said_by("openrouter:m", detailed(first), CALL, detailed(second))
     (sent,) = messages_of(own, to=endpoint("openrouter"))
     assert sent["reasoning_details"] == [first, second]
+
+
+def test_a_signature_that_came_behind_the_text_goes_back_with_what_it_signs() -> None:
+    first = {"type": "reasoning.text", "text": "Hm.", "index": 0, "format": "anthropic-claude-v1"}
+    second = {"type": "reasoning.encrypted", "data": "YQ==", "index": 1}
+    late = {"type": "reasoning.text", "signature": "c2ln", "index": 0}
+    own = said_by("openrouter:m", detailed(first, second), Text("Yes."), detailed(late), CALL)
+    before = dump([own])
+    (sent,) = messages_of(own, to=endpoint("openrouter"))
+    assert sent["reasoning_details"] == [{**first, "signature": "c2ln"}, second]
+    assert dump([own]) == before
 
 
 def test_what_one_model_signed_is_of_no_use_to_another() -> None:
@@ -605,6 +643,7 @@ def test_tools_are_declared() -> None:
     assert body_of(request, endpoint("groq"))["tools"][0]["type"] == "function"
 
 
+SEARCHING = "gpt-5-search-api"
 SEARCH = ProviderTool(
     "web_search",
     {
@@ -637,32 +676,31 @@ SEARCH = ProviderTool(
             },
             ["max_uses", "user_location"],
         ),
-        (
-            "perplexity",
-            {
-                "search_domain_filter": ["a.test", "-b.test"],
-                "web_search_options": {"user_location": {"city": "Oslo"}},
-            },
-            ["max_uses"],
-        ),
     ],
 )
 def test_a_search_is_asked_for_with_the_options_that_are_known(
     provider: str, sent: dict[str, Any], unknown: list[str]
 ) -> None:
-    to = endpoint(provider)
+    to = endpoint(provider, SEARCHING)
     body, notices = asked(Request(messages=(PROMPT,), provider_tools=(SEARCH,)), to)
     assert {key: body[key] for key in sent} == sent
     assert notices == [
-        f"{provider}:m does not know {name} of web_search: it was left out." for name in unknown
+        f"{to.name} does not know {name} of web_search: it was left out." for name in unknown
     ]
 
 
 def test_a_search_without_options() -> None:
     request = Request(messages=(PROMPT,), provider_tools=(ProviderTool("web_search"),))
-    assert body_of(request)["web_search_options"] == {}
+    assert body_of(request, endpoint("openai", SEARCHING))["web_search_options"] == {}
     assert body_of(request, endpoint("openrouter"))["plugins"] == [{"id": "web"}]
-    assert "tools" not in body_of(request, endpoint("perplexity"))
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-chat"])
+def test_a_search_is_not_asked_for_of_a_model_that_has_none(provider: str) -> None:
+    to = endpoint(provider, "gpt-5")
+    body, notices = asked(Request(messages=(PROMPT,), provider_tools=(SEARCH,)), to)
+    assert "web_search_options" not in body
+    assert notices == [f"{provider}:gpt-5 has no web_search of its own: it was left out."]
 
 
 def test_a_tool_that_the_provider_does_not_have_is_told_of() -> None:
@@ -765,6 +803,11 @@ ALL = Settings(
             "max_completion_tokens",
         ),
         (
+            endpoint("xai"),
+            ["top_k", "presence_penalty", "frequency_penalty"],
+            "max_completion_tokens",
+        ),
+        (
             endpoint("vllm", profile=Profile(sampling=False)),
             ["temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty"],
             "max_tokens",
@@ -828,6 +871,29 @@ def test_effort_is_the_nearest_that_the_model_has() -> None:
     assert body_of(Request(messages=(PROMPT,), effort="max"), to)["reasoning_effort"] == "high"
     deaf = endpoint(profile=Profile(efforts=()))
     assert "reasoning_effort" not in body_of(Request(messages=(PROMPT,), effort="max"), deaf)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sent"),
+    [("none", "none"), ("minimal", "none"), ("high", "high"), ("xhigh", "high"), ("max", "max")],
+)
+def test_effort_is_one_that_the_endpoint_takes(wanted: Effort, sent: str) -> None:
+    body = body_of(Request(messages=(PROMPT,), effort=wanted), endpoint("ollama"))
+    assert body["reasoning_effort"] == sent
+    known = endpoint("ollama", profile=Profile(efforts=("xhigh",)))
+    body = body_of(Request(messages=(PROMPT,), effort=wanted), known)
+    assert body["reasoning_effort"] == "xhigh"
+
+
+def test_what_is_not_taken_beside_an_effort_is_told_from_what_is_never_taken() -> None:
+    to = endpoint(profile=Profile(sampling="without effort"))
+    body, notices = asked(Request(messages=(PROMPT,), settings=ALL, effort="low"), to)
+    assert body.keys().isdisjoint({"temperature", "top_p", "top_k"})
+    assert notices[:3] == [
+        "openai:m does not take temperature beside an effort: it was left out.",
+        "openai:m does not take top_p beside an effort: it was left out.",
+        "openai:m does not take top_k: it was left out.",
+    ]
 
 
 def test_effort_that_cannot_be_said_is_told_of() -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError
@@ -23,12 +24,16 @@ from holdfast.kernel.model import (
     Finished,
     PartEnded,
     ReasoningDelta,
+    Request,
     TextDelta,
 )
+from holdfast.providers.openai_chat.messages import Endpoint
+from holdfast.providers.openai_chat.quirks import quirks_of
+from holdfast.providers.openai_chat.request import encode
 from holdfast.providers.openai_chat.stream import Decoder
 from holdfast.providers.openai_chat.tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
-from holdfast.providers.profile import Price
+from holdfast.providers.profile import UNKNOWN, Price
 from holdfast.providers.sse import Events
 from holdfast.testing import ports
 
@@ -631,6 +636,81 @@ def test_thoughts_of_another_index_are_other_thoughts() -> None:
     assert [detail["summary"] for detail in details["reasoning_details"]] == ["One.", "Two."]
 
 
+def details_of(message: Message) -> list[Any]:
+    """Of all of its thoughts."""
+    kept = [part.metadata for part in message.parts if isinstance(part, Reasoning)]
+    return [one for meta in kept if meta for one in meta["openrouter"]["reasoning_details"]]
+
+
+def test_thoughts_of_another_id_are_other_thoughts() -> None:
+    message = answer(
+        detailed(type="reasoning.summary", summary="One, ", index=0, id="rs_1"),
+        detailed(type="reasoning.summary", summary="still.", index=0),
+        detailed(type="reasoning.summary", summary="Two.", index=0, id="rs_2"),
+        chunk({"content": "Yes."}, "stop"),
+        decoder=router(),
+    )
+    assert [(one["id"], one["summary"]) for one in details_of(message)] == [
+        ("rs_1", "One, still."),
+        ("rs_2", "Two."),
+    ]
+
+
+def test_thoughts_behind_a_signature_are_other_thoughts() -> None:
+    message = answer(
+        detailed(type="reasoning.text", text="One.", index=0),
+        detailed(type="reasoning.text", text="", index=0, signature="YQ=="),
+        detailed(type="reasoning.text", text="Two.", index=0),
+        detailed(type="reasoning.text", text="", index=0, signature="Yg=="),
+        chunk({"content": "Yes."}, "stop"),
+        decoder=router(),
+    )
+    assert [(one["text"], one["signature"]) for one in details_of(message)] == [
+        ("One.", "YQ=="),
+        ("Two.", "Yg=="),
+    ]
+
+
+def test_a_signature_that_comes_late_joins_its_thought() -> None:
+    message = answer(
+        detailed(type="reasoning.text", text="So.", index=0),
+        detailed(type="reasoning.encrypted", data="YQ==", index=1),
+        detailed(type="reasoning.text", signature="c2ln", index=0),
+        chunk({"content": "Yes."}, "stop"),
+        decoder=router(),
+    )
+    first, second = details_of(message)
+    assert (first["text"], first["signature"]) == ("So.", "c2ln")
+    assert second == {"type": "reasoning.encrypted", "data": "YQ==", "index": 1}
+
+
+def test_a_signature_behind_the_text_goes_back_as_if_it_had_come_before() -> None:
+    message = answer(
+        detailed(type="reasoning.text", text="So.", index=0),
+        chunk({"content": "Ye"}),
+        detailed(type="reasoning.text", signature="c2ln", index=0),
+        chunk({"content": "s."}, "stop"),
+        decoder=router(),
+    )
+    assert message.text == "Yes."
+    own = replace(message, model="openrouter:m")
+    to = Endpoint("openrouter", "m", UNKNOWN, quirks_of("openrouter"))
+    body = msgspec.json.decode(encode(Request(messages=(own,)), to)[0])
+    assert body["messages"][0]["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "So.", "index": 0, "signature": "c2ln"}
+    ]
+
+
+def test_details_beside_tags_belong_to_the_thoughts() -> None:
+    message = answer(
+        detailed(type="reasoning.text", text="So.", index=0),
+        chunk({"content": "Yes."}, "stop"),
+        decoder=Decoder("openrouter", think_tags=True, keeps_details=True),
+    )
+    assert message.parts[1] == Text("Yes.")
+    assert [one["text"] for one in details_of(message)] == ["So."]
+
+
 def test_details_that_come_late_do_not_split_the_text() -> None:
     message = answer(
         chunk({"content": "Hel"}),
@@ -675,6 +755,12 @@ def test_details_are_kept_only_where_they_are_wanted_back() -> None:
 
 def tagged() -> Decoder:
     return Decoder("local", think_tags=True)
+
+
+def test_groq_thinks_in_tags() -> None:
+    decoder = Decoder("groq", think_tags=quirks_of("groq").think_tags)
+    said = chunk({"content": "<think>\nHm.\n</think>\n\nYes."})
+    assert answer(said, chunk({}, "stop"), decoder=decoder).text == "Yes."
 
 
 def test_tags_are_text_where_nobody_says_otherwise() -> None:
@@ -801,6 +887,34 @@ COUNTS = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
         ),
         ({**COUNTS, "cost": 0.5}, Usage(100, 20, cost=0.5)),
         ({**COUNTS, "cost": {"total_cost": 0.25, "input": 0.1}}, Usage(100, 20, cost=0.25)),
+        (
+            {
+                **COUNTS,
+                "cost": 0.01,
+                "is_byok": True,
+                "cost_details": {"upstream_inference_cost": 0.25},
+            },
+            Usage(100, 20, cost=0.26),
+        ),
+        (
+            {
+                **COUNTS,
+                "cost": 0.25,
+                "is_byok": False,
+                "cost_details": {"upstream_inference_cost": 0.25},
+            },
+            Usage(100, 20, cost=0.25),
+        ),
+        (
+            {
+                **COUNTS,
+                "cost": 0,
+                "is_byok": True,
+                "cost_details": {"upstream_inference_cost": None},
+            },
+            Usage(100, 20, cost=0.0),
+        ),
+        ({**COUNTS, "cost": 0.5, "is_byok": True, "cost_details": "?"}, Usage(100, 20, cost=0.5)),
         ({**COUNTS, "cost": "?", "prompt_tokens_details": None}, Usage(100, 20)),
         ({"prompt_tokens": None, "completion_tokens": 3.0}, Usage(0, 3)),
         ({}, None),
@@ -826,6 +940,7 @@ def test_the_providers_own_figure_wins_over_our_price() -> None:
         [chunk({}, "stop", usage=COUNTS)],
         [chunk({"content": "a"}, usage={**COUNTS, "cost": 1}), chunk({}, "stop", usage=COUNTS)],
         [chunk({}, "stop", x_groq={"id": "req", "usage": COUNTS})],
+        [event({"choices": [{"delta": {}, "finish_reason": "stop", "usage": COUNTS}]})],
         [event({"choices": [], "usage": COUNTS}), chunk({}, "stop", usage=None)],
     ],
 )

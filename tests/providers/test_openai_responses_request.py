@@ -25,6 +25,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings, Shape, ToolSpec
 from holdfast.providers.openai_responses.request import encode
 from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.profiles import lookup
 from holdfast.testing.fake.openai_responses import language
 from holdfast.testing.fake.speaker import Received
 
@@ -147,6 +148,37 @@ def test_a_model_without_sampling_is_not_sent_a_temperature() -> None:
     made, notices = asked(request, Profile(sampling=False))
     assert made == body()
     assert [notice.split()[0] for notice in notices] == ["temperature", "top_p"]
+
+
+def test_a_temperature_is_left_out_beside_an_effort_where_it_is_refused() -> None:
+    request = Request(messages=(HI,), settings=Settings(temperature=0.0, top_p=0.5))
+    profile = lookup("openai", "gpt-5.2")
+    for effort in (None, "none"):
+        made, notices = asked(replace(request, effort=effort), profile)
+        assert (made["temperature"], made["top_p"], notices) == (0.0, 0.5, ())
+    made, notices = asked(replace(request, effort="max"), profile)
+    assert made.keys().isdisjoint({"temperature", "top_p"})
+    assert notices == (
+        f"temperature was not sent to {NAME}, which does not take it beside an effort.",
+        f"top_p was not sent to {NAME}, which does not take it beside an effort.",
+    )
+
+
+def problem_of(request: Request, model: str, profile: Profile = UNKNOWN) -> str:
+    """What the fake says of a request."""
+    encoded = encode(request, model, "openai", profile, False)
+    received = Received(
+        "/v1/responses", {}, {"Authorization": "Bearer key"}, encoded.body(encoded.items)
+    )
+    problem = language().problem(received)
+    return "" if problem is None else problem.message
+
+
+def test_the_fake_refuses_a_temperature_beside_an_effort() -> None:
+    request = Request(messages=(HI,), settings=Settings(temperature=0.0), effort="low")
+    assert "'temperature' is not supported" in problem_of(request, "gpt-5.2")
+    assert problem_of(replace(request, effort="none"), "gpt-5.2") == ""
+    assert problem_of(request, "gpt-5.2", lookup("openai", "gpt-5.2")) == ""
 
 
 @pytest.mark.parametrize(
@@ -408,6 +440,8 @@ def test_files_that_are_read(file: File, sent: Json) -> None:
         (File("audio/wav", "a.wav", b"wav"), UNKNOWN),
         (File("image/svg+xml", "a.svg", b"<svg/>"), UNKNOWN),
         (File("image/png", "a.png"), UNKNOWN),
+        (File("image/png", "a.png", b""), UNKNOWN),
+        (File("application/pdf", "a.pdf", b""), UNKNOWN),
         (PNG, Profile(files=())),
         (PDF, Profile(files=("image",))),
     ],
@@ -421,6 +455,12 @@ def test_files_that_are_not_read_are_told_of(file: File, profile: Profile) -> No
     assert file.name in part["text"]
     assert len(notices) == 1
     assert file.name in notices[0]
+
+
+@pytest.mark.parametrize("spelled", ["image/jpg", "IMAGE/JPEG", "Image/Jpg; q=1"])
+def test_media_types_are_sent_as_they_are_usually_spelled(spelled: str) -> None:
+    (sent,) = items(user_message([File(spelled, "a", b"bytes")]))[0]["content"]
+    assert sent["image_url"] == data_url(File("image/jpeg", "a", b"bytes"))
 
 
 def test_a_notice_is_given_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast.kernel.messages import Usage
@@ -32,6 +34,23 @@ def test_the_effort_asked_for_is_the_nearest_that_the_model_has(
 @pytest.mark.parametrize("wanted", EFFORTS)
 def test_a_model_that_nobody_knows_is_asked_for_what_was_wanted(wanted: Effort) -> None:
     assert UNKNOWN.effort(wanted) == wanted
+
+
+@pytest.mark.parametrize(
+    ("sampling", "effort", "taken"),
+    [
+        (True, "high", True),
+        (False, None, False),
+        (False, "none", False),
+        ("without effort", None, True),
+        ("without effort", "none", True),
+        ("without effort", "low", False),
+    ],
+)
+def test_a_temperature_may_depend_on_the_effort(
+    sampling: Any, effort: Effort | None, taken: bool
+) -> None:
+    assert Profile(sampling=sampling).samples(effort) is taken
 
 
 def test_a_price_counts_each_kind_of_token_once() -> None:

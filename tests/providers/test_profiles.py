@@ -22,7 +22,8 @@ ENTRIES = [
 ]
 OPTIONS = {
     "anthropic": {"thinking"},
-    "google": {"thinking", "min_budget", "mix_tools", "mix_output", "signatures", "schema"},
+    "openai": {"chat_tools"},
+    "google": {"thinking", "min_budget", "mix_tools", "mix_output", "signatures", "thinks"},
 }
 
 
@@ -145,10 +146,38 @@ def test_azure_and_chat_completions_have_the_same_models() -> None:
     assert lookup("openai-chat", "gpt-5.2") == known
 
 
-def test_chat_completions_does_not_know_the_highest_effort() -> None:
-    assert lookup("openai", "gpt-6-sol").effort("max") == "max"
-    assert lookup("openai-chat", "gpt-6-sol").effort("max") == "xhigh"
+def test_chat_completions_knows_the_highest_effort() -> None:
+    assert lookup("openai-chat", "gpt-6-sol").effort("max") == "max"
     assert lookup("openai-chat", "gpt-4o").efforts == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        ("gpt-5.3-codex", None),
+        ("gpt-5.4", "no_effort"),
+        ("gpt-5.5-2026-04-23", "no_effort"),
+        ("gpt-5.6", "no_effort"),
+        ("gpt-6.1-sol", "no_effort"),
+    ],
+)
+def test_newer_models_have_tools_or_an_effort_over_chat_completions(
+    model: str, option: str | None
+) -> None:
+    assert lookup("openai-chat", model).options.get("chat_tools") == option
+    assert lookup("openrouter", f"openai/{model}").options == {}
+
+
+@pytest.mark.parametrize("model", ["gpt-5.1", "gpt-5.2", "gpt-5.4", "gpt-5.4-mini"])
+def test_some_models_sample_only_while_they_do_not_think(model: str) -> None:
+    assert lookup("openai", model).sampling == "without effort"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"), [("xai", "grok-build-0.1"), ("groq", "qwen/qwen3.8-27b")]
+)
+def test_some_models_think_as_hard_as_they_want(provider: str, model: str) -> None:
+    assert lookup(provider, model).efforts == ()
 
 
 @pytest.mark.parametrize(
@@ -209,3 +238,8 @@ def test_one_field_can_be_changed() -> None:
 def test_a_change_that_cannot_be_right_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         changed(UNKNOWN, changes)
+
+
+def test_a_model_of_google_is_found_as_google_lists_it() -> None:
+    assert lookup("google", "models/gemini-2.5-flash") == lookup("google", "gemini-2.5-flash")
+    assert lookup("google", "models/gemini-2.5-flash") is not UNKNOWN

@@ -11,13 +11,14 @@ import pytest
 
 from holdfast.providers.openai_chat import quirks as module
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS, Quirks, quirks_of
+from holdfast.providers.profile import EFFORTS
+from holdfast.providers.registry import PROVIDERS
 
 NAMES = {
     "azure",
     "cerebras",
     "deepseek",
     "fireworks",
-    "github",
     "groq",
     "huggingface",
     "llamacpp",
@@ -28,7 +29,6 @@ NAMES = {
     "ollama",
     "openai",
     "openrouter",
-    "perplexity",
     "together",
     "vllm",
     "xai",
@@ -37,6 +37,12 @@ NAMES = {
 
 def test_the_usual_endpoints_are_known() -> None:
     assert set(QUIRKS) >= NAMES
+
+
+def test_every_endpoint_can_be_asked_in_this_protocol() -> None:
+    """Azure and OpenAI are, too, though their models are mostly asked otherwise."""
+    speaking = {name for name, facts in PROVIDERS.items() if facts.protocol == "openai_chat"}
+    assert set(QUIRKS) <= speaking | {"azure", "openai"}
 
 
 @pytest.mark.parametrize("name", QUIRKS)
@@ -58,6 +64,17 @@ def test_what_must_be_filled_in_is_replayed_too() -> None:
     for name, given in QUIRKS.items():
         if given.reasoning_filler is not None:
             assert given.replay in ("reasoning_content", "reasoning"), name
+
+
+def test_only_openai_and_azure_limit_the_ids_of_calls() -> None:
+    limited = {name for name, given in QUIRKS.items() if given.max_call_id is not None}
+    assert limited == {"openai", "openai-chat", "azure"}
+
+
+def test_efforts_go_from_the_least_to_the_most() -> None:
+    for name, given in QUIRKS.items():
+        ranks = [EFFORTS.index(level) for level in given.efforts or ()]
+        assert ranks == sorted(set(ranks)), name
 
 
 def test_what_is_fetched_is_also_taken() -> None:

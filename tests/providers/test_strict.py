@@ -99,6 +99,8 @@ def test_rules_are_kept_or_told_in_the_description(
         {"allOf": [of(a=TEXT), of(b=TEXT)]},
         {"type": "string", "not": {"const": "x"}},
         {"enum": [["a"], ["b"]]},
+        {"anyOf": [TEXT], "oneOf": [{"type": "integer"}]},
+        {"$ref": "#/$defs/x", "anyOf": [TEXT, {"type": "null"}]},
     ],
     ids=str,
 )
@@ -112,6 +114,8 @@ def test_what_strict_mode_would_forbid_or_not_take_stays_as_it_is(given: Any) ->
     [
         {"type": "array", "items": TEXT},
         {"anyOf": [of(a=TEXT), of(b=TEXT)]},
+        {**of(a=TEXT), "anyOf": [of(a=TEXT), of(b=TEXT)]},
+        {**of(a=TEXT), "oneOf": [of(a=TEXT), of(b=TEXT)]},
         {"$ref": "#/$defs/lost"},
         {"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/x"}}},
     ],

@@ -206,10 +206,12 @@ def test_a_stream_that_is_cut_has_no_end() -> None:
 # --- What it says -------------------------------------------------------------------------------
 
 
-def received(body: Any, path: str = "/v1/chat/completions", **headers: str) -> Received:
+def received(body: Any, path: str = "/v1/chat/completions", **headers: str | None) -> Received:
+    """A request. A header that is None is left out."""
     given = {"Authorization": "Bearer k", "Content-Type": "application/json", **headers}
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Received(path, {}, CIMultiDict({k: v for k, v in given.items() if v}), data)
+    sent = {name: value for name, value in given.items() if value is not None}
+    return Received(path, {}, CIMultiDict(sent), data)
 
 
 def spoken(*deltas: Any, options: Any = None) -> list[Any]:
@@ -322,6 +324,13 @@ CLOSED: Any = {
     "required": ["a"],
     "additionalProperties": False,
 }
+
+
+def shown(url: str) -> dict[str, Any]:
+    image = {"type": "image_url", "image_url": {"url": url}}
+    return talk({"role": "user", "content": [image]})
+
+
 IMAGE: Any = {"type": "image_url", "image_url": {"url": "https://a.test/a.png"}}
 
 
@@ -340,6 +349,13 @@ IMAGE: Any = {"type": "image_url", "image_url": {"url": "https://a.test/a.png"}}
             "messages": [{"role": "system", "content": "Answer in JSON."}],
         },
         talk({"role": "user", "content": [{"type": "text", "text": "Look:"}, IMAGE]}),
+        shown("data:image/jpeg;base64,eA=="),
+        {"model": "gpt-5.3", "reasoning_effort": "high", "tools": [LOOK]},
+        {"model": "gpt-5.4", "tools": [LOOK]},
+        {"model": "gpt-5.6", "reasoning_effort": "none", "tools": [LOOK]},
+        {"model": "gpt-5.6", "reasoning_effort": "high"},
+        {"model": "gpt-5.2", "reasoning_effort": "none", "temperature": 1, "top_p": 1},
+        {"model": "gpt-5.2", "temperature": 1},
         talk({"role": "developer", "content": "Be terse."}, {"role": "system", "content": "x"}),
         talk(calls("a", "b"), result("b"), result("a", [{"type": "text", "text": "x"}])),
         talk(calls("a"), result("a"), calls("a"), result("a")),
@@ -365,6 +381,11 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         ({"max_completion_tokens": 0}, "max_completion_tokens"),
         ({"max_tokens": 1.5}, "max_tokens"),
         ({"reasoning_effort": "extreme"}, "reasoning_effort"),
+        ({"reasoning_effort": None}, "reasoning_effort"),
+        ({"model": "gpt-5.4", "reasoning_effort": "low", "tools": [LOOK]}, "Function tools"),
+        ({"model": "gpt-5.6-terra", "tools": [LOOK]}, "Function tools"),
+        ({"model": "gpt-5.1", "reasoning_effort": "low", "temperature": 1}, "'temperature'"),
+        ({"model": "gpt-5.4", "reasoning_effort": "low", "top_p": 1}, "'top_p'"),
         ({"prompt_cache_key": "k" * 65}, "string too long"),
         ({"messages": []}, "messages"),
         ({"messages": "Hi"}, "messages"),
@@ -376,10 +397,10 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         (talk({"role": "user", "content": [{"type": "text"}]}), "text"),
         (talk({"role": "user", "content": ["x"]}), "type"),
         (talk({"role": "system", "content": [IMAGE]}), "type"),
-        (
-            talk({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}),
-            "image_url",
-        ),
+        (shown("x"), "image_url"),
+        (shown("data:image/png;base64,"), "image_url"),
+        (shown("data:image/jpg;base64,eA=="), "image_url"),
+        (shown("data:IMAGE/PNG;base64,eA=="), "image_url"),
         (talk({"role": "assistant", "content": None}), "null"),
         (talk({"role": "assistant", "content": "x", "tool_calls": []}), "empty array"),
         (talk(result("a")), "preceding message"),
@@ -411,6 +432,7 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         (form(CLOSED, name="my answer"), "name"),
         (form({"type": "object"}, strict=True), "additionalProperties"),
         (form({**CLOSED, "required": []}, strict=True), "required"),
+        (form({**CLOSED, "anyOf": [CLOSED]}, strict=True), "at the root"),
         (
             form({**CLOSED, "properties": {"a": {"anyOf": [{"type": "object"}]}}}, strict=True),
             "additionalProperties",
@@ -424,7 +446,7 @@ def test_what_is_wrong_is_refused(fields: dict[str, Any], words: str) -> None:
     assert words in problem.message
 
 
-def asked(body: Any = None, path: str = "/v1/chat/completions", **headers: str) -> Problem:
+def asked(body: Any = None, path: str = "/v1/chat/completions", **headers: str | None) -> Problem:
     body = {"model": "gpt", "stream": True, "messages": HI} if body is None else body
     problem = LANGUAGE.problem(received(body, path, **headers))
     assert problem is not None
@@ -432,12 +454,20 @@ def asked(body: Any = None, path: str = "/v1/chat/completions", **headers: str) 
 
 
 def test_the_head_of_a_request_is_looked_at() -> None:
-    assert (asked(Authorization="").status, asked(Authorization="k").status) == (401, 401)
-    assert asked(Authorization="Bearer ").code == "invalid_api_key"
+    for half in ("", "k", "Bearer", "Bearer ", "Bearerk", "Basic k"):
+        assert (asked(Authorization=half).status, asked(Authorization=half).code) == (
+            401,
+            "invalid_api_key",
+        )
+    assert asked(Authorization=None, **{"api-key": ""}).status == 401
     assert asked(path="/v1/completions").status == 404
     assert asked(**{"Content-Type": "text/plain"}).status == 400
-    azure = received({"model": "m", "stream": True, "messages": HI}, **{"api-key": "k"})
-    assert LANGUAGE.problem(azure) is None
+
+
+@pytest.mark.parametrize("headers", [{}, {"api-key": "k"}, {"authorization": "Bearer k"}])
+def test_a_key_may_be_in_another_header_or_in_none(headers: dict[str, str]) -> None:
+    body = {"model": "m", "stream": True, "messages": HI}
+    assert LANGUAGE.problem(received(body, Authorization=None, **headers)) is None
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"7"])

@@ -285,6 +285,10 @@ def received(body: Any, path: str = "/v1/responses", **headers: str) -> Received
     return Received(path, {}, headers or {"Authorization": "Bearer k"}, data)
 
 
+def shown(url: str) -> Json:
+    return {"role": "user", "content": [{"type": "input_image", "image_url": url}]}
+
+
 def objection(spoken: Language | None = None, **fields: Any) -> Problem | None:
     body = {"model": "gpt-5", "stream": True, "store": False, "input": [HI], **fields}
     return (spoken or language()).problem(received(body))
@@ -301,6 +305,9 @@ def objection(spoken: Language | None = None, **fields: Any) -> Problem | None:
         {"tools": [TOOL, {"type": "web_search"}]},
         {"text": {"format": {"type": "json_schema", "name": "n", "schema": OPEN}}},
         {"reasoning": {"effort": "xhigh", "summary": "auto"}, "max_output_tokens": 16},
+        {"model": "gpt-5.1", "reasoning": {"effort": "none"}, "temperature": 1, "top_p": 1},
+        {"model": "gpt-5.1", "temperature": 1},
+        {"input": [shown("data:image/jpeg;base64,eA=="), shown("https://a.test/a.png")]},
     ],
     ids=str,
 )
@@ -322,6 +329,27 @@ def test_what_is_right_is_taken(fields: Json) -> None:
         ({"temperature": 3}, "'temperature'"),
         ({"reasoning": {"effort": "extreme"}}, "'extreme'"),
         ({"reasoning": {"budget": 1}}, "reasoning.budget"),
+        (
+            {"model": "gpt-5.1", "reasoning": {"effort": "low"}, "temperature": 1},
+            "'temperature' is not supported",
+        ),
+        (
+            {"model": "gpt-5.4", "reasoning": {"effort": "high"}, "top_p": 1},
+            "'top_p' is not supported",
+        ),
+        (
+            {
+                "text": {
+                    "format": {
+                        "type": "json_schema",
+                        "name": "n",
+                        "strict": True,
+                        "schema": {**OPEN, "anyOf": [OPEN]},
+                    }
+                }
+            },
+            "at the root",
+        ),
         ({"tools": [{"name": "f"}]}, "tools[0].type"),
         ({"tools": [{**TOOL, "name": "not a name"}]}, "tools[0].name"),
         ({"tools": [TOOL, TOOL]}, "Duplicate tool name"),
@@ -348,6 +376,9 @@ def test_what_is_right_is_taken(fields: Json) -> None:
         ({"input": [{"role": "user", "content": [{"type": "output_text"}]}]}, "'output_text'"),
         ({"input": [{"role": "assistant", "content": [{"type": "input_text"}]}]}, "'input_text'"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "Missing required"),
+        ({"input": [shown("data:image/png;base64,")]}, "Missing required"),
+        ({"input": [shown("data:image/jpg;base64,eA==")]}, "Missing required"),
+        ({"input": [shown("data:IMAGE/PNG;base64,eA==")]}, "Missing required"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "x"}]}]},
             "Missing required",

@@ -2,7 +2,8 @@
 
 OpenAI gives each call an index, says its id and name once and then only pieces of its arguments.
 Servers that are compatible with it leave out the index or always say 0, repeat id and name in every
-piece, give a whole call at once, or no id at all. What belongs together is found here.
+piece, give a whole call at once, or no id at all. What belongs together is found here. Which server
+is asked is not known here, so every rule holds for all of them; beside each stands who needs it.
 """
 
 from __future__ import annotations
@@ -88,20 +89,26 @@ class Calls:
     def end(self, deltas: list[Delta], *, cut: bool) -> None:
         """No more will come. Of an answer that was `cut`, half a call is no call."""
         for call in self._calls:
+            # Announced by an id alone, and nothing followed: no call.
             if call.ended or not (call.name or call.pieces) or (cut and not call.complete):
                 continue
             _start(call, deltas)  # one without a name, too: the model is told that it needs one
             self._end(call, deltas)
 
     def _known(self, index: Any, id: str, name: str) -> _Call | None:
-        """The call that is meant, if it has begun: by its id, by its index, or the last one."""
+        """The call that is meant, if it has begun."""
+        # By its id, for servers that repeat it in every piece. The index has to fit as well: some
+        # give two calls of one answer the same id.
         for call in reversed(self._calls):
             if id and call.given == id and (index is None or index == call.index):
                 return call
+        # A new id with a name is a new call, for servers whose index is always 0.
         if id and name:
             return None
+        # The last one, for servers without an index.
         if index is None:
             return self._calls[-1] if self._calls else None
+        # By its index: OpenAI itself; and servers that make up a new id for every piece.
         return next((call for call in reversed(self._calls) if call.index == index), None)
 
     def _begin(self, index: Any, given: str, deltas: list[Delta]) -> _Call:
@@ -109,6 +116,7 @@ class Calls:
         for call in self._calls:
             if call.started and not call.ended and call.complete:
                 self._end(call, deltas)
+        # For servers that give no ids, or one id to several calls: the result has to name the call.
         taken = {call.id for call in self._calls}
         id = given if given not in taken else ""
         number = len(self._calls)
@@ -126,18 +134,23 @@ class Calls:
 
 
 def _is_another(call: _Call, name: str, text: str, touched: list[_Call]) -> bool:
-    """Whether a piece with a name begins another call than the one it seems to belong to."""
+    """Whether a piece with a name begins another call than the one it seems to belong to.
+
+    For servers without ids, and with no index or one that is always 0.
+    """
     if call.name and name != call.name:
         return True
-    if call in touched:  # nobody speaks of a call twice in one event
+    if call in touched:  # those that give all calls in one event: nobody speaks of one twice in it
         return bool(call.name)
+    # Those that give each call whole. One that repeats the name beside each piece is not mistaken
+    # for them: its call is not complete yet.
     return text.lstrip()[:1] == "{" and call.complete
 
 
 def _say(call: _Call, text: str, deltas: list[Delta]) -> None:
     if text and not call.ended:
         call.pieces.append(text)
-    if call.name and not call.started:
+    if call.name and not call.started:  # some say the name later than the id, or than arguments
         _start(call, deltas)
     elif text and call.started and not call.ended:
         deltas.append(ArgumentsDelta(call.id, text))

@@ -10,6 +10,7 @@ from string import ascii_letters, digits
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.kernel.messages import (
     File,
@@ -22,15 +23,18 @@ from holdfast.kernel.messages import (
     ToolResult,
     Value,
 )
-from holdfast.kernel.model import Request
+from holdfast.kernel.model import Effort, Request
+from holdfast.providers.openai_chat.details import add
 from holdfast.providers.openai_chat.quirks import Quirks
 from holdfast.providers.profile import Profile
 from holdfast.providers.speech import (
     family,
     in_words,
     left_out,
+    media_type,
     provider_of,
     readable,
+    sendable,
     spelled_out,
     url_of,
 )
@@ -42,8 +46,6 @@ BRIDGE: Final = "I have read the results."
 NO_TEXT: Final = "[no text]"
 SEE_BELOW: Final = "[sent in the next message]"
 
-MAX_ID: Final = 40
-"""Characters of a call's id that OpenAI takes."""
 MAX_NAME: Final = 64
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -63,6 +65,13 @@ class Endpoint(Value, frozen=True):
     def name(self) -> str:
         return f"{self.provider}:{self.model}"
 
+    def effort(self, wanted: Effort | None) -> Effort | None:
+        """The effort to ask for: of those that the model has, or else that the endpoint takes."""
+        profile = self.profile
+        if profile.efforts is None:
+            profile = replace(profile, efforts=self.quirks.efforts)
+        return profile.effort(wanted)
+
 
 def conversation(
     request: Request, endpoint: Endpoint, instruction: str | None = None
@@ -80,7 +89,7 @@ def conversation(
         writer.messages.append({"role": role, "content": "\n\n".join(system)})
     for message in request.messages:
         writer.write(message)
-    return writer.messages, writer.notices
+    return writer.done(), writer.notices
 
 
 class _Writer:
@@ -108,6 +117,13 @@ class _Writer:
             case _:
                 self._user([part for part in map(self._said, message.parts) if part])
 
+    def done(self) -> list[Json]:
+        """The messages. What users say is put together only now: more may have come to it."""
+        for message in self.messages:
+            if message["role"] == "user":
+                message["content"] = _content(message["content"])
+        return self.messages
+
     # --- the user ---
 
     def _said(self, part: Part) -> Json | None:
@@ -126,17 +142,19 @@ class _Writer:
         if not parts:
             return
         last = self.messages[-1]["role"] if self.messages else None
+        if last == "user" and self._quirks.merges_user:
+            self.messages[-1]["content"] += parts
+            return
         if last == "tool" and self._quirks.bridges_results:
             self.messages.append({"role": "assistant", "content": BRIDGE})
-        elif last == "user" and self._quirks.merges_user:
-            parts = [*_parts(self.messages.pop()["content"]), *parts]
-        self.messages.append({"role": "user", "content": _content(parts)})
+        self.messages.append({"role": "user", "content": parts})
 
     def _file(self, file: File) -> Json:
         """A file as a part: natively, spelled out, or in words."""
-        if family(file.media_type) in self._files and (part := self._native(file)) is not None:
-            return part
-        return _text(self._in_words(file))
+        part = None
+        if sendable(file) and family(file.media_type) in self._files:
+            part = self._native(file)
+        return _text(self._in_words(file)) if part is None else part
 
     def _in_words(self, file: File) -> str:
         text = spelled_out(file)
@@ -146,13 +164,12 @@ class _Writer:
         return text
 
     def _native(self, file: File) -> Json | None:
-        kind = family(file.media_type)
+        kind, named = family(file.media_type), media_type(file)
         url = url_of(file) if kind in self._quirks.urls else None
         if url is None:
             if file.data is None:
                 return None
-            url = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
-        named = file.media_type.partition(";")[0].strip().lower()
+            url = f"data:{named};base64,{b64encode(file.data).decode()}"
         if kind == "image" and named in _IMAGES:
             return {"type": "image_url", "image_url": {"url": url}}
         if kind == "pdf":
@@ -211,16 +228,21 @@ class _Writer:
                     made[field] = text
             case "reasoning_details" as field if own and own.model == self._endpoint.name:
                 # Signed by a model, and of no use to another.
-                if details := [detail for part in thoughts for detail in self._details(part)]:
+                if details := self._details(thoughts):
                     made[field] = details
             case "thinking" if thoughts:
                 made["content"] = [_chunk(part) for part in parts if isinstance(part, _SAID)]
             case _:
                 pass
 
-    def _details(self, part: Reasoning) -> list[Json]:
-        details = _own(part.metadata, self._endpoint.provider).get("reasoning_details")
-        return details if isinstance(details, list) else []
+    def _details(self, thoughts: Sequence[Reasoning]) -> list[Json]:
+        """All of an answer's. A signature may have come behind the text, and so in another part."""
+        details: list[Json] = []
+        for part in thoughts:
+            kept = _own(part.metadata, self._endpoint.provider).get("reasoning_details")
+            for detail in kept if isinstance(kept, list) else ():
+                add(details, detail)
+        return details
 
     def _call(self, call: ToolCall, own: bool) -> Json:
         id = self._ids[call.id] = self._call_id(call.id, own)
@@ -241,12 +263,14 @@ class _Writer:
         """An id that the endpoint takes: the same one for the same one, each time."""
         if self._quirks.call_ids == "nine":
             return id if _NINE.fullmatch(id) else _nine(id)
-        if id and len(id) <= MAX_ID and (own or _PLAIN.fullmatch(id)):
+        limit = self._quirks.max_call_id
+        fits = limit is None or len(id) <= limit
+        if id and fits and (own or _PLAIN.fullmatch(id)):
             return id
         return f"call_{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
-_IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/jpg", "image/png", "image/webp"})
+_IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 """Pictures that are taken. One of another kind would have the whole conversation refused."""
 _AUDIO: Final = {
     "audio/mp3": "mp3",
@@ -275,10 +299,6 @@ def _content(parts: Sequence[Json]) -> str | list[Json]:
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return list(parts)
-
-
-def _parts(content: str | list[Json]) -> list[Json]:
-    return [_text(content)] if isinstance(content, str) else content
 
 
 def _told(parts: Sequence[Part]) -> list[Part]:

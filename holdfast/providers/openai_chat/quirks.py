@@ -14,6 +14,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from holdfast.kernel.messages import Value
+from holdfast.kernel.model import Effort
 from holdfast.providers.profile import Family
 
 EffortStyle = Literal[
@@ -25,7 +26,7 @@ EffortStyle = Literal[
     "template",  # chat_template_kwargs, which the model's own template reads
 ]
 Replay = Literal["reasoning_content", "reasoning", "reasoning_details", "thinking"]
-WebSearch = Literal["options", "plugin", "always"]
+WebSearch = Literal["options", "plugin"]
 
 
 class Quirks(Value, frozen=True, kw_only=True):
@@ -47,12 +48,15 @@ class Quirks(Value, frozen=True, kw_only=True):
     """Whether instructions may stand in the middle. Chat templates of open models mostly refuse it,
     and then the user says them."""
     merges_user: bool = False
-    """Messages of the user that follow each other are sent as one: Perplexity and the templates of
-    some open models (Gemma, Mistral) want user and assistant to take turns."""
+    """Messages of the user that follow each other are sent as one: the templates of some open
+    models (Gemma, Mistral) want user and assistant to take turns."""
     bridges_results: bool = False
     """The model says a word before a user speaks after results: Mistral refuses a user there."""
     call_ids: Literal["plain", "nine"] = "plain"
     """`nine`: ids of calls are exactly nine letters and digits (Mistral)."""
+    max_call_id: int | None = 40
+    """Characters that an id of a call may have. None: as many as it has. OpenRouter's are longer,
+    and those of Gemini's calls have to stay, since its reasoning names them."""
     json_arguments: bool = False
     """The arguments of earlier calls are parsed over there (vLLM, llama.cpp, Ollama, and gateways
     to providers that want an object), so they have to be a JSON object. OpenAI takes any text."""
@@ -66,6 +70,9 @@ class Quirks(Value, frozen=True, kw_only=True):
 
     effort: EffortStyle | None = "effort"
     """How it is told how hard to think; None when it cannot be."""
+    efforts: tuple[Effort, ...] | None = None
+    """How hard it can be told to think, where the model's profile does not say. Ollama refuses a
+    level that it does not know."""
     replay: Replay | None = None
     """Where an answer's own reasoning goes back to. DeepSeek and Moonshot refuse a conversation
     with tools without it, OpenRouter passes it on to whoever signed it, Mistral and open models go
@@ -75,7 +82,7 @@ class Quirks(Value, frozen=True, kw_only=True):
     field in any case. Moonshot takes an empty one for none."""
     think_tags: bool = False
     """Reasoning comes as `<think>…</think>` before the text: servers without a reasoning parser,
-    Perplexity."""
+    and Groq, unless it is asked otherwise."""
 
     # --- settings ---
 
@@ -84,9 +91,9 @@ class Quirks(Value, frozen=True, kw_only=True):
     stream_usage: bool = True
     """`stream_options.include_usage` is known. Mistral refuses it and reports usage without."""
     top_k: bool = False
-    """Known to vLLM, llama.cpp, LM Studio, OpenRouter, Together, Fireworks and Perplexity."""
+    """Known to vLLM, llama.cpp, LM Studio, OpenRouter, Together and Fireworks."""
     penalties: bool = True
-    """Whether presence and frequency penalties may be set. Cerebras refuses them."""
+    """Whether presence and frequency penalties may be set. Cerebras and xAI refuse them."""
     structured: Literal["json_schema", "json_object"] | None = "json_schema"
     """The most that an answer can be held to. DeepSeek promises JSON, but no schema."""
     strict: bool = True
@@ -95,8 +102,8 @@ class Quirks(Value, frozen=True, kw_only=True):
     """Whether that leaves the model free to call tools. Servers that hold it to a grammar (vLLM,
     llama.cpp, Ollama, LM Studio) keep it from calling, Groq and Cerebras refuse both at once."""
     web_search: WebSearch | None = "options"
-    """How a search of the provider's own is asked for: `web_search_options` (OpenAI's search
-    models), OpenRouter's plugin, or not at all because every answer searches (Perplexity)."""
+    """How a search of the provider's own is asked for: `web_search_options`, which only OpenAI's
+    search models take, or OpenRouter's plugin. None where there is none."""
 
     # --- caching ---
 
@@ -111,6 +118,7 @@ class Quirks(Value, frozen=True, kw_only=True):
 
 COMPATIBLE: Final = Quirks(
     system_anywhere=False,
+    max_call_id=None,
     json_arguments=True,
     files=("image",),
     max_tokens="max_tokens",
@@ -129,7 +137,9 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
     "openai-chat": Quirks(),
     "azure": Quirks(auth_header="api-key", web_search=None),
     # --- on one's own machine ---
-    "ollama": replace(COMPATIBLE, replay="reasoning"),
+    "ollama": replace(
+        COMPATIBLE, efforts=("none", "low", "medium", "high", "max"), replay="reasoning"
+    ),
     "vllm": replace(_TEMPLATES, replay="reasoning"),
     "llamacpp": replace(_TEMPLATES, replay="reasoning_content"),
     "lmstudio": replace(_TEMPLATES, effort="effort"),
@@ -149,10 +159,10 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         cache_control=("anthropic/",),
     ),
     "huggingface": COMPATIBLE,  # what is behind it differs from model to model
-    # Its service ended in July 2026; for those that speak as it did.
-    "github": replace(COMPATIBLE, structured_with_tools=True, strict=True),
     # --- providers ---
-    "groq": replace(COMPATIBLE, max_tokens="max_completion_tokens", replay="reasoning"),
+    "groq": replace(
+        COMPATIBLE, max_tokens="max_completion_tokens", replay="reasoning", think_tags=True
+    ),
     "mistral": replace(
         COMPATIBLE,
         bridges_results=True,
@@ -173,6 +183,7 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         COMPATIBLE,
         system_anywhere=True,
         max_tokens="max_completion_tokens",
+        penalties=False,
         strict=True,
         structured_with_tools=True,
         cache_header="x-grok-conv-id",
@@ -191,14 +202,6 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         replay="reasoning_content",
         reasoning_filler=" ",
         cache_key="prompt_cache_key",
-    ),
-    "perplexity": replace(
-        COMPATIBLE,
-        merges_user=True,
-        think_tags=True,
-        stream_usage=False,
-        top_k=True,
-        web_search="always",
     ),
     "nvidia": replace(COMPATIBLE, effort="template"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, Final, Literal
 
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.body import encoded, merged
 from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation, nameable
@@ -16,6 +17,9 @@ MAX_KEY: Final = 64
 """Characters of a cache key that OpenAI takes."""
 
 Structure = Literal["json_schema", "json_object", "in words"]
+
+_OPTIONS: Final = {"openai-chat": ("openai", "openai-chat")}
+"""Whose options count, the last most, where it is not the provider's alone."""
 
 
 def encode(request: Request, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]]:
@@ -33,10 +37,13 @@ def encode(request: Request, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]
     structure = _structure(request, endpoint)
     if request.output is not None and structure != "in words":
         body["response_format"] = _format(request.output, structure, quirks.strict)
-    body |= _settings(request, endpoint, notices)
-    body |= _effort(request, endpoint, notices)
+    effort = _effort(request, endpoint, "tools" in body, notices)
+    body |= _settings(request, endpoint, effort, notices)
+    if effort is not None and quirks.effort is not None:
+        body |= _effort_as(quirks.effort, effort)
     body |= _caching(request, endpoint)
-    body = merged(body, request.settings.options.get(endpoint.provider, {}))
+    for name in _OPTIONS.get(endpoint.provider, (endpoint.provider,)):
+        body = merged(body, request.settings.options.get(name, {}))
     instruction = None
     if request.output is not None and structure != "json_schema":
         instruction = asked_in_words(request.output)
@@ -54,7 +61,7 @@ def _tools(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
     for tool in request.provider_tools:
         if native := tool.native.get(endpoint.provider):
             tools.append(dict(native))
-        elif tool.name == "web_search" and endpoint.quirks.web_search is not None:
+        elif tool.name == "web_search" and _can_search(endpoint):
             made |= _web_search(tool, endpoint, notices)
         else:
             notices.append(f"{endpoint.name} has no {tool.name} of its own: it was left out.")
@@ -71,28 +78,26 @@ def _declared(tool: ToolSpec, provider: str) -> Json:
     return {"type": "function", "function": function}
 
 
+def _can_search(endpoint: Endpoint) -> bool:
+    if endpoint.quirks.web_search == "options":
+        return "-search" in endpoint.model  # gpt-5-search-api: other models refuse to be asked
+    return endpoint.quirks.web_search is not None
+
+
 def _web_search(tool: ProviderTool, endpoint: Endpoint, notices: list[str]) -> Json:
     """A search that the provider makes, with as many of the options as it has a word for."""
     allowed = list(tool.options.get("allowed_domains") or ())
     blocked = list(tool.options.get("blocked_domains") or ())
     location = tool.options.get("user_location")
-    options: Json = {}
-    match endpoint.quirks.web_search:
-        case "plugin":
-            known = {"allowed_domains", "blocked_domains"}
-            domains = {"include_domains": allowed, "exclude_domains": blocked}
-            made: Json = {"id": "web", **{key: value for key, value in domains.items() if value}}
-            options = {"plugins": [made]}
-        case "always":
-            known = {"allowed_domains", "blocked_domains", "user_location"}
-            if allowed or blocked:
-                options["search_domain_filter"] = [*allowed, *(f"-{name}" for name in blocked)]
-            if location:
-                options["web_search_options"] = {"user_location": dict(location)}
-        case _:
-            known = {"user_location"}
-            near = {"type": "approximate", "approximate": dict(location or {})}
-            options["web_search_options"] = {"user_location": near} if location else {}
+    if endpoint.quirks.web_search == "plugin":
+        known = {"allowed_domains", "blocked_domains"}
+        domains = {"include_domains": allowed, "exclude_domains": blocked}
+        made: Json = {"id": "web", **{key: value for key, value in domains.items() if value}}
+        options: Json = {"plugins": [made]}
+    else:
+        known = {"user_location"}
+        near = {"type": "approximate", "approximate": dict(location or {})}
+        options = {"web_search_options": {"user_location": near} if location else {}}
     notices += [
         f"{endpoint.name} does not know {name} of web_search: it was left out."
         for name in tool.options
@@ -138,38 +143,47 @@ def _format(shape: Shape, structure: Structure, knows_strict: bool) -> Json:
 # --- Settings -----------------------------------------------------------------------------------
 
 
-def _settings(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
+def _settings(
+    request: Request, endpoint: Endpoint, effort: Effort | None, notices: list[str]
+) -> Json:
     settings, quirks = request.settings, endpoint.quirks
-    sampling = endpoint.profile.sampling
+    sampling = endpoint.profile.samples(effort)
     known = {
-        "temperature": sampling,
-        "top_p": sampling,
-        "top_k": sampling and quirks.top_k,
-        "presence_penalty": sampling and quirks.penalties,
-        "frequency_penalty": sampling and quirks.penalties,
+        "temperature": True,
+        "top_p": True,
+        "top_k": quirks.top_k,
+        "presence_penalty": quirks.penalties,
+        "frequency_penalty": quirks.penalties,
     }
     made: Json = {}
     for name, taken in known.items():
         value = getattr(settings, name)
         if value is None:
             continue
-        if taken:
+        if taken and sampling:
             made[name] = value
         else:
-            notices.append(f"{endpoint.name} does not take {name}: it was left out.")
+            beside = " beside an effort" if taken and endpoint.profile.sampling else ""
+            notices.append(f"{endpoint.name} does not take {name}{beside}: it was left out.")
     if settings.max_output_tokens is not None:
         made[quirks.max_tokens] = settings.max_output_tokens
     return made
 
 
-def _effort(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
-    level = endpoint.profile.effort(request.effort)
-    if level is None:
-        return {}
-    if endpoint.quirks.effort is None:
-        notices.append(f"{endpoint.name} cannot be told how hard to think: {level} was left out.")
-        return {}
-    return _effort_as(endpoint.quirks.effort, level)
+def _effort(request: Request, endpoint: Endpoint, tools: bool, notices: list[str]) -> Effort | None:
+    """How hard it is told to think."""
+    name, level = endpoint.name, endpoint.effort(request.effort)
+    if level is not None and endpoint.quirks.effort is None:
+        notices.append(f"{name} cannot be told how hard to think: {level} was left out.")
+        return None
+    if not tools or endpoint.profile.options.get("chat_tools") != "no_effort" or level == "none":
+        return level
+    # OpenAI's newer models take tools here only with the effort "none", and that has to be said.
+    instead = f"use openai:{endpoint.model}, which speaks the Responses API"
+    if "none" not in (endpoint.profile.efforts or ("none",)):
+        raise ConfigError(f"{name} takes no tools over Chat Completions: {instead}")
+    notices.append(f"{name} does not think over Chat Completions when it has tools: {instead}.")
+    return "none"
 
 
 def _effort_as(style: EffortStyle, level: Effort) -> Json:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import Codes, reported
+from holdfast.providers.openai_chat import details
 from holdfast.providers.openai_chat.calls import Calls, Function, Piece
 from holdfast.providers.openai_chat.tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
@@ -112,6 +113,8 @@ class _Choice(Struct, gc=False):
     finish_reason: str | None = None
     error: Any = None
     index: Any = 0
+    usage: Any = None
+    """Moonshot counts here, with the reason."""
 
 
 class _Chunk(Struct, gc=False):
@@ -152,10 +155,10 @@ class Decoder:
         self._price = price
         self._tags = ThinkTags() if think_tags else None
         self._keeps_details = keeps_details
-        self._details: list[dict[str, Any]] = []
-        """Of reasoning, that no part has yet."""
-        self._in_text = False
-        """The last that was said is text, and more of it needs no second look."""
+        self._open: Literal["text", "thought"] | None = None
+        """What is being written; None before anything is, and behind what came whole."""
+        self._details: list[details.Detail] = []
+        """What must be given back with reasoning, and no part has yet."""
         self._calls = Calls(provider)
         self._sources: dict[str, str | None] = {}
         """By URL: the title. Told at the end, because they would split the text."""
@@ -165,7 +168,6 @@ class Decoder:
         self._finish: Finish | None = None
         self._over = False
         self.deltas: list[Delta] = []
-        """What broke the answer off."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         deltas = self.deltas = []
@@ -212,7 +214,7 @@ class Decoder:
             if content:
                 if content.__class__ is not str:
                     self._say_chunks(content, deltas)
-                elif self._in_text:  # the frequent case
+                elif self._open == "text":  # the frequent case
                     deltas.append(TextDelta(content))
                 else:
                     self._say(content, deltas)
@@ -220,26 +222,32 @@ class Decoder:
                 self._call(delta, deltas)
             if delta.refusal or delta.annotations or delta.images:
                 self._say_rare(delta, deltas)
+        if choice.usage and isinstance(choice.usage, dict):
+            self._usage = choice.usage
         if choice.finish_reason:
             self._end_for(choice.finish_reason, choice.error, deltas)
 
     def _say(self, text: str, deltas: list[Delta]) -> None:
-        if self._tags is not None:
-            deltas += self._tags.feed(text)
-            return
-        if not self._in_text:
-            self._close_thoughts(deltas)
-            self._in_text = True
-        deltas.append(TextDelta(text))
+        said = [TextDelta(text)] if self._tags is None else self._tags.feed(text)
+        self._write(said, deltas)
+
+    def _write(self, said: Sequence[TextDelta | ReasoningDelta], deltas: list[Delta]) -> None:
+        """Text or thoughts. The first text behind thoughts ends them."""
+        for delta in said:
+            if isinstance(delta, ReasoningDelta):
+                self._open = "thought"
+            elif self._open != "text":
+                self._hand_over_details(deltas)
+                self._open = "text"
+            deltas.append(delta)
 
     def _say_chunks(self, chunks: Any, deltas: list[Delta]) -> None:
         for chunk in chunks if isinstance(chunks, list) else ():
             if not isinstance(chunk, dict):
                 continue
             if chunk.get("type") == "thinking":
-                for text in _texts(chunk.get("thinking")):
-                    self._in_text = False
-                    deltas.append(ReasoningDelta(text))
+                thoughts = [ReasoningDelta(text) for text in _texts(chunk.get("thinking"))]
+                self._write(thoughts, deltas)
             else:
                 for text in _texts(chunk):
                     self._say(text, deltas)
@@ -254,37 +262,36 @@ class Decoder:
                 self._cite(note.get("url_citation") or note)
         for image in delta.images if isinstance(delta.images, list) else ():
             if (file := _image(image)) is not None:
-                self._in_text = False
+                self._open = None
                 deltas.append(PartAdded(file))
 
     def _think(self, delta: _Delta, deltas: list[Delta]) -> None:
         """Reasoning, of which some say the same in two fields at once."""
-        details = delta.reasoning_details
-        details = details if isinstance(details, list) else []
+        given = delta.reasoning_details
+        given = given if isinstance(given, list) else []
         text = delta.reasoning_content or delta.reasoning
         if not _is_text(text):
-            text = "".join(_detail_text(detail) for detail in details)
+            text = "".join(map(details.text_of, given))
         if text:
-            self._in_text = False
-            deltas.append(ReasoningDelta(text))
+            self._write([ReasoningDelta(text)], deltas)
         if self._keeps_details:
-            for detail in details:
-                _add_detail(self._details, detail)
+            for detail in given:
+                details.add(self._details, detail)
 
-    def _close_thoughts(self, deltas: list[Delta]) -> None:
-        """Keep what must be given back with the reasoning that it belongs to."""
+    def _hand_over_details(self, deltas: list[Delta]) -> None:
+        """End the thought that is being written with its details. Those that came behind it, while
+        text was being written or nothing, become a thought of their own that has no text."""
         if not self._details:
             return
-        if self._in_text:
-            deltas.append(PartEnded())
-            self._in_text = False
-        metadata = {self._provider: {"reasoning_details": self._details}}
-        deltas.append(PartEnded(metadata=metadata))
+        if self._open == "text":
+            deltas.append(PartEnded())  # or they would become the text's
+        deltas.append(PartEnded(metadata={self._provider: {"reasoning_details": self._details}}))
+        self._open = None
         self._details = []
 
     def _call(self, delta: _Delta, deltas: list[Delta]) -> None:
-        self._close_thoughts(deltas)
-        self._in_text = False
+        self._hand_over_details(deltas)
+        self._open = None
         pieces = delta.tool_calls or [Piece(function=delta.function_call)]
         self._calls.take(pieces, deltas)
 
@@ -302,8 +309,8 @@ class Decoder:
     def _close(self, deltas: list[Delta]) -> None:
         """Say all that is left of text, reasoning and calls."""
         if self._tags is not None:
-            deltas += self._tags.end()
-        self._close_thoughts(deltas)
+            self._write(self._tags.end(), deltas)
+        self._hand_over_details(deltas)
         self._calls.end(deltas, cut=self._finish in ("length", "content_filter"))
 
     def _complete(self, deltas: list[Delta]) -> None:
@@ -383,25 +390,3 @@ def _texts(chunk: Any) -> Iterator[str]:
         text = inner.get("text") if isinstance(inner, dict) else inner
         if isinstance(text, str) and text:
             yield text
-
-
-def _detail_text(detail: Any) -> str:
-    if not isinstance(detail, dict):
-        return ""
-    text = detail.get("text") or detail.get("summary")
-    return text if isinstance(text, str) else ""
-
-
-def _add_detail(details: list[dict[str, Any]], new: Any) -> None:
-    """Take in a detail, or a piece of the last one, so that they are as if they had come whole."""
-    if not isinstance(new, dict):
-        return
-    last = details[-1] if details else {}
-    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(new.get("type")))
-    same = all(last.get(key) == new.get(key) for key in ("type", "index"))
-    if field is None or not same:
-        details.append(dict(new))
-        return
-    whole = _detail_text(last) + _detail_text(new)
-    last |= {key: value for key, value in new.items() if value is not None}
-    last[field] = whole

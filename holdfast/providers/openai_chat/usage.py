@@ -27,7 +27,7 @@ def usage_of(said: Any, price: Price | None) -> Usage | None:
     if reasoning and _count(said, "total_tokens") == prompt + output + reasoning:
         output += reasoning  # xAI counts it apart
     usage = Usage(max(0, prompt - read - written), output, reasoning, read, written)
-    cost = _cost(said.get("cost"))
+    cost = _cost(said)
     if cost is None and price is not None:
         cost = price.of(usage)
     return usage if cost is None else replace(usage, cost=cost)
@@ -38,8 +38,16 @@ def _count(said: Any, name: str) -> int:
     return int(value) if isinstance(value, (int, float)) else 0
 
 
-def _cost(said: Any) -> float | None:
+def _cost(said: dict[str, Any]) -> float | None:
     """What the provider itself says that it cost: OpenRouter, and in more detail Perplexity."""
-    if isinstance(said, dict):
-        said = said.get("total_cost")
-    return float(said) if isinstance(said, (int, float)) else None
+    cost = said.get("cost")
+    if isinstance(cost, dict):
+        cost = cost.get("total_cost")
+    if not isinstance(cost, (int, float)):
+        return None
+    details = said.get("cost_details")
+    if said.get("is_byok") is True and isinstance(details, dict):
+        # With a key of one's own, OpenRouter's cost is its fee: the model is paid for elsewhere.
+        upstream = details.get("upstream_inference_cost")
+        cost += upstream if isinstance(upstream, (int, float)) else 0
+    return float(cost)

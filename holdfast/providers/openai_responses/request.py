@@ -41,8 +41,10 @@ from holdfast.providers.speech import (
     family,
     in_words,
     left_out,
+    media_type,
     provider_of,
     readable,
+    sendable,
     spelled_out,
     url_of,
 )
@@ -208,9 +210,9 @@ class _Encoder:
         kind = family(file.media_type)
         taken = FILES if self._profile.files is None else self._profile.files
         url = url_of(file) or _data_url(file)
-        if kind in taken and url is not None:
+        if kind in taken and url is not None and sendable(file):
             own = self._kept(file.metadata)
-            if kind == "image" and _media_type(file) in PICTURES:
+            if kind == "image" and media_type(file) in PICTURES:
                 return {"type": "input_image", "image_url": url, "detail": "auto", **own}
             if kind == "pdf" and file.data is None:
                 return {"type": "input_file", "file_url": url, **own}
@@ -265,17 +267,21 @@ class _Encoder:
             fields["max_output_tokens"] = settings.max_output_tokens
         for name in ("temperature", "top_p"):
             value = getattr(settings, name)
-            if value is not None and self._profile.sampling:
+            if value is None:
+                continue
+            if self._profile.samples(effort):
                 fields[name] = value
-            elif value is not None:
+            elif self._profile.sampling:
+                self._left_out(name, "does not take it beside an effort")
+            else:
                 self._left_out(name)
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
             if getattr(settings, name) is not None:
                 self._left_out(name)
         return fields
 
-    def _left_out(self, name: str) -> None:
-        self.notices.append(f"{name} was not sent to {self._name}, which does not know it.")
+    def _left_out(self, name: str, why: str = "does not know it") -> None:
+        self.notices.append(f"{name} was not sent to {self._name}, which {why}.")
 
     def _tool(self, tool: ToolSpec) -> Item:
         native = tool.native.get(self._provider)
@@ -379,11 +385,7 @@ def short(id: str) -> str:
     return id if len(id) <= MAX_ID else blake2b(encoded(id), digest_size=16).hexdigest()
 
 
-def _media_type(file: File) -> str:
-    return file.media_type.partition(";")[0].strip().lower()
-
-
 def _data_url(file: File) -> str | None:
     if file.data is None:
         return None
-    return f"data:{_media_type(file)};base64,{b64encode(file.data).decode()}"
+    return f"data:{media_type(file)};base64,{b64encode(file.data).decode()}"

@@ -64,7 +64,6 @@ ELSEWHERE: Final = frozenset(
         "reasoning",
         "session_id",
         "chat_template_kwargs",  # vLLM, llama.cpp
-        "search_domain_filter",  # Perplexity
         "thinking",  # DeepSeek, Moonshot
         "top_k",
     }
@@ -80,7 +79,14 @@ RANGES: Final = {
 USERS: Final = ("text", "image_url", "input_audio", "file")
 ANSWERS: Final = ("text", "refusal", "thinking")
 ROLES: Final = ("developer", "system", "user", "assistant", "tool")
+IMAGE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOLS_OR_EFFORT: Final = re.compile(r"gpt-(?:5\.[4-9]|[6-9])")
+"""Models that have tools here only while they do not think."""
+THINKS_UNASKED: Final = re.compile(r"gpt-(?:5\.[6-9]|[6-9])")
+"""Those of them that have to be told not to."""
+SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
+"""Models that have a temperature only while they do not think."""
 MAX_ID: Final = 40
 
 
@@ -116,16 +122,23 @@ def _check_head(received: Received) -> None:
         404,
         "unknown_url",
     )
-    key = received.headers.get("api-key") or received.headers.get("Authorization") or ""
-    bare = key.removeprefix("Bearer ").strip()
+    _check_key(received.headers)
+    kind = received.headers.get("Content-Type") or ""
+    _demand(kind.startswith("application/json"), f"the content type {kind!r} is no JSON")
+
+
+def _check_key(headers: Mapping[str, str]) -> None:
+    """None at all will do, since a server of one's own needs none; half of one is a mistake."""
+    key, auth = headers.get("api-key"), headers.get("Authorization")
+    if key is None and auth is None:
+        return
+    scheme, _, token = (auth or "").partition(" ")
     _demand(
-        bare and ("api-key" in received.headers or key.startswith("Bearer ")),
+        (key or "").strip() or (scheme == "Bearer" and token.strip()),
         "You didn't provide an API key: give one as a bearer token",
         401,
         "invalid_api_key",
     )
-    kind = received.headers.get("Content-Type") or ""
-    _demand(kind.startswith("application/json"), f"the content type {kind!r} is no JSON")
 
 
 def _body(received: Received) -> Json:
@@ -165,14 +178,35 @@ def _check_settings(body: Json) -> None:
     for name in limits:
         fits = type(body[name]) is int and body[name] > 0
         _demand(fits, f"Invalid '{name}': expected a whole number above 0")
-    effort = body.get("reasoning_effort", "low")
-    _demand(effort in EFFORTS, f"Invalid value: {effort!r} for 'reasoning_effort'")
+    _check_effort(body)
     key = body.get("prompt_cache_key", "")
     _demand(
         isinstance(key, str) and len(key) <= 64,
         "Invalid 'prompt_cache_key': string too long. Expected at most 64 characters",
         code="string_above_max_length",
     )
+
+
+def _check_effort(body: Json) -> None:
+    model, effort = body["model"], body.get("reasoning_effort")
+    fits = effort in EFFORTS or "reasoning_effort" not in body
+    _demand(fits, f"Invalid value: {effort!r} for 'reasoning_effort'")
+    thinks = effort not in (None, "none")
+    if "tools" in body and TOOLS_OR_EFFORT.match(model):
+        unasked = effort is None and THINKS_UNASKED.match(model)
+        _demand(
+            not thinks and not unasked,
+            f"Function tools with reasoning_effort are not supported for {model} in "
+            "/v1/chat/completions. To use function tools, use /v1/responses or set "
+            "reasoning_effort to 'none'.",
+        )
+    for name in ("temperature", "top_p"):
+        refused = thinks and name in body and SAMPLES_OR_EFFORT.match(model)
+        _demand(
+            not refused,
+            f"Unsupported parameter: '{name}' is not supported with this model.",
+            code="unsupported_parameter",
+        )
 
 
 # --- Tools and formats --------------------------------------------------------------------------
@@ -236,6 +270,10 @@ def _check_format(body: Json) -> None:
         f"Invalid schema for response_format {name!r}: schema must be of 'type: \"object\"'",
     )
     if form.get("strict"):
+        _demand(
+            "anyOf" not in (schema or {}),
+            f"Invalid schema for response_format {name!r}: 'anyOf' is not permitted at the root.",
+        )
         _check_strict(schema, name)
 
 
@@ -349,8 +387,9 @@ def _check_content(content: Any, where: str, kinds: tuple[str, ...]) -> None:
         _demand(isinstance(part.get(kind), (str, dict, list)), f"Missing '{at_part}.{kind}'.")
         if kind == "image_url":
             url = part["image_url"].get("url", "")
-            fits = url.startswith(("data:image/", "https://", "http://"))
-            _demand(fits, f"Invalid '{at_part}.image_url.url'", code="invalid_image_url")
+            _demand(
+                IMAGE.match(url), f"Invalid '{at_part}.image_url.url'", code="invalid_image_url"
+            )
 
 
 CHECKS: Final[tuple[Callable[[Json], None], ...]] = (

@@ -94,7 +94,10 @@ CONTENT: Final = {
     "developer": ("input_text", "input_image", "input_file"),
     "assistant": ("output_text", "refusal"),
 }
+IMAGE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
+"""Models that have a temperature only while they do not think."""
 MAX_ID: Final = 64
 
 
@@ -191,6 +194,10 @@ def _check_reasoning(body: Json) -> None:
     effort = given.get("effort")
     fits = effort is None or effort in EFFORTS
     _need(fits, f"Invalid value: '{effort}' for 'reasoning.effort'.", "invalid_value")
+    if effort not in (None, "none") and SAMPLES_OR_EFFORT.match(str(body["model"])):
+        for name in ("temperature", "top_p"):
+            said = f"Unsupported parameter: '{name}' is not supported with this model."
+            _need(name not in body, said, "unsupported_parameter")
 
 
 def _check_tools(body: Json) -> None:
@@ -227,6 +234,7 @@ def _check_schema(about: str, schema: Any, strict: object) -> None:
     _need("properties" in schema, f"{invalid}object schema missing properties.", code)
     if not strict:
         return
+    _need("anyOf" not in schema, f"{invalid}'anyOf' is not permitted at the root.", code)
     for path, inner in _objects(schema):
         closed = inner.get("additionalProperties") is False
         said = f"{invalid}In context={path}, 'additionalProperties' is required to be false."
@@ -307,7 +315,7 @@ def _check_content(where: str, content: Any, kinds: Sequence[str]) -> None:
         invalid = f"Invalid value: '{kind}' for '{where}[{at}].type'. Supported values: {known}."
         _need(kind in kinds, invalid, "invalid_value")
         said = {
-            "input_image": part.get("image_url") or part.get("file_id"),
+            "input_image": IMAGE.match(part.get("image_url") or "") or part.get("file_id"),
             "input_file": (part.get("file_data") and part.get("filename"))
             or part.get("file_url")
             or part.get("file_id"),
