@@ -219,7 +219,7 @@ async def test_a_refusal_of_the_model_is_a_content_filter() -> None:
         (413, "request_too_large", "Request exceeds the maximum size", "context_overflow"),
         (429, "rate_limit_error", "This would exceed your limit", "rate_limit"),
         (500, "api_error", "Internal server error", "server"),
-        (503, "api_error", "Service unavailable", "server"),
+        (503, "api_error", "Service unavailable", "overloaded"),
         (504, "timeout_error", "The request timed out", "timeout"),
         (529, "overloaded_error", "Overloaded", "overloaded"),
     ],

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.context import Trim, repair
+from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import (
     Message,
     Reasoning,
@@ -24,7 +25,8 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Finished, Notice, PartAdded, PartEnded, ProviderTool, Request
 from holdfast.providers.anthropic import Anthropic
-from holdfast.testing import Item, call_raw, cut, finish, ports, say, think
+from holdfast.testing import Item, call_raw, cut, fail, finish, ports, say, think
+from holdfast.testing.fake.faults import lost
 from holdfast.testing.fake.provider import FakeProvider
 
 OPUS: Final = "anthropic:claude-opus-5"
@@ -440,6 +442,25 @@ async def test_a_paused_answer_is_asked_on_and_is_one_answer() -> None:
         {"type": "thinking", "thinking": "Good.", "signature": "sig3"},
         {"type": "text", "text": "It is sunny."},
     ]
+
+
+async def test_a_connection_that_breaks_behind_a_pause_loses_nothing() -> None:
+    fake = FakeProvider("anthropic", [[*SCRIPT[:4], paused(), lost()], say("It is sunny.")])
+    kept = await answer(fake, ASK)
+    assert kept.text == "Let me look.It is sunny."
+    assert [len(received.json["messages"]) for received in fake.requests] == [1, 2]
+
+
+async def test_a_connection_that_breaks_before_the_pause_breaks_the_answer() -> None:
+    fake = FakeProvider("anthropic", [[*SCRIPT[:4], lost()]])
+    with pytest.raises(ProviderError):
+        await answer(fake, ASK)
+
+
+async def test_an_error_behind_a_pause_is_one() -> None:
+    fake = FakeProvider("anthropic", [[say("More."), paused(), fail("No.", status=500)]])
+    with pytest.raises(ProviderError, match="No"):
+        await answer(fake, ASK)
 
 
 async def test_what_is_left_out_is_told_once_however_often_it_pauses() -> None:

@@ -37,6 +37,7 @@ from holdfast.kernel.model import (
     Shape,
     ToolSpec,
 )
+from holdfast.providers.anthropic.messages import EMPTY
 from holdfast.providers.anthropic.request import MAX_TOKENS, Target, encode
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing.fake.anthropic import LANGUAGE
@@ -117,9 +118,9 @@ def test_the_same_request_gives_the_same_bytes() -> None:
 def test_a_history_that_grows_begins_as_before() -> None:
     calls = answer(Reasoning("Hm.", "s"), ToolCall("t1", "weather", '{"a": 1}'))
     history = [HI, calls, results(ToolResult("t1", "weather", (Text("Sunny"),))), answer(Text("!"))]
-    history += [user_message("And now?"), injected("Go on.")]
+    history += [user_message("And now?"), injected("Go on."), answer(Text("Done.")), HI]
     sent = unmarked(body(*history))["messages"]
-    for length in (1, 3, 4):
+    for length in (1, 3, 6):
         shorter = unmarked(body(*history[:length]))["messages"]
         assert sent[: len(shorter)] == shorter
 
@@ -179,14 +180,12 @@ def test_any_history_that_the_kernel_repaired_is_taken(
     history: list[Message], model: str | None, profile: Profile, effort: Effort | None
 ) -> None:
     named = [replace(one, model=model) if one.role == "assistant" else one for one in history]
-    messages = repair(view(named, NO_TRIM), NO_TRIM)
+    messages = repair(view([*named, HI], NO_TRIM), NO_TRIM)
     data, _ = encode(
         Request(messages=messages, tools=(WEATHER,), effort=effort),
         Target("anthropic", "claude-opus-5", profile),
     )
     problem = LANGUAGE.problem(Received("/v1/messages", {}, HEADERS, data))
-    if not msgspec.json.decode(data)["messages"]:
-        return  # nobody said a word
     # Ids are told apart when an answer is taken in, and these histories never were.
     assert problem is None or "ids must be unique" in problem.message
 
@@ -221,13 +220,25 @@ def test_a_conversation_that_begins_with_an_answer_is_given_a_beginning() -> Non
 
 
 def test_text_without_a_letter_is_left_out() -> None:
-    blank = Message("user", (Text(" \n"),), "prompt")
-    assert turns(HI, answer(Text("\n\n"), Text("Ho")), blank, HI) == [
+    prompt = user_message([Text(" \n"), Text("Hi")])
+    assert turns(HI, answer(Text("\n\n"), Text("Ho")), prompt) == [
         ("user", [text("Hi")]),
         ("assistant", [text("Ho")]),
         ("user", [text("Hi")]),
     ]
     assert turns(HI, answer(Text("")), HI) == [("user", [text("Hi"), text("Hi")])]
+
+
+BLANK: Final = Message("user", (Text(" \n"),), "prompt")
+
+
+@pytest.mark.parametrize("blank", [BLANK, replace(BLANK, parts=())])
+def test_a_prompt_without_a_word_is_still_a_prompt(blank: Message) -> None:
+    """Without it nobody would have asked, or the model last."""
+    empty = ("user", [text(EMPTY)])
+    assert turns(blank) == [empty]
+    assert turns(HI, answer(Text("Ho")), blank)[-1] == empty
+    assert turns(blank, HI) == [("user", [text(EMPTY), text("Hi")])]
 
 
 def test_a_source_in_a_prompt_is_told() -> None:
@@ -376,6 +387,8 @@ def test_a_text_file_is_spelled_out_for_a_model_that_takes_no_files() -> None:
         (File("text/plain", "a", b"\xff\xfe"), UNKNOWN),
         (File("image/png", "a", ref="blob:1"), UNKNOWN),
         (File("image/png", "a", b""), UNKNOWN),
+        (File("image/png", "a", ref="http://a.example/b.png"), UNKNOWN),
+        (File("application/pdf", "a", ref="http://a.example/b.pdf"), UNKNOWN),
         (File("image/png", "a", b"x"), Profile(files=("pdf",))),
     ],
 )
@@ -386,6 +399,13 @@ def test_a_file_that_is_not_taken_is_said_to_be_missing(file: File, profile: Pro
     assert file.media_type in block["text"]
     (notice,) = notices
     assert notice.startswith("a was not sent to anthropic:claude-opus-5")
+
+
+def test_a_file_that_cannot_be_fetched_is_not_called_unreadable() -> None:
+    made, notices = written(user_message(File("image/png", "a", ref="http://a.example/b.png")))
+    assert notices == (f"a was not sent to {OPUS}, which fetches only from https:// addresses.",)
+    (block,) = made["messages"][0]["content"]
+    assert block["text"] == "[a (image/png) was left out: it could not be fetched]"
 
 
 def test_a_file_in_an_answer_is_said_to_be_missing() -> None:
@@ -651,6 +671,10 @@ def test_an_answer_is_held_to_its_form() -> None:
     [
         (SHAPE, Profile(structured=False)),
         (Shape({"type": "object", "additionalProperties": {"type": "integer"}}), UNKNOWN),
+        (
+            Shape({"type": "object", "properties": {f"f{n}": {"const": n} for n in range(25)}}),
+            UNKNOWN,
+        ),
     ],
 )
 def test_a_form_that_cannot_be_held_is_asked_for_in_words(shape: Shape, profile: Profile) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final, get_args
 
+import anyio
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from holdfast import Agent, Policy, Retry, RunFailed
+from holdfast import Agent, Policy, Retry, RunFailed, tool
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError, classify
 from holdfast.kernel.messages import (
@@ -38,7 +40,7 @@ from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.anthropic.stream import FINISHES, Decoder, in_words
 from holdfast.providers.profile import Price
 from holdfast.providers.sse import Events
-from holdfast.testing import ports
+from holdfast.testing import Item, ports, say
 from holdfast.testing.fake.faults import raw, respond
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -57,6 +59,10 @@ def piece(index: int, type: str, **fields: Any) -> bytes:
 
 def stop(index: int) -> bytes:
     return ev("content_block_stop", index=index)
+
+
+def wire(*events: bytes) -> bytes:
+    return b"".join(b"data: " + one + b"\n\n" for one in events)
 
 
 def end(reason: str | None = "end_turn", **usage: Any) -> list[bytes]:
@@ -192,6 +198,77 @@ def test_a_call_that_is_whole_is_kept_when_the_length_cuts_what_follows() -> Non
     message = assembled(deltas)
     assert [call.id for call in message.calls] == ["t1"]
     assert message.finish == "length"
+
+
+WIPE: Final = [
+    start(0, type="tool_use", id="t1", name="wipe", input={}),
+    piece(0, "input_json_delta", partial_json=""),
+    stop(0),
+]
+"""A call without arguments."""
+
+
+def ended(deltas: list[Delta]) -> list[str]:
+    return [delta.call_id for delta in deltas if isinstance(delta, CallEnded)]
+
+
+@pytest.mark.parametrize("written", ["", '{"x'])
+def test_a_call_has_ended_when_something_comes_behind_it(written: str) -> None:
+    """Only what comes last can have been cut off. Nobody waits for the end of the answer."""
+    decoder = Decoder("anthropic")
+    first = [*WIPE[:1], piece(0, "input_json_delta", partial_json=written), stop(0)]
+    assert ended(decoder.feed(first)) == []
+    assert decoder.feed([start(1, type="text", text="")]) == [CallEnded("t1")]
+
+
+def test_calls_end_in_the_order_they_were_made() -> None:
+    second = [
+        start(1, type="tool_use", id="t2", name="look", input={}),
+        piece(1, "input_json_delta", partial_json='{"x": 1}'),
+        stop(1),
+    ]
+    third = [start(2, type="tool_use", id="t3", name="wipe", input={}), stop(2)]
+    assert ended(read(BEGIN, *WIPE, *second, *third, *end("tool_use"))) == ["t1", "t2", "t3"]
+
+
+def test_a_call_without_arguments_is_kept_when_the_length_cuts_what_follows() -> None:
+    second = [start(1, type="tool_use", id="t2", name="wipe", input={}), stop(1)]
+    assert ended(read(BEGIN, *WIPE, *second, *end("max_tokens"))) == ["t1"]
+
+
+def test_a_call_that_a_refusal_cut_off_never_ends() -> None:
+    assert ended(read(BEGIN, *WIPE, *end("refusal"))) == []
+
+
+async def test_a_pure_call_does_not_overtake_the_call_before_it() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def wipe() -> str:
+        """Empties the table."""
+        ran.append("wipe")
+        return "ok"
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Looks at the table."""
+        ran.append("look")
+        return "ok"
+
+    async def wait(_: Any) -> None:
+        await anyio.sleep(1)
+
+    second = start(1, type="tool_use", id="t2", name="look", input={})
+    arguments = piece(1, "input_json_delta", partial_json="{}")
+    answer: list[Item] = [
+        raw(wire(*WIPE, second, arguments, stop(1))),
+        wait,
+        raw(wire(*end("tool_use"))),
+    ]
+    fake = FakeProvider("anthropic", [answer, say("Done.")])
+    model = Anthropic("claude-opus-5", api_key="k", http=fake)
+    await Agent(model=model, tools=[wipe, look], ports=ports()).run("Go.")
+    assert ran == ["wipe", "look"]
 
 
 def test_blocks_that_were_never_closed_end_with_the_answer() -> None:
@@ -359,7 +436,52 @@ def test_new_fields_break_nothing() -> None:
     assert finished(deltas).finish == "stop"
 
 
-@pytest.mark.parametrize("event", [b"{", b'{"type":', b"\xff", b'["a"]', b'{"type":1}'])
+def test_fields_that_are_null_say_nothing() -> None:
+    """Some gateways send all the fields they know."""
+    nulls = dict.fromkeys(("partial_json", "thinking", "signature", "citation", "stop_reason"))
+    deltas = read(
+        ev("ping", index=None, delta=None, content_block=None, message=None, usage=None),
+        ev("message_start", message={"id": None, "usage": None}),
+        start(0, type="text", text=None, citations=None),
+        piece(0, "text_delta", text="Hello.", **nulls),
+        piece(0, "text_delta", **{**nulls, "text": None}),
+        ev("content_block_delta", index=0, delta={"type": None, **nulls}),
+        stop(0),
+        start(1, type="tool_use", id=None, name=None, input=None),
+        piece(1, "input_json_delta", partial_json=None),
+        stop(1),
+        ev("message_delta", delta={"type": None, "stop_reason": "end_turn", "text": None}),
+        ev("message_stop"),
+        ev(None),  # type: ignore[arg-type]
+    )
+    assert assembled(deltas).text == "Hello."
+
+
+def test_half_of_a_character_is_read_as_it_came() -> None:
+    """A character may be cut between two events."""
+    halves = [
+        rb'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ud83d"}}',
+        rb'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\uDE42"}}',
+    ]
+    deltas = read(*HELLO[:1], *halves, stop(0))
+    assert deltas == [TextDelta("\ud83d"), TextDelta("\ude42"), PartEnded()]
+
+
+def test_half_of_a_character_may_come_in_any_block() -> None:
+    new = rb'{"type":"content_block_delta","index":1,"delta":{"type":"new_delta","x":"\ud83d"}}'
+    call = rb"""{"type":"content_block_start","index":0,"content_block":
+        {"type":"tool_use","id":"t1","name":"a","input":{"x":"\ud83d"}}}"""
+    deltas = read(call, stop(0), start(1, type="hologram"), new, stop(1))
+    assert deltas[1:3] == [ArgumentsDelta("t1", '{"x":"\ufffd"}'), CallEnded("t1")]
+    kept = {"type": "hologram", "x": "\ud83d"}
+    assert deltas[3:] == [PartAdded(Reasoning("", metadata={"anthropic": {"block": kept}}))]
+
+
+BROKEN: Final = (b"{", b'{"type":', b"\xff", b'["a"]', b'{"type":1}')
+HALVES: Final = (rb'{"type":"\ud83d', rb'{"type":["\ud83d"]}')
+
+
+@pytest.mark.parametrize("event", [*BROKEN, *HALVES])
 def test_what_cannot_be_read_is_an_error(event: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         read(event)
@@ -380,10 +502,9 @@ def test_what_cannot_be_read_is_an_error(event: bytes) -> None:
         ("pause_turn", "length"),
         ("compaction", "length"),
         ("something_new", "stop"),
-        (None, "stop"),
     ],
 )
-def test_why_an_answer_ended(reason: str | None, finish: Finish) -> None:
+def test_why_an_answer_ended(reason: str, finish: Finish) -> None:
     assert finished(read(BEGIN, *HELLO, *end(reason))).finish == finish
 
 
@@ -398,6 +519,18 @@ def test_an_answer_without_its_end_has_none() -> None:
     events = [BEGIN, *HELLO, *end()]
     for length in range(len(events)):
         assert not any(isinstance(delta, Finished) for delta in read(*events[:length]))
+
+
+@pytest.mark.parametrize("events", [end(None), [ev("message_stop")]])
+async def test_an_answer_that_does_not_say_why_it_ended_is_not_complete(
+    events: list[bytes],
+) -> None:
+    decoder = Decoder("anthropic")
+    with pytest.raises(ProviderError) as caught:
+        read(BEGIN, *HELLO, *events, decoder=decoder)
+    assert caught.value.kind == "stream_cut"
+    assert decoder.deltas == [TextDelta("Hello."), PartEnded()]
+    assert await run_with(wire(BEGIN, *HELLO, *events)) == "stream_cut"
 
 
 def test_why_it_was_refused_is_kept() -> None:
@@ -455,23 +588,26 @@ def test_an_answer_costs_what_its_tokens_cost() -> None:
     assert counted.cost == pytest.approx(18)
 
 
-def test_a_paused_answer_costs_all_of_its_goes_and_fills_the_window_with_its_last() -> None:
+def test_a_paused_answer_counts_all_that_was_written_and_what_was_read_last() -> None:
     decoder = Decoder("anthropic", Price(1, 1), resumable=True)
     first = ev("message_start", message={"id": "m1", "usage": {"input_tokens": 1_000_000}})
-    deltas = read(first, *HELLO, *end("pause_turn", output_tokens=500_000), decoder=decoder)
+    thoughts = {"output_tokens_details": {"thinking_tokens": 200_000}}
+    pause = end("pause_turn", output_tokens=500_000, **thoughts)
+    deltas = read(first, *HELLO, *pause, decoder=decoder)
     assert decoder.paused
     assert not any(isinstance(delta, Finished) for delta in deltas)
     decoder.resume()
-    second = ev("message_start", message={"id": "m2", "usage": {"input_tokens": 1_500_000}})
+    read_last = {"input_tokens": 300_000, "cache_read_input_tokens": 1_200_000}
+    second = ev("message_start", message={"id": "m2", "usage": read_last})
     last = finished(read(second, *HELLO, *end(output_tokens=7), decoder=decoder))
     assert last.usage is not None
-    assert last.usage.context == 1_500_007
     assert last.usage.cost == pytest.approx(3.000007)
+    assert replace(last.usage, cost=None) == Usage(300_000, 500_007, 200_000, 1_200_000)
     assert last.metadata == {
         "anthropic": {
             "id": "m2",
             "stop_reason": "end_turn",
-            "earlier_usage": [{"input": 1_000_000, "output": 500_000}],
+            "earlier_usage": [{"input": 1_000_000, "output": 500_000, "reasoning": 200_000}],
         }
     }
 
@@ -480,7 +616,9 @@ def test_a_go_that_does_not_say_why_it_ended_did_not_pause() -> None:
     decoder = Decoder("anthropic", resumable=True)
     read(BEGIN, *HELLO, *end("pause_turn"), decoder=decoder)
     decoder.resume()
-    assert finished(read(BEGIN, *HELLO, *end(None), decoder=decoder)).finish == "stop"
+    with pytest.raises(ProviderError):
+        read(BEGIN, *HELLO, *end(None), decoder=decoder)
+    assert not decoder.paused
 
 
 # --- Errors inside a stream ---------------------------------------------------------------------
@@ -593,13 +731,11 @@ async def run_with(data: bytes) -> str:
 
 @pytest.mark.parametrize("length", range(len(LONG)))
 async def test_a_stream_cut_behind_any_event_is_no_answer(length: int) -> None:
-    data = b"".join(b"data: " + one + b"\n\n" for one in LONG[:length])
-    assert await run_with(data) == "stream_cut"
+    assert await run_with(wire(*LONG[:length])) == "stream_cut"
 
 
 async def test_the_same_stream_with_its_end_is_one() -> None:
-    data = b"".join(b"data: " + one + b"\n\n" for one in (BEGIN, *HELLO, *end()))
-    assert await run_with(data) == "Hello."
+    assert await run_with(wire(BEGIN, *HELLO, *end())) == "Hello."
 
 
 async def test_an_event_that_is_no_json_ends_the_attempt() -> None:

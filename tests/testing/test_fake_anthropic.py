@@ -247,6 +247,7 @@ SEARCH: Final = {"type": "server_tool_use", "id": "s1", "name": "web_search", "i
 FOUND: Final = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
 THOUGHT: Final = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 TOOL: Final = {"name": "a", "input_schema": {"type": "object"}}
+SEARCHING: Final = {"type": "web_search_20260318", "name": "web_search"}
 MARK: Final = {"cache_control": {"type": "ephemeral"}}
 PICTURE: Final = {
     "type": "image",
@@ -284,9 +285,12 @@ def objection(
         {"messages": talk("Hi", [THOUGHT, text(), CALL], [RESULT, text("now")], "Ho", "Hi")},
         {"messages": talk("Hi", [SEARCH, FOUND, text()], "Hi")},
         {"messages": talk("Hi", [text(), SEARCH])},
+        {"messages": talk("Hi", [text()]), "tools": [SEARCHING]},
+        {"messages": [*talk("Hi", "Ho"), {"role": "system", "content": "Be brief."}, *HI]},
+        {"messages": talk([{"type": "image", "source": {"type": "url", "url": "https://a.b"}}])},
         {"messages": talk([text(), PICTURE, text()])},
         {"messages": [*HI, *HI]},
-        {"tools": [{"type": "web_search_20260318", "name": "web_search"}]},
+        {"tools": [SEARCHING]},
         {"headers": {"x-api-key": "", "authorization": "Bearer k"}},
         {"headers": {"anthropic-beta": "context-management-2025-06-27"}, "context_management": {}},
         {"headers": {"anthropic-version": "2026-10-21"}},
@@ -349,7 +353,12 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         ({"system": [text("a", **MARK)] * 4, **MARK}, "maximum of 4 blocks"),
         ({"messages": talk("Hi", [{**THOUGHT, **MARK}, text()], "Hi")}, "cache_control"),
         ({"system": [text("a", cache_control={"type": "forever"})]}, "cache_control"),
-        ({"messages": [{"role": "system", "content": "x"}]}, "unexpected role"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "unexpected role"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "first message"),
+        ({"messages": [*HI, {"role": "system", "content": [PICTURE]}]}, "cannot have 'image'"),
+        ({"messages": talk("Hi", "Ho")}, "must end with a user message"),
+        ({"messages": talk("Hi", [SEARCH, FOUND])}, "must end with a user message"),
+        ({"messages": talk("Hi", "Ho"), "tools": [TOOL]}, "must end with a user message"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "first message"),
         ({"messages": talk([])}, "non-empty content"),
         ({"messages": talk([text("\n")])}, "non-empty"),
@@ -377,6 +386,10 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         ({"messages": talk("Hi", [CALL], [{**RESULT, "content": [THOUGHT]}])}, "cannot have"),
         ({"messages": talk([{"type": "image", "source": {"type": "blob"}}])}, "source"),
         (
+            {"messages": talk([{"type": "image", "source": {"type": "url", "url": "http://a.b"}}])},
+            "Only HTTPS",
+        ),
+        (
             {"messages": talk([{**PICTURE, "source": {**PICTURE["source"], "media_type": "a/b"}}])},  # type: ignore[dict-item]
             "media_type",
         ),
@@ -393,6 +406,11 @@ def test_what_is_wrong_is_refused(fields: dict[str, Any], words: str) -> None:
     assert words in objection(**fields)
 
 
+def closed(properties: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": list(properties)} if required else schema
+
+
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
@@ -400,10 +418,29 @@ def test_what_is_wrong_is_refused(fields: dict[str, Any], words: str) -> None:
         ({"type": "array", "items": {"type": "object"}}, "additionalProperties"),
         ({"type": "integer", "minimum": 1}, "'minimum'"),
         ({"anyOf": [{"type": "string", "pattern": "a"}]}, "'pattern'"),
+        ({"type": "null", "enum": ["a", None]}, "does not match declared type"),
+        ({"type": "string", "const": True}, "does not match declared type"),
+        (closed({f"f{at}": {"type": "string"} for at in range(25)}), "optional parameters"),
+        (
+            {"anyOf": [closed({f"f{at}": {"type": "string"} for at in range(13)})] * 2},
+            "optional parameters",
+        ),
+        (
+            closed({f"f{at}": {"type": ["string", "null"]} for at in range(17)}, required=True),
+            "union types",
+        ),
+        (closed({f"f{at}": {"anyOf": []} for at in range(17)}, required=True), "union types"),
     ],
 )
 def test_schemas_that_cannot_be_held_are_refused(schema: dict[str, Any], words: str) -> None:
     assert words in objection(output_config={"format": {"type": "json_schema", "schema": schema}})
+
+
+def test_schemas_that_can_be_held_are_taken() -> None:
+    kinds = {"type": ["string", "null"], "enum": ["a", None]}
+    many = {f"f{at}": kinds if at < 16 else {"type": "number", "enum": [1]} for at in range(24)}
+    shape = {"type": "json_schema", "schema": closed(many)}
+    assert objection(output_config={"format": shape}) == ""
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]"])

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Request
 from holdfast.kernel.ports import Ports
 from holdfast.providers.anthropic.request import Target, encode
@@ -18,7 +18,7 @@ from holdfast.providers.anthropic.stream import CODES, Decoder
 from holdfast.providers.endpoint import address, check, headers_for
 from holdfast.providers.http import SHARED, Http
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.wire import Call, answer
+from holdfast.providers.wire import BROKEN, Call, answer
 
 VERSION: Final = "2023-06-01"
 """Of the protocol."""
@@ -87,10 +87,14 @@ class Anthropic:
         call = self._call(request)
         for left in range(MAX_PAUSES, -1, -1):
             decoder.resumable = left > 0
-            async with aclosing(answer(self._http, call, decoder, CODES)) as deltas:
-                async for delta in deltas:
-                    so_far.feed(delta)
-                    yield delta
+            try:
+                async with aclosing(answer(self._http, call, decoder, CODES)) as deltas:
+                    async for delta in deltas:
+                        so_far.feed(delta)
+                        yield delta
+            except ProviderError as error:
+                if not decoder.paused or error.kind not in BROKEN:
+                    raise  # behind a pause it does not matter how the connection ended
             said = so_far.partial("interrupted") if decoder.paused else None
             if said is None:
                 return

@@ -25,8 +25,10 @@ from holdfast.providers.speech import (
     family,
     in_words,
     left_out,
+    media_type,
     provider_of,
     readable,
+    sendable,
     spelled_out,
     url_of,
 )
@@ -38,6 +40,8 @@ IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"}
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 BEGINNING: Final = "[The conversation begins with an answer.]"
 """The API wants the user to speak first."""
+EMPTY: Final = "[empty message]"
+"""The API takes no message without a word, and wants the user to speak last."""
 
 
 class Writer:
@@ -81,7 +85,7 @@ class Writer:
                     blocks.append(self._result(part))
                 case _:
                     pass
-        return blocks
+        return blocks or [text_block(EMPTY)]
 
     def _result(self, result: ToolResult) -> Json:
         content: list[Json] = []
@@ -115,9 +119,7 @@ class Writer:
             case ToolCall():
                 return _call(part, {})
             case File():
-                text, notice = left_out(part, self._name)
-                self.notices.append(notice)
-                return text_block(text)
+                return self._left_out(part)
             case _:
                 return None
 
@@ -168,14 +170,21 @@ class Writer:
     def _file(self, file: File) -> Json:
         kind = family(file.media_type)
         block = None
-        if kind in self._files:
+        if kind in self._files and sendable(file):
             block = _image(file) if kind == "image" else _document(file, kind)
         if block is not None:
             return block
         text = spelled_out(file)
-        if text is None:
-            text, notice = left_out(file, self._name)
-            self.notices.append(notice)
+        return self._left_out(file) if text is None else text_block(text)
+
+    def _left_out(self, file: File) -> Json:
+        text, notice = left_out(file, self._name)
+        if family(file.media_type) in self._files and _is_insecure(file):
+            name = file.name or "a file"
+            text = f"[{name} ({file.media_type}) was left out: it could not be fetched]"
+            only = "which fetches only from https:// addresses"
+            notice = f"{name} was not sent to {self._name}, {only}."
+        self.notices.append(notice)
         return text_block(text)
 
 
@@ -237,19 +246,16 @@ def _id(id: str) -> str:
 
 
 def _image(file: File) -> Json | None:
-    media_type = file.media_type.partition(";")[0].strip().lower()
-    if media_type == "image/jpg":
-        media_type = "image/jpeg"
-    if media_type not in IMAGES:
+    if media_type(file) not in IMAGES:
         return None
-    source = _source(file, media_type)
+    source = _source(file)
     return None if source is None else {"type": "image", "source": source}
 
 
 def _document(file: File, kind: Family | None) -> Json | None:
     source: Json | None = None
     if kind == "pdf":
-        source = _source(file, "application/pdf")
+        source = _source(file)
     elif kind == "text" and spelled_out(file) is not None and file.data and file.data.strip():
         source = {"type": "text", "media_type": "text/plain", "data": file.data.decode()}
     if source is None:
@@ -258,9 +264,13 @@ def _document(file: File, kind: Family | None) -> Json | None:
     return {"type": "document", "source": source, **title}
 
 
-def _source(file: File, media_type: str) -> Json | None:
+def _source(file: File) -> Json | None:
     if file.data:
         data = b64encode(file.data).decode()
-        return {"type": "base64", "media_type": media_type, "data": data}
-    url = url_of(file)
-    return None if url is None else {"type": "url", "url": url}
+        return {"type": "base64", "media_type": media_type(file), "data": data}
+    return None if _is_insecure(file) else {"type": "url", "url": url_of(file)}
+
+
+def _is_insecure(file: File) -> bool:
+    """The API fetches nothing that anybody on the way could have changed."""
+    return (url_of(file) or "").startswith("http://")

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
-from holdfast.kernel.messages import Finish, Reasoning, Source, Text, ToolResult, Usage
+from holdfast.kernel.errors import ProviderError
+from holdfast.kernel.messages import Finish, Metadata, Reasoning, Source, Text, ToolResult
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -31,6 +31,9 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.providers.anthropic.events import Event, Piece, fields_of, read, read_again
+from holdfast.providers.anthropic.usage import Meter
+from holdfast.providers.body import encoded
 from holdfast.providers.failure import Codes, reported
 from holdfast.providers.profile import Price
 
@@ -59,64 +62,25 @@ that was cut by its length: it is not complete either."""
 SPOKEN: Final = frozenset({"text", "thinking"})
 """Blocks of which there is one at a time."""
 
-# --- Events, with the fields that are read ------------------------------------------------------
-
-
-class _Usage(Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens_details: dict[str, Any] | None = None
-
-
-class _Message(Struct):
-    id: str | None = None
-    usage: _Usage | None = None
-
-
-class _Delta(Struct):
-    type: str = ""
-    text: str = ""
-    partial_json: str = ""
-    thinking: str = ""
-    signature: str = ""
-    citation: dict[str, Any] | None = None
-    stop_reason: str | None = None
-    stop_sequence: str | None = None
-    stop_details: dict[str, Any] | None = None
-    container: dict[str, Any] | None = None
-
-
-class _Event(Struct):
-    type: str = ""
-    index: int = 0
-    delta: _Delta | None = None
-    content_block: dict[str, Any] | None = None
-    message: _Message | None = None
-    usage: _Usage | None = None
-    error: Any = None
-
-
-_decode: Final = msgspec.json.Decoder(_Event).decode
+COMPLETE: Final = ("stop", "tool_calls")
+"""How an answer finishes that nothing has cut."""
 
 
 class _Block:
     """A block that has started."""
 
-    __slots__ = ("citations", "index", "kind", "pieces", "raw")
+    __slots__ = ("_index", "_provider", "citations", "id", "kind", "pieces", "raw")
 
-    def __init__(self, index: int, raw: dict[str, Any]) -> None:
-        self.index = index
+    def __init__(self, provider: str, raw: dict[str, Any], index: int | None) -> None:
+        """`index` is its place in the answer, where that has to be kept."""
+        self._provider = provider
+        self._index = index
         self.raw = raw
         self.kind = str(raw.get("type"))
+        self.id = str(raw.get("id") or "")
         self.pieces: list[str] = []
         """Of the arguments of a call."""
         self.citations: list[dict[str, Any]] = list(raw.get("citations") or ())
-
-    @property
-    def id(self) -> str:
-        return str(self.raw.get("id") or "")
 
     @property
     def is_call(self) -> bool:
@@ -124,7 +88,41 @@ class _Block:
 
     @property
     def runs_there(self) -> bool:
-        return self.kind.endswith("_tool_use")
+        return _runs_there(self.raw)
+
+    def metadata(self, **note: Any) -> Metadata | None:
+        """What the provider wants to have back with it."""
+        if self._index is not None:
+            note["index"] = self._index
+        return {self._provider: note} if note else None
+
+    def text_ended(self) -> PartEnded:
+        note = {"citations": self.citations} if self.citations else {}
+        return PartEnded(metadata=self.metadata(**note))
+
+    def thought_ended(self) -> PartEnded:
+        signature = self.raw.get("signature") or None
+        return PartEnded() if signature is None else PartEnded(signature, self.metadata())
+
+    def call_ended(self) -> CallEnded:
+        note: dict[str, Any] = {"type": self.kind} if self.runs_there else {}
+        known = ("type", "id", "name", "input")
+        extra = {key: value for key, value in self.raw.items() if key not in known}
+        if extra:
+            note["extra"] = extra
+        return CallEnded(self.id, self.metadata(**note))
+
+    def result(self) -> ToolResult:
+        raw = self.raw
+        failed = bool(raw.get("is_error")) or "error_code" in _mapping(raw.get("content"))
+        return ToolResult(
+            str(raw.get("tool_use_id") or ""),
+            self.kind.removesuffix("_tool_result"),
+            (Text(in_words(raw.get("content"))),),
+            "failed" if failed else "ok",
+            provider_executed=True,
+            metadata=self.metadata(block=raw),
+        )
 
 
 class Decoder:
@@ -140,33 +138,35 @@ class Decoder:
         """Where the provider runs code for this answer."""
         self.deltas: list[Delta] = []
         self._provider = provider
-        self._price = price
-        self._blocks: dict[int, _Block] = {}
-        self._unfinished: list[_Block] = []
-        """Calls that have stopped and whose arguments are not whole: cut, or empty on purpose."""
+        # Of the whole answer:
+        self._meter = Meter(price)
+        self._said: dict[str, Any] = {}
+        """About it, for whoever wants to know."""
+        self._cited: set[str] = set()
+        self._ran_there = False
+        # Of this go:
         self._before = 0
         """Blocks of earlier goes."""
         self._seen = 0
         """Blocks of this go."""
+        self._blocks: dict[int, _Block] = {}
+        """Those that are open."""
+        self._doubtful: _Block | None = None
+        """The call that has just stopped, when its arguments are none or no JSON. One that the
+        length cut off stops like any other: only what follows tells."""
         self._spoken = False
         """Whether the text that is arriving is more than nothing yet."""
-        self._ran_there = False
-        self._cited: set[str] = set()
-        self._usage = Usage()
-        self._earlier: list[Usage] = []
-        self._said: dict[str, Any] = {}
-        """About the whole answer."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         deltas = self.deltas = []
         append = deltas.append
         for data in events:
             try:
-                event = _decode(data)
-            except msgspec.DecodeError:
+                event = read(data)
+            except msgspec.DecodeError as error:
                 if data.strip() == b"[DONE]":  # some gateways end every stream so
                     continue
-                raise
+                event = read_again(data, error)
             delta = event.delta
             if delta is None or event.type != "content_block_delta":
                 deltas += self._rare(event)
@@ -178,12 +178,12 @@ class Decoder:
                 if delta.thinking:
                     append(ReasoningDelta(delta.thinking))
             elif delta.type == "input_json_delta":
-                block = self._blocks.get(event.index)
+                block = self._blocks.get(event.index or 0)
                 if block is not None and delta.partial_json:
                     block.pieces.append(delta.partial_json)
                     append(ArgumentsDelta(block.id, delta.partial_json))
             else:
-                self._amend(event.index, delta, data)
+                self._amend(event.index or 0, delta, data)
         return deltas
 
     def end(self) -> list[Delta]:
@@ -195,25 +195,25 @@ class Decoder:
         self._said.pop("stop_reason", None)
         self._before += self._seen
         self._seen = 0
-        self._earlier.append(self._usage)
-        self._usage = Usage()
+        self._meter.resume()
 
-    def _rare(self, event: _Event) -> Iterator[Delta]:
+    def _rare(self, event: Event) -> Iterator[Delta]:
         """What does not come many times in an answer."""
         match event.type:
             case "content_block_start" if event.content_block is not None:
-                yield from self._start(event.index, event.content_block)
+                yield from self._start(event.index or 0, event.content_block)
             case "content_block_stop":
-                block = self._blocks.pop(event.index, None)
+                block = self._blocks.pop(event.index or 0, None)
                 if block is not None:
                     yield from self._stop(block)
             case "message_start" if event.message is not None:
                 if event.message.id:
                     self._said["id"] = event.message.id
-                self._count(event.message.usage)
-            case "message_delta" if event.delta is not None:
-                self._note(event.delta)
-                self._count(event.usage)
+                self._meter.count(event.message.usage)
+            case "message_delta":
+                if event.delta is not None:
+                    self._note(event.delta)
+                self._meter.count(event.usage)
             case "message_stop":
                 yield from self._finish()
             case "error":
@@ -224,13 +224,15 @@ class Decoder:
     # --- blocks ---
 
     def _start(self, index: int, raw: dict[str, Any]) -> Iterator[Delta]:
+        yield from self._settle()
         for open in [at for at, block in self._blocks.items() if block.kind in SPOKEN]:
             yield from self._stop(self._blocks.pop(open))  # nobody said so, but it has to have
         self._seen = max(self._seen, index + 1)
-        block = self._blocks[index] = _Block(self._before + index, raw)
         self._spoken = False
+        self._ran_there = self._ran_there or _runs_there(raw)
+        place = self._before + index if self._ran_there else None
+        block = self._blocks[index] = _Block(self._provider, raw, place)
         if block.is_call:
-            self._ran_there = self._ran_there or block.runs_there
             yield CallStarted(block.id, str(raw.get("name") or ""), block.runs_there)
         elif block.kind == "text" and raw.get("text"):
             self._spoken = True
@@ -238,7 +240,7 @@ class Decoder:
         elif block.kind == "thinking" and raw.get("thinking"):
             yield ReasoningDelta(raw["thinking"])
 
-    def _amend(self, index: int, delta: _Delta, data: bytes) -> None:
+    def _amend(self, index: int, delta: Piece, data: bytes) -> None:
         """A piece that is not shown: it belongs to its block."""
         block = self._blocks.get(index)
         if block is None:
@@ -248,57 +250,38 @@ class Decoder:
         elif delta.type == "signature_delta":
             block.raw["signature"] = delta.signature
         else:
-            pieces = msgspec.json.decode(data)["delta"]
+            pieces = fields_of(data)
             block.raw.update({key: pieces[key] for key in pieces if key != "type"})
 
     def _stop(self, block: _Block) -> Iterator[Delta]:
+        yield from self._settle()
         if block.kind == "text":
             if self._spoken:
-                note = {"citations": block.citations} if block.citations else {}
-                yield PartEnded(metadata=self._metadata(block, note))
+                yield block.text_ended()
             yield from self._sources(block.citations)
         elif block.kind == "thinking":
-            signature = block.raw.get("signature") or None
-            if signature is not None:
-                yield PartEnded(signature, self._metadata(block))
-            else:
-                yield PartEnded()
+            yield block.thought_ended()
         elif block.is_call:
             yield from self._stop_call(block)
         elif block.kind.endswith("_tool_result"):
-            yield PartAdded(self._result(block))
+            yield PartAdded(block.result())
         else:
-            yield PartAdded(Reasoning("", metadata=self._metadata(block, {"block": block.raw})))
+            yield PartAdded(Reasoning("", metadata=block.metadata(block=block.raw)))
 
     def _stop_call(self, block: _Block) -> Iterator[Delta]:
         if not block.pieces and block.raw.get("input"):  # it came whole
-            block.pieces.append(msgspec.json.encode(block.raw["input"]).decode())
+            block.pieces.append(encoded(block.raw["input"]).decode())
             yield ArgumentsDelta(block.id, block.pieces[0])
-        # A call that the length cut off stops like any other. Only the end of the answer tells.
         if _is_json("".join(block.pieces)):
-            yield self._end_call(block)
+            yield block.call_ended()
         else:
-            self._unfinished.append(block)
+            self._doubtful = block
 
-    def _end_call(self, block: _Block) -> CallEnded:
-        note: dict[str, Any] = {"type": block.kind} if block.runs_there else {}
-        known = ("type", "id", "name", "input")
-        extra = {key: value for key, value in block.raw.items() if key not in known}
-        if extra:
-            note["extra"] = extra
-        return CallEnded(block.id, self._metadata(block, note))
-
-    def _result(self, block: _Block) -> ToolResult:
-        raw = block.raw
-        failed = bool(raw.get("is_error")) or "error_code" in _mapping(raw.get("content"))
-        return ToolResult(
-            str(raw.get("tool_use_id") or ""),
-            block.kind.removesuffix("_tool_result"),
-            (Text(in_words(raw.get("content"))),),
-            "failed" if failed else "ok",
-            provider_executed=True,
-            metadata=self._metadata(block, {"block": raw}),
-        )
+    def _settle(self) -> Iterator[Delta]:
+        """Nothing has cut the call that was in doubt."""
+        block, self._doubtful = self._doubtful, None
+        if block is not None:
+            yield block.call_ended()
 
     def _sources(self, citations: list[dict[str, Any]]) -> Iterator[Delta]:
         """What a text refers to, each address once."""
@@ -308,15 +291,9 @@ class Decoder:
                 self._cited.add(url)
                 yield PartAdded(Source(url, citation.get("title")))
 
-    def _metadata(self, block: _Block, note: dict[str, Any] | None = None) -> dict[str, Any] | None:
-        note = note or {}
-        if self._ran_there:
-            note["index"] = block.index
-        return {self._provider: note} if note else None
-
     # --- the whole answer ---
 
-    def _note(self, delta: _Delta) -> None:
+    def _note(self, delta: Piece) -> None:
         for key in ("stop_reason", "stop_sequence", "stop_details", "container"):
             value = getattr(delta, key)
             if value is not None:
@@ -324,45 +301,27 @@ class Decoder:
         if delta.container is not None:
             self.container = delta.container.get("id")
 
-    def _count(self, usage: _Usage | None) -> None:
-        """Counts only grow. Some gateways say the input with the end alone, or zero with it."""
-        if usage is None:
-            return
-        details = usage.output_tokens_details or {}
-        so_far = self._usage
-        self._usage = Usage(
-            max(so_far.input, usage.input_tokens or 0),
-            max(so_far.output, usage.output_tokens or 0),
-            max(so_far.reasoning, details.get("thinking_tokens") or 0),
-            max(so_far.cache_read, usage.cache_read_input_tokens or 0),
-            max(so_far.cache_write, usage.cache_creation_input_tokens or 0),
-        )
-
     def _finish(self) -> Iterator[Delta]:
         for block in self._blocks.values():
             yield from self._stop(block)
         self._blocks = {}
-        reason = str(self._said.get("stop_reason"))
+        reason = self._said.get("stop_reason")
+        if reason is None:  # whoever stands between us closes also what was cut
+            raise ProviderError("the answer ended without saying why", kind="stream_cut")
         finish = FINISHES.get(reason, "stop")
-        if finish != "length" or reason in PAUSES:
-            for block in self._unfinished:
-                yield self._end_call(block)
-        self._unfinished = []
+        if finish in COMPLETE or reason in PAUSES:
+            yield from self._settle()
+        self._doubtful = None
         if self.resumable and reason in PAUSES:
             self.paused = True
-        else:
-            yield Finished(finish, self._total(), {self._provider: self._said})
+            return
+        if self._meter.earlier:
+            self._said["earlier_usage"] = list(map(msgspec.to_builtins, self._meter.earlier))
+        yield Finished(finish, self._meter.total(), {self._provider: self._said})
 
-    def _total(self) -> Usage | None:
-        """What the last go reports is what fills the window. What it all cost is the sum."""
-        goes = [*self._earlier, self._usage]
-        if self._earlier:
-            self._said["earlier_usage"] = [msgspec.to_builtins(usage) for usage in self._earlier]
-        if self._usage == Usage():
-            return None
-        if self._price is None:
-            return self._usage
-        return msgspec.structs.replace(self._usage, cost=sum(map(self._price.of, goes)))
+
+def _runs_there(raw: Mapping[str, Any]) -> bool:
+    return str(raw.get("type")).endswith("_tool_use")
 
 
 def _is_json(text: str) -> bool:

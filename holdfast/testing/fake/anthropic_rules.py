@@ -41,6 +41,8 @@ BETA_FIELDS: Final = frozenset({"context_management", "mcp_servers"})
 """Only with some `anthropic-beta` header."""
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 THINKING: Final = ("thinking", "redacted_thinking")
+ROLES: Final = ("user", "assistant", "system")
+"""A system message may stand between the others: newer models take it there."""
 USERS: Final = ("text", "image", "document", "search_result", "tool_result")
 IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -60,6 +62,14 @@ BOUNDS: Final = frozenset(
         "pattern",
     }
 )
+TYPES: Final[Mapping[str, Sequence[type]]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "null": (type(None),),
+    "number": (int, float),
+    "string": (str,),
+}
+"""Of the values that a schema may name."""
 
 
 class _Objection(Exception):
@@ -156,18 +166,42 @@ def _check_output(body: Json, received: Received) -> None:
 
 
 def _check_schema(schema: Json) -> None:
-    for name in BOUNDS & schema.keys():
-        raise _Objection(f"output_config.format.schema: property '{name}' is not supported")
-    if schema.get("type") == "object":
-        closed = schema.get("additionalProperties") is False
+    optional = unions = 0
+    for one in _schemas(schema):
+        for name in BOUNDS & one.keys():
+            raise _Objection(f"output_config.format.schema: property '{name}' is not supported")
+        kind = one.get("type")
+        closed = kind != "object" or one.get("additionalProperties") is False
         _need(closed, "output_config.format.schema: 'additionalProperties' must be false")
+        _check_values(one)
+        optional += len(one.get("properties", {}).keys() - set(one.get("required", ())))
+        unions += "anyOf" in one or isinstance(kind, list)
+    limits = "output_config.format.schema: Schemas contains too many"
+    _need(optional <= 24, f"{limits} optional parameters ({optional}), limit: 24")
+    _need(unions <= 16, f"{limits} parameters with union types ({unions}), limit: 16")
+
+
+def _schemas(schema: Json) -> Iterator[Json]:
+    """A schema and all that are in it."""
+    yield schema
     inner = [*schema.get("anyOf", ()), *schema.get("allOf", ())]
     for name in ("properties", "$defs", "definitions"):
         inner += schema.get(name, {}).values()
     if "items" in schema:
         inner.append(schema["items"])
     for one in inner:
-        _check_schema(one)
+        yield from _schemas(one)
+
+
+def _check_values(schema: Json) -> None:
+    kind = schema.get("type")
+    if kind is None:
+        return
+    kinds = kind if isinstance(kind, list) else [kind]
+    for value in (*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())):
+        fits = any(type(value) in TYPES.get(one, ()) for one in kinds)
+        where = "output_config.format.schema"
+        _need(fits, f"{where}: Enum value {value!r} does not match declared type {kind!r}")
 
 
 def _check_system(body: Json, received: Received) -> None:
@@ -243,7 +277,7 @@ def _check_messages(body: Json, received: Received) -> None:
     messages = body["messages"]
     for at, message in enumerate(messages):
         role = message.get("role")
-        _need(role in ("user", "assistant"), f"messages.{at}: unexpected role {role!r}")
+        _need(role in ROLES, f"messages.{at}: unexpected role {role!r}")
         content = _content(message)
         _need(content, f"messages.{at}: all messages must have non-empty content")
         for position, block in enumerate(content):
@@ -251,9 +285,22 @@ def _check_messages(body: Json, received: Received) -> None:
             _check_block(block, role, where)
         final = content[-1].get("type")
         _need(
-            role == "user" or final not in THINKING, f"messages.{at}: {FINAL} cannot be {final!r}"
+            role != "assistant" or final not in THINKING,
+            f"messages.{at}: {FINAL} cannot be {final!r}",
         )
     _need(messages[0]["role"] == "user", 'messages: first message must use the "user" role')
+    _need(
+        messages[-1]["role"] != "assistant" or _goes_on(body),
+        "This model does not support assistant message prefill. "
+        "The conversation must end with a user message.",
+    )
+
+
+def _goes_on(body: Json) -> bool:
+    """Whether the last answer may be one that paused. Calls in it are looked at elsewhere."""
+    last = _content(body["messages"][-1])[-1].get("type", "")
+    runs_there = any(tool.get("type", "custom") != "custom" for tool in body.get("tools", ()))
+    return runs_there or last.endswith("tool_use")
 
 
 FINAL: Final = "The final block in an assistant message"
@@ -262,8 +309,8 @@ FINAL: Final = "The final block in an assistant message"
 def _check_block(block: Json, role: str, where: str) -> None:
     kind = block.get("type", "")
     ours = kind in USERS
-    fits = ours if role == "user" else kind == "text" or not ours
-    _need(fits, f"{where}: a {role} message cannot have {kind!r}")
+    fits = {"user": ours, "assistant": kind == "text" or not ours, "system": kind == "text"}
+    _need(fits[role], f"{where}: a {role} message cannot have {kind!r}")
     if kind == "text":
         _check_text(block, where)
     elif kind == "thinking":
@@ -302,7 +349,8 @@ def _check_file(block: Json, where: str) -> None:
     source = block.get("source", {})
     kind = source.get("type")
     if kind == "url":
-        _need(str(source.get("url")).startswith("http"), f"{where}.source.url: no address")
+        url = str(source.get("url"))
+        _need(url.startswith("https://"), f"{where}.source.url: Only HTTPS URLs are supported")
     elif kind == "text":
         _need(source.get("media_type") == "text/plain" and source.get("data"), f"{where}.source")
     else:

@@ -1,0 +1,78 @@
+"""Events of the Anthropic Messages API, with the fields that are read. Pure.
+
+Any field may be null: some gateways send all that they know, whatever an event is about.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+
+class Tokens(Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: dict[str, Any] | None = None
+
+
+class Opening(Struct):
+    id: str | None = None
+    usage: Tokens | None = None
+
+
+class Piece(Struct):
+    """What is new, of a block or of the whole answer."""
+
+    type: str | None = None
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    citation: dict[str, Any] | None = None
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    stop_details: dict[str, Any] | None = None
+    container: dict[str, Any] | None = None
+
+
+class Event(Struct):
+    type: str | None = None
+    index: int | None = None
+    delta: Piece | None = None
+    content_block: dict[str, Any] | None = None
+    message: Opening | None = None
+    usage: Tokens | None = None
+    error: Any = None
+
+
+read: Final = msgspec.json.Decoder(Event).decode
+"""One event."""
+
+
+def read_again(data: bytes, error: msgspec.DecodeError) -> Event:
+    """An event that could not be read, when it only has half of a character in it."""
+    try:
+        value = json.loads(data) if _has_half(data) else None
+    except ValueError:
+        value = None
+    if value is None:
+        raise error
+    return msgspec.convert(value, Event)
+
+
+def fields_of(data: bytes) -> dict[str, Any]:
+    """All that an event says of what is new, also what nobody knows."""
+    event = json.loads(data) if _has_half(data) else msgspec.json.decode(data)
+    fields: dict[str, Any] = event["delta"]
+    return fields
+
+
+def _has_half(data: bytes) -> bool:
+    """Whether there may be half of a surrogate pair, which `json` reads and msgspec does not. A
+    provider that cuts its text anywhere may cut a character in two."""
+    return rb"\ud" in data.lower()

@@ -1,0 +1,52 @@
+"""Tokens of an answer of the Anthropic Messages API, also of one that was made in several goes.
+Pure."""
+
+from __future__ import annotations
+
+from holdfast.kernel.messages import Usage
+from holdfast.providers.anthropic.events import Tokens
+from holdfast.providers.profile import Price
+
+
+class Meter:
+    """Counts what one answer takes."""
+
+    def __init__(self, price: Price | None) -> None:
+        self.earlier: list[Usage] = []
+        """Of the goes before this one."""
+        self._price = price
+        self._so_far = Usage()
+
+    def count(self, tokens: Tokens | None) -> None:
+        """Counts only grow. Some gateways say the input with the end alone, or zero with it."""
+        if tokens is None:
+            return
+        details = tokens.output_tokens_details or {}
+        so_far = self._so_far
+        self._so_far = Usage(
+            max(so_far.input, tokens.input_tokens or 0),
+            max(so_far.output, tokens.output_tokens or 0),
+            max(so_far.reasoning, details.get("thinking_tokens") or 0),
+            max(so_far.cache_read, tokens.cache_read_input_tokens or 0),
+            max(so_far.cache_write, tokens.cache_creation_input_tokens or 0),
+        )
+
+    def resume(self) -> None:
+        """Another go begins."""
+        self.earlier.append(self._so_far)
+        self._so_far = Usage()
+
+    def total(self) -> Usage | None:
+        """All that was written, and what the last go has read: each of them reads the same again,
+        and one answer fills the window once. What it all costs is the sum."""
+        goes = [one for one in (*self.earlier, self._so_far) if one != Usage()]
+        if not goes:
+            return None
+        return Usage(
+            goes[-1].input,
+            sum(one.output for one in goes),
+            sum(one.reasoning for one in goes),
+            goes[-1].cache_read,
+            goes[-1].cache_write,
+            None if self._price is None else sum(map(self._price.of, goes)),
+        )
