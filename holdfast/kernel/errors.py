@@ -163,8 +163,8 @@ class EmptyResponse(ModelError):
 class ContentFiltered(ModelError):
     kind: FailureKind = "content_filter"
 
-    def __init__(self) -> None:
-        super().__init__("the answer was filtered and nothing visible is left")
+    def __init__(self, why: str = "the answer was filtered and nothing visible is left") -> None:
+        super().__init__(why)
 
 
 class StillOverLimit(ModelError):

@@ -493,7 +493,8 @@ class Loop:
             return NO_OUTPUT
         answer = self._history.last_answer()
         if answer is not None and answer.finish == "content_filter":
-            raise ContentFiltered  # asked again, it would refuse again
+            # Asked again, it would refuse again.
+            raise ContentFiltered("the answer was filtered, and has not the form asked for")
         try:
             return judge(form, self._history.messages, turn.repairs, self._policy)
         except InvalidOutput as error:
