@@ -103,16 +103,18 @@ def bench_wire() -> None:
     figures: dict[tuple[str, str], list[float]] = {}
     with wire_server() as base_url:
         for _ in range(ROUNDS):
-            for who in ("floor", "holdfast"):
+            for who in ("floor", "holdfast", "sdks"):
                 for row in run(sys.executable, HERE / f"wire_{who}.py", BENCH_URL=base_url):
                     figures.setdefault((row["api"], row["who"]), []).append(row["median"])
-    print(f"{'':16}{'floor':>10}{'holdfast':>10}{'x floor':>10}")
+    print(f"{'':16}{'floor':>10}{'holdfast':>10}{'x floor':>10}{'SDK':>10}{'x floor':>10}")
     for api in APIS:
-        floor, ours = figures[api, "floor"], figures[api, "holdfast"]
-        ratio = statistics.median(b / a for a, b in zip(floor, ours, strict=True))
-        print(
-            f"{api:16}{statistics.median(floor):10.2f}{statistics.median(ours):10.2f}{ratio:10.2f}"
-        )
+        floor = figures[api, "floor"]
+        line = f"{api:16}{statistics.median(floor):10.2f}"
+        for who in ("holdfast", "sdk"):
+            taken = figures[api, who]
+            ratio = statistics.median(b / a for a, b in zip(floor, taken, strict=True))
+            line += f"{statistics.median(taken):10.2f}{ratio:10.2f}"
+        print(line)
 
 
 def bench_streams() -> None:
