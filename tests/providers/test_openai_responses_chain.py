@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -18,10 +19,10 @@ from holdfast.kernel.messages import (
     load,
     user_message,
 )
-from holdfast.kernel.model import CallEnded, CallStarted, Request, Settings
+from holdfast.kernel.model import CallEnded, CallStarted, Notice, Request, Settings
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.testing import Turn, call, fail, finish, ports, say, think
-from holdfast.testing.fake.faults import opens, respond
+from holdfast.testing.fake.faults import opens, raw, respond
 from holdfast.testing.fake.provider import FakeProvider
 
 Json = dict[str, Any]
@@ -281,6 +282,29 @@ async def asked_again(fake: FakeProvider, history: History) -> None:
     with pytest.raises(Exception, match="the script has 1 turn"):
         await asked(fake, *history, MORE)
     assert "previous_response_id" in fake.requests[-1].json
+
+
+async def test_a_server_that_takes_the_id_and_does_nothing_with_it_is_told_everything() -> None:
+    _, history = await talked(say("Ho."))
+    created = {"type": "response.created", "response": {"id": "r", "previous_response_id": None}}
+    ignorant = raw(b"data: " + msgspec.json.encode(created) + b"\n\n")
+    fake = FakeProvider("openai_responses", [[ignorant, say("Who?")], say("Back.")], check=False)
+    result = await agent_of(fake).run("More", history=history)
+    assert result.history[-1].text == "Back."
+    assert [roles(request.json) for request in fake.requests] == [
+        ["user"],
+        ["user", "assistant", "user"],
+    ]
+
+
+async def test_what_could_not_be_sent_is_told_once() -> None:
+    _, history = await talked(say("Ho."))
+    inside = fail("Previous response with id 'x' not found.", code="previous_response_not_found")
+    fake = FakeProvider("openai_responses", [[opens(), inside], say("Back.")], check=False)
+    request = Request(messages=(*history, MORE), settings=Settings(top_k=3))
+    deltas = [delta async for delta in model_of(fake).stream(request)]
+    assert len(fake.requests) == 2
+    assert len([delta for delta in deltas if isinstance(delta, Notice)]) == 1
 
 
 async def test_it_is_asked_again_once_only() -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast import Agent, tool
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.messages import (
+    File,
     Message,
     Reasoning,
     Text,
@@ -29,7 +30,7 @@ from holdfast.kernel.model import CallEnded, CallStarted, PartAdded, PartEnded, 
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.openai_responses.request import encode
 from holdfast.providers.openai_responses.stream import Decoder
-from holdfast.providers.profile import UNKNOWN
+from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing import call, ports, say, source, think
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -38,22 +39,28 @@ Json = dict[str, Any]
 HI: Final = user_message("Hi")
 
 
-def heard(*items: Json, end: str = "completed") -> Message:
+def heard(*items: Json, end: str = "completed", **options: Any) -> Message:
     """The answer that is made of these items, as it comes back from a store."""
     assembly = Assembly("openai:gpt-5", ports())
     events: list[Json] = []
     for at, item in enumerate(items):
         events.append({"type": "response.output_item.done", "output_index": at, "item": item})
     events.append({"type": f"response.{end}", "response": {"id": "resp_1", "output": items}})
-    for delta in Decoder("openai").feed([msgspec.json.encode(event) for event in events]):
+    decoder = Decoder("openai", **options)
+    for delta in decoder.feed([msgspec.json.encode(event) for event in events]):
         assembly.feed(delta)
     [message] = load(dump([assembly.message()]))
     return message
 
 
-def sent(*messages: Message, provider: str = "openai", model: str = "gpt-5") -> list[Json]:
+def sent(
+    *messages: Message,
+    provider: str = "openai",
+    model: str = "gpt-5",
+    profile: Profile = UNKNOWN,
+) -> list[Json]:
     request = Request(messages=messages)
-    encoded = encode(request, model, provider, UNKNOWN, False)
+    encoded = encode(request, model, provider, profile, False)
     made: list[Json] = msgspec.json.decode(encoded.body(encoded.items))["input"]
     return made
 
@@ -270,6 +277,21 @@ def test_another_model_of_the_provider_is_given_the_reasoning_too() -> None:
     assert sent(HI, answer, model="gpt-6")[1:] == [reasoning(), message("Hi")]
 
 
+def test_a_model_that_does_not_think_is_given_what_was_said_and_not_what_was_thought() -> None:
+    answer = heard(reasoning(), searched(), message("Hi"), reasoning("rs_2"), called())
+    results = results_message([ToolResult("call_1", "look", (Text("it"),))])
+    made = sent(HI, answer, results, model="gpt-4.1", profile=Profile(efforts=()))
+    assert [item["type"] for item in made] == [
+        "message",
+        "message",
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+    assert not any("id" in item for item in made)
+    assert made[1]["content"][0]["text"].startswith("[web_search")
+
+
 def test_another_provider_is_not_and_gives_it_back() -> None:
     ours = heard(reasoning(), searched(), message("Hi"))
     signed = Reasoning("hm", "sig", metadata={"anthropic": {"x": 1}})
@@ -331,6 +353,49 @@ def test_an_answer_that_was_interrupted_is_text_without_an_id() -> None:
     assert sent(HI, *load(dump([partial])))[1:] == [
         {"type": "message", "role": "assistant", "content": content}
     ]
+
+
+def test_what_was_found_and_has_no_id_goes_back_in_words_and_ends_nothing() -> None:
+    found = {"type": "search_results", "queries": ["x"], "results": [{"url": "https://a.org"}]}
+    [told, text] = sent(HI, heard(found, message("Hi")))[1:]
+    assert told == {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "output_text", "text": '[web_search {"queries":["x"]} → https://a.org]'}
+        ],
+    }
+    assert text == message("Hi")
+
+
+def test_a_picture_whose_bytes_are_not_here_goes_back_in_words() -> None:
+    answer = heard(reasoning(), PICTURE, message("Hi"))
+    thought, picture, text = answer.parts
+    assert isinstance(picture, File)
+    away = replace(answer, parts=(thought, replace(picture, data=None, ref="store:1"), text))
+    told, said = sent(HI, away)[1:]
+    assert "is not available" in told["content"][0]["text"]
+    assert said == {key: value for key, value in message("Hi").items() if key != "id"}
+
+
+def test_who_made_an_item_is_not_sent_back() -> None:
+    shell = {
+        "id": "sh_1",
+        "type": "shell_call",
+        "call_id": "call_1",
+        "status": "completed",
+        "action": {"commands": ["ls"]},
+        "environment": None,
+    }
+    compacted = {"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAA="}
+    by = {"created_by": "user_1"}
+    made = sent(HI, heard({**compacted, **by}, {**shell, **by}))[1:]
+    assert made == [compacted, shell]  # what the provider ran, null and all
+    names = {"shell_call": "run"}
+    ours = heard({**shell, **by}, names=names)
+    results = results_message([ToolResult("call_1", "run", (Text("a b"),))])
+    del shell["environment"]
+    assert sent(HI, ours, results)[1] == shell
 
 
 def test_a_call_that_was_given_another_id_is_answered_under_that() -> None:

@@ -200,6 +200,27 @@ def test_effort(
     assert body(profile=Profile(efforts=efforts), effort=wanted).get("reasoning") == reasoning
 
 
+TOOLS_OVER_THERE: Final = (ProviderTool("web_search"), ProviderTool("image_generation"))
+
+
+def test_a_tool_of_the_provider_is_not_sent_beside_an_effort_that_it_is_refused_with() -> None:
+    request = Request(messages=(HI,), provider_tools=TOOLS_OVER_THERE, effort="none")
+    made, notices = asked(request, lookup("openai", "gpt-5"))  # whose least effort is "minimal"
+    assert made["reasoning"]["effort"] == "low"
+    assert notices == (f"{NAME} has an effort of low: its tools need that.",)
+    made, notices = asked(replace(request, provider_tools=(), tools=(LOOK,)), Profile())
+    assert (made["reasoning"]["effort"], notices) == ("none", ())
+    alone = replace(request, provider_tools=(), tools=(LOOK,), effort="minimal")
+    assert asked(alone)[0]["reasoning"]["effort"] == "minimal"
+
+
+def test_the_fake_refuses_a_tool_of_the_provider_beside_an_effort_of_minimal() -> None:
+    options: Json = {"openai": {"reasoning": {"effort": "minimal"}}}
+    settings = Settings(options=options)
+    request = Request(messages=(HI,), provider_tools=TOOLS_OVER_THERE, settings=settings)
+    assert "'minimal': image_generation, web_search" in problem_of(request, "gpt-5")
+
+
 def test_options_of_the_provider_are_merged_in_last() -> None:
     options: Json = {
         "openai": {
@@ -243,6 +264,53 @@ def test_tools_are_functions_that_we_check_ourselves() -> None:
             "strict": False,
         },
     ]
+
+
+AREA: Final = {"type": "object", "properties": {"area": {"type": "string"}}}
+PLACE: Final = {"type": "object", "properties": {"x": {"type": "number"}, "at": {}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "fields"),
+    [
+        ({"type": "object", "anyOf": [{"required": ["at"]}], "properties": {"at": {}}}, {"at"}),
+        ({"oneOf": [AREA, PLACE]}, {"area", "x", "at"}),
+        ({"type": "object", "allOf": [AREA, {"not": PLACE}]}, {"area"}),
+        ({"$ref": "#/$defs/Area", "$defs": {"Area": AREA}}, {"area"}),
+        ({"anyOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"anyOf": [AREA]}}}, {"area"}),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, set()),
+        ({"$ref": "https://a.org/schema"}, set()),
+        ({}, set()),
+    ],
+)
+def test_a_root_that_is_more_than_an_object_is_told_in_words(
+    schema: Json, fields: set[str]
+) -> None:
+    [made] = body(tools=(ToolSpec("look", "Look.", schema),))["tools"]
+    assert made["parameters"]["type"] == "object"
+    assert set(made["parameters"]["properties"]) == fields
+    assert made["parameters"].get("$defs") == schema.get("$defs")
+    described, *told = made["description"].split("\nThe arguments also have to fit")
+    assert described == "Look."
+    rules = {key: schema[key] for key in schema.keys() & {"$ref", "allOf", "anyOf", "oneOf"}}
+    assert [msgspec.json.decode(rule.partition(": ")[2]) for rule in told] == (
+        [rules] if rules else []
+    )
+
+
+def test_what_a_root_says_of_its_fields_wins_over_its_parts() -> None:
+    at = {"type": "string"}
+    schema = {"type": "object", "properties": {"at": at}, "oneOf": [PLACE]}
+    [made] = body(tools=(ToolSpec("look", "", schema),))["tools"]
+    assert made["parameters"]["properties"] == {"x": {"type": "number"}, "at": at}
+    assert schema == {"type": "object", "properties": {"at": at}, "oneOf": [PLACE]}
+
+
+def test_the_fake_refuses_a_root_that_is_more_than_an_object() -> None:
+    function = {"type": "function", "name": "look", "parameters": {**AREA, "anyOf": []}}
+    settings = Settings(options={"openai": {"tools": [function]}})
+    request = Request(messages=(HI,), settings=settings)
+    assert "at the top level" in problem_of(request, "gpt-5")
 
 
 def test_a_native_declaration_replaces_ours() -> None:

@@ -195,6 +195,37 @@ def test_usage_counts_cached_tokens_apart() -> None:
     assert answered.finish == "tool_calls"
 
 
+def test_what_a_provider_says_it_charges_is_what_it_costs() -> None:
+    tokens = {"input_tokens": 10, "output_tokens": 5}
+    price = Price(input=10, output=100)
+    for charged, cost in (
+        ({"currency": "USD", "total_cost": 0.25, "tool_calls_cost": 0.2}, 0.25),
+        ({"currency": "USD"}, 0.0006),
+        (0.25, 0.0006),
+        (None, 0.0006),
+    ):
+        end = completed(said("Hi"))
+        end["response"]["usage"] = {**tokens, "cost": charged}
+        usage = message(end, price=price).usage
+        assert usage is not None
+        assert usage.cost == pytest.approx(cost)
+
+
+def test_an_answer_that_does_not_go_on_from_the_stored_one_is_refused_at_once() -> None:
+    def created(previous: str | None) -> Json:
+        response = {"id": "resp_2", "previous_response_id": previous}
+        return {"type": "response.created", "response": response}
+
+    assert decoded(created("resp_1"), *TALK[1:], previous="resp_1") == decoded(*TALK)
+    assert decoded(created(None), *TALK[1:]) == decoded(*TALK)
+    for previous in (None, "resp_0"):
+        decoder = Decoder("openai", previous="resp_1")
+        with pytest.raises(ProviderError) as caught:
+            decoder.feed(wire(created(previous), *TALK[1:]))
+        assert caught.value.code == "previous_response_not_found"
+        assert decoder.deltas == []
+
+
 def test_an_answer_that_is_to_be_built_upon_says_what_it_was_given_for() -> None:
     metadata = message(*TALK, input="abc").metadata
     assert metadata is not None
@@ -247,6 +278,19 @@ def test_a_call_that_was_cut_off_is_none() -> None:
     )
     assert not any(isinstance(delta, CallEnded) for delta in decoded(*events))
     assert message(*events).parts == ()
+
+
+def test_a_call_that_only_the_end_tells_was_being_written_is_none() -> None:
+    cut = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f"}
+    whole = {**cut, "id": "fc_0", "call_id": "b", "arguments": "{}", "status": "completed"}
+    end = incomplete("max_output_tokens")
+    end["response"]["output"] = [whole, {**cut, "arguments": '{"a', "status": "in_progress"}]
+    [call] = message(end).parts
+    assert isinstance(call, ToolCall)
+    assert call.id == "b"
+    # Of an answer that is complete it is as complete as the answer is.
+    late = {**cut, "arguments": "{}", "status": "in_progress"}
+    assert len(message(completed(late)).parts) == 1
 
 
 def test_an_answer_without_its_last_event_is_none() -> None:
@@ -391,6 +435,32 @@ def test_a_call_that_the_provider_ran(item: Json, tool: str, arguments: Any, tex
     assert kept(call) == {"item": item}
     assert (result.call_id, result.tool, result.text) == ("it_1", tool, text)
     assert (result.outcome, result.provider_executed) == ("ok", True)
+
+
+def test_a_call_that_the_provider_ran_and_gave_no_id_is_one_call() -> None:
+    """As Perplexity tells what it has found."""
+    search = {
+        "type": "search_results",
+        "queries": ["x"],
+        "results": [{"id": 1, "url": "https://a.org", "title": "A", "snippet": "…"}],
+    }
+    fetch = {"type": "fetch_url_results", "contents": [{"url": "https://b.org", "snippet": "…"}]}
+    events = (
+        added(0, type="search_results", results=[]),
+        done(0, **search),
+        added(1, type="fetch_url_results", contents=[]),
+        done(1, **fetch),
+        completed(search, fetch),
+    )
+    found, pages, fetched, page = message(*events).parts
+    assert isinstance(found, ToolCall)
+    assert isinstance(fetched, ToolCall)
+    assert isinstance(pages, ToolResult)
+    assert isinstance(page, ToolResult)
+    assert (found.tool, msgspec.json.decode(found.arguments)) == ("web_search", {"queries": ["x"]})
+    assert (pages.call_id, pages.text) == (found.id, "https://a.org")
+    assert (fetched.tool, fetched.arguments) == ("fetch_url", "{}")
+    assert (page.call_id, page.text) == (fetched.id, "https://b.org")
 
 
 def test_a_call_that_failed_over_there() -> None:
@@ -684,6 +754,7 @@ def test_every_error_is_known_by_its_code(code: str, kind: FailureKind) -> None:
         {"type": "error", "error": {"type": "invalid_request_error", **error}},
         {"error": error},
         {"type": "response.failed", "response": {"status": "failed", "error": error}},
+        {"type": "response.failed", "error": error},
     ):
         with pytest.raises(ProviderError, match="It did not work") as caught:
             decoded(delta("Hi"), event)

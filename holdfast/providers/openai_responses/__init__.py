@@ -11,12 +11,15 @@
 
 Nothing is stored over there: a request brings all that its answer needs. With `chain=True` answers
 are stored, and a turn that begins where an answer left off sends only what is new.
+
+Two refusals are no failures, since asking otherwise is as good and nothing has been said yet: the
+stored answer is not there any more, or the reasoning that is sent back cannot be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final
 
@@ -55,6 +58,8 @@ class OpenAIResponses:
         self._provider = provider
         self._http = http
         self._chain = chain
+        self._thoughts = True
+        """Whether reasoning is sent back. False once the model has said that it does not think."""
         self._url = address(base_url, "/responses")
         ours = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._headers = headers_for(ours, headers)
@@ -71,20 +76,57 @@ class OpenAIResponses:
         return self.profile.window
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
-        encoded = encode(request, self._model, self._provider, self.profile, store=self._chain)
-        if not self._chain:
-            return self._ask(request, encoded, encoded.body(encoded.items))
-        given_for = digest(_flat(encoded.items))
-        whole = self._ask(request, encoded, encoded.body(encoded.items), given_for)
-        link = self._link(request, encoded)
+        encoded = self._encode(request, self._thoughts)
+        given_for = digest(_flat(encoded.items)) if self._chain else None
+        link = self._link(request, encoded) if self._chain else None
         if link is None:
-            return whole
+            return self._whole(request, encoded, given_for)
         at, id = link
         body = encoded.body(encoded.items[at + 1 :], previous_response_id=id)
-        return _unless_lost(self._ask(request, encoded, body, given_for), whole)
+        linked = self._ask(request, encoded, body, given_for, id)
+        return _unless(
+            lambda error: _is_lost(error) or _is_unread(error),
+            linked,
+            lambda: self._whole(request, encoded, given_for),
+        )
+
+    def _encode(self, request: Request, thoughts: bool) -> Encoded:
+        return encode(
+            request,
+            self._model,
+            self._provider,
+            self.profile,
+            store=self._chain,
+            thoughts=thoughts,
+        )
+
+    def _whole(
+        self, request: Request, encoded: Encoded, given_for: str | None
+    ) -> AsyncGenerator[Delta]:
+        """The answer to all of it; without the reasoning, if that cannot be read over there."""
+        whole = self._ask(request, encoded, encoded.body(encoded.items), given_for)
+        if not self._thoughts or self.profile.efforts == ():
+            return whole
+
+        def without_thoughts() -> AsyncGenerator[Delta]:
+            plain = self._encode(request, thoughts=False)
+            return self._ask(request, plain, plain.body(plain.items), given_for)
+
+        return _unless(self._is_unread, whole, without_thoughts)
+
+    def _is_unread(self, error: ProviderError) -> bool:
+        unread = _is_unread(error)
+        if unread and _NEVER.search(error.message):
+            self._thoughts = False
+        return unread
 
     def _ask(
-        self, request: Request, encoded: Encoded, body: bytes, given_for: str | None = None
+        self,
+        request: Request,
+        encoded: Encoded,
+        body: bytes,
+        given_for: str | None,
+        previous: str | None = None,
     ) -> AsyncGenerator[Delta]:
         call = Call(self._url, self._headers, body, encoded.notices)
         decoder = Decoder(
@@ -92,6 +134,7 @@ class OpenAIResponses:
             price=self.profile.price,
             names=names_of_tools(request.tools, self._provider),
             input=given_for,
+            previous=previous,
         )
         return answer(self._http, call, decoder, CODES)
 
@@ -125,23 +168,30 @@ def _flat(items: Iterable[Iterable[Item]]) -> list[Item]:
     return [item for some in items for item in some]
 
 
-async def _unless_lost(
-    linked: AsyncGenerator[Delta], whole: AsyncGenerator[Delta]
+async def _unless(
+    refused: Callable[[ProviderError], bool],
+    first: AsyncGenerator[Delta],
+    other: Callable[[], AsyncGenerator[Delta]],
 ) -> AsyncGenerator[Delta]:
-    """The answer to the short request; to the whole one, if the stored answer is not there any
-    more. That is no failure: nothing has been said yet, and asking in full is as good."""
+    """The first answer; the other one, if that was refused before anything had been said."""
     shown = False
-    async with aclosing(linked), aclosing(whole):
+    told: set[Notice] = set()
+    async with aclosing(first):
         try:
-            async for delta in linked:
-                shown = shown or not isinstance(delta, (Ping, Notice))
+            async for delta in first:
+                if isinstance(delta, Notice):
+                    told.add(delta)
+                elif not isinstance(delta, Ping):
+                    shown = True
                 yield delta
             return
         except ProviderError as error:
-            if shown or not _is_lost(error):
+            if shown or not refused(error):
                 raise
-        async for delta in whole:
-            yield delta
+    async with aclosing(other()) as again:
+        async for delta in again:
+            if not isinstance(delta, Notice) or delta not in told:
+                yield delta
 
 
 _LOST: Final = re.compile(r"previous[_ ]response", re.IGNORECASE)
@@ -152,3 +202,16 @@ def _is_lost(error: ProviderError) -> bool:
     if error.code == "previous_response_not_found":
         return True
     return error.status in (None, 400, 404) and bool(_LOST.search(error.message))
+
+
+_UNREAD: Final = re.compile(r"encrypted content|reasoning input items", re.IGNORECASE)
+_NEVER: Final = re.compile(r"not supported|can only be provided to", re.IGNORECASE)
+"""Said of a model, and not of what one has sent it."""
+
+
+def _is_unread(error: ProviderError) -> bool:
+    """Whether it is the reasoning that was refused: by a model that does not think, or because it
+    is of another account and cannot be deciphered."""
+    if error.code == "invalid_encrypted_content":
+        return True
+    return error.status in (None, 400) and bool(_UNREAD.search(error.message))

@@ -20,6 +20,7 @@ CODES: Final[Codes] = {
     "bio_policy": "content_filter",
     "content_policy_violation": "content_filter",
     "credit_balance_exhausted": "quota",
+    "cyber_policy": "content_filter",
     "data_residency_mismatch": "invalid_request",
     "empty_image_file": "invalid_request",
     "failed_to_download_image": "invalid_request",
@@ -88,6 +89,8 @@ class Tokens(Struct):
     output_tokens: int | None = None
     input_tokens_details: _CachedTokens | None = None
     output_tokens_details: _ReasoningTokens | None = None
+    cost: Any = None
+    """What it costs, from those who say it themselves."""
 
     def usage(self, price: Price | None) -> Usage:
         """What the provider counts among the input, we count apart."""
@@ -101,6 +104,9 @@ class Tokens(Struct):
             read,
             written,
         )
+        charged = self.cost.get("total_cost") if isinstance(self.cost, dict) else None
+        if isinstance(charged, (int, float)):  # with the tools that were run over there
+            return msgspec.structs.replace(usage, cost=float(charged))
         return usage if price is None else msgspec.structs.replace(usage, cost=price.of(usage))
 
 
@@ -113,6 +119,7 @@ class Response(Struct):
 
     id: str | None = None
     status: str | None = None
+    previous_response_id: str | None = None
     output: list[Item] | None = None
     usage: Tokens | None = None
     incomplete_details: _Incomplete | None = None

@@ -20,14 +20,20 @@ from holdfast.kernel.model import ToolSpec
 
 Item = dict[str, Any]
 
-_TOOLS: Final[Mapping[str, str]] = {"code_interpreter_call": "code_execution"}
+_TOOLS: Final[Mapping[str, str]] = {
+    "code_interpreter_call": "code_execution",
+    "fetch_url_results": "fetch_url",
+    "search_results": "web_search",
+}
 """Tools that are known by another name than their items."""
 _ITEMS: Final[Mapping[str, str]] = {"computer_use_preview": "computer_call"}
 """Declarations whose items are not called after them."""
 _FRAME: Final = frozenset(
     {"type", "id", "call_id", "status", "name", "container_id", "encrypted_content"}
 )
-_OUTCOMES: Final = frozenset({"outputs", "results", "result", "output", "error", "tools"})
+_OUTCOMES: Final = frozenset(
+    {"contents", "outputs", "results", "result", "output", "error", "tools"}
+)
 """Of an item that the provider ran: what came of it."""
 
 QUOTED: Final[Mapping[str, str]] = {"code_interpreter_call": "code", "custom_tool_call": "input"}
@@ -95,12 +101,18 @@ def _outcome(item: Item) -> str:
         case "web_search_call":
             action = item.get("action")
             sources = dicts(action.get("sources")) if isinstance(action, dict) else []
-            said = "\n".join(str(source.get("url")) for source in sources)
+            said = _urls(sources)
+        case "search_results" | "fetch_url_results":
+            said = _urls(dicts(item.get("results") or item.get("contents")))
         case _:
             said = item.get("output") or item.get("result") or item.get("error")
             if said and not isinstance(said, str):
                 said = msgspec.json.encode(said).decode()
     return said or str(item.get("status") or "done")
+
+
+def _urls(sources: Sequence[Item]) -> str:
+    return "\n".join(str(source.get("url")) for source in sources)
 
 
 def picture_of(item: Item) -> tuple[File, Item] | None:
@@ -166,15 +178,21 @@ def output_of(kind: str, call_id: str, result: ToolResult, output: str | list[It
 
 def call_item(call: ToolCall, call_id: str, kept: Item) -> Item:
     """The item of a call of ours. `kept` is what the provider said beside the call itself."""
+    kept = {key: value for key, value in kept.items() if value is not None}
     if kept.get("type", "function_call") != "function_call":
-        return {**kept, "call_id": call_id}
+        return {**taken_back(kept), "call_id": call_id}
     return {
         "type": "function_call",
-        **{key: value for key, value in kept.items() if value is not None},
+        **kept,
         "call_id": call_id,
         "name": call.tool,
         "arguments": call.arguments or "{}",
     }
+
+
+def taken_back(item: Item) -> Item:
+    """An item as it came, but for what only comes and is refused when it is sent."""
+    return {key: value for key, value in item.items() if key != "created_by"}
 
 
 def kept_of(item: Item) -> Item:

@@ -2,7 +2,7 @@
 
 Everything a model said goes back as the items it came in, with their ids and in their order. What
 is not stored over there may only be sent back if it brings all that is needed: reasoning has to
-carry its encrypted content, and be followed by what it led to.
+carry its encrypted content, be followed by what it led to, and go to a model that thinks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.kernel.model import ProviderTool, Request, Shape, ToolSpec
+from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.body import encoded, merged
 from holdfast.providers.openai_responses.items import (
     Item,
     call_item,
     output_of,
+    taken_back,
     with_picture,
 )
 from holdfast.providers.profile import Family, Profile
@@ -64,6 +65,12 @@ PROVIDER_TOOLS: Final[Mapping[str, Item]] = {
 }
 INCLUDES: Final[Mapping[str, str]] = {"code_interpreter": "code_interpreter_call.outputs"}
 """What has to be asked for, so that the outcome of a tool is told."""
+NOT_AT_MINIMAL: Final = frozenset(
+    {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
+)
+"""Tools that are refused beside the effort "minimal"."""
+NOT_AT_THE_ROOT: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
+"""Words that are refused at the root of a function's parameters."""
 
 
 class Encoded(Struct, frozen=True):
@@ -78,8 +85,17 @@ class Encoded(Struct, frozen=True):
         return encoded({**self.fields, **more, "input": [item for some in items for item in some]})
 
 
-def encode(request: Request, model: str, provider: str, profile: Profile, store: bool) -> Encoded:
-    encoder = _Encoder(f"{provider}:{model}", provider, profile)
+def encode(
+    request: Request,
+    model: str,
+    provider: str,
+    profile: Profile,
+    store: bool,
+    *,
+    thoughts: bool = True,
+) -> Encoded:
+    """`thoughts=False` sends no reasoning back, and does not ask for what sending it back takes."""
+    encoder = _Encoder(f"{provider}:{model}", provider, profile, thoughts)
     items = tuple(tuple(encoder.items(message)) for message in request.messages)
     fields: Item = {"model": model, "stream": True, "store": store}
     fields |= encoder.fields(request)
@@ -110,11 +126,13 @@ class _Said(Struct):
 
 
 class _Encoder:
-    def __init__(self, name: str, provider: str, profile: Profile) -> None:
+    def __init__(self, name: str, provider: str, profile: Profile, thoughts: bool) -> None:
         self.notices: list[str] = []
         self._name = name
         self._provider = provider
         self._profile = profile
+        # A model that does not think refuses thoughts, and to be asked for them.
+        self._thoughts = thoughts and profile.efforts != ()
         self._kinds: dict[str, str] = {}
         """The items of calls that are no functions, by the id of the call."""
 
@@ -148,18 +166,21 @@ class _Encoder:
                     said.append(_Said(_without_nulls(kept["item"]), True))
                 case ToolCall(provider_executed=True):
                     words = in_words(part, results.get(part.id))
-                    item = kept.get("item")
-                    said.append(_Said(item, True, words) if item else _Said(_message(words)))
+                    item = taken_back(kept.get("item", {}))
+                    if item.get("id"):
+                        said.append(_Said(item, True, words))
+                    else:  # of another provider, or an item that is only ever shown
+                        said.append(_Said(_message(words)))
                 case ToolCall():
                     said.append(self._call(part, kept))
-                case File() if kept.get("item"):
+                case File() if kept.get("item") and part.data:
                     words = left_out(part, self._name)[0]
                     said.append(_Said(with_picture(kept["item"], part), True, words))
                 case File():
                     self._say(said, Text(self._file_in_words(part)), {})
                 case _:
                     pass  # sources are told beside the text that has them
-        return [entry.item for entry in _replayable(said)]
+        return [entry.item for entry in _replayable(said, self._thoughts)]
 
     def _say(self, said: list[_Said], text: Text, kept: Mapping[str, Any]) -> None:
         """Text, in the message it came in: several pieces of one message are one item again."""
@@ -236,7 +257,7 @@ class _Encoder:
         tools = [self._tool(tool) for tool in request.tools]
         tools += [made for tool in request.provider_tools if (made := self._provider_tool(tool))]
         include = [INCLUDES[made["type"]] for made in tools if made.get("type") in INCLUDES]
-        if self._profile.efforts != ():  # a model that does not think refuses to be asked for it
+        if self._thoughts:
             include.insert(0, ENCRYPTED)
         if request.output is not None:
             shape = self._shape(request.output)
@@ -250,14 +271,20 @@ class _Encoder:
             fields["tools"] = tools
         if include:
             fields["include"] = list(dict.fromkeys(include))
-        fields |= self._settings(request)
+        fields |= self._settings(request, self._effort(request, tools))
         if request.cache_key:
             fields["prompt_cache_key"] = short(request.cache_key)
         return fields
 
-    def _settings(self, request: Request) -> Item:
-        fields: Item = {}
+    def _effort(self, request: Request, tools: Sequence[Item]) -> Effort | None:
         effort = self._profile.effort(request.effort)
+        if effort == "minimal" and any(tool.get("type") in NOT_AT_MINIMAL for tool in tools):
+            self.notices.append(f"{self._name} has an effort of low: its tools need that.")
+            return "low"
+        return effort
+
+    def _settings(self, request: Request, effort: Effort | None) -> Item:
+        fields: Item = {}
         if effort == "none":
             fields["reasoning"] = {"effort": "none"}
         elif effort is not None:
@@ -287,12 +314,11 @@ class _Encoder:
         native = tool.native.get(self._provider)
         if native is not None:
             return dict(native)
-        schema = dict(tool.schema)
-        schema.setdefault("properties", {})  # an object without is refused
+        schema, told = _of_one_object(tool.schema)
         return {
             "type": "function",
             "name": tool.name,
-            "description": tool.description,
+            "description": "\n".join(filter(None, (tool.description, told))),
             "parameters": schema,
             "strict": False,  # what a model gets wrong is found, and repaired, where the tool runs
         }
@@ -327,6 +353,47 @@ class _Encoder:
         return made
 
 
+def _of_one_object(schema: Mapping[str, Any]) -> tuple[Item, str]:
+    """A schema whose root is nothing but an object with fields, and the rest of it in words."""
+    made = {key: value for key, value in schema.items() if key not in NOT_AT_THE_ROOT}
+    made.setdefault("type", "object")
+    made.setdefault("properties", {})  # an object without is refused
+    rest = {key: value for key, value in schema.items() if key in NOT_AT_THE_ROOT}
+    if not rest:
+        return made, ""
+    fields = dict(made["properties"])
+    for part in _parts_of(schema, schema):
+        fields = {**part.get("properties", {}), **fields}
+    made["properties"] = fields
+    return made, f"The arguments also have to fit this JSON schema: {encoded(rest).decode()}"
+
+
+def _parts_of(
+    schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
+) -> list[Mapping[str, Any]]:
+    """The schemas that a schema is put together from, and those that they are."""
+    parts = [part for key in _CHOICES for part in schema.get(key, ())]
+    if "$ref" in schema:
+        parts.append(_named(str(schema["$ref"]), root))
+    found: list[Mapping[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Mapping) and depth < MAX_DEPTH:
+            found += [part, *_parts_of(part, root, depth + 1)]
+    return found
+
+
+def _named(ref: str, root: Mapping[str, Any]) -> Any:
+    found: Any = root
+    for step in ref.removeprefix("#/").split("/"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+_CHOICES: Final = ("allOf", "anyOf", "oneOf")
+MAX_DEPTH: Final = 4
+"""How far the root of a schema is followed. One may refer to itself."""
+
+
 def _message_of(said: Sequence[_Said], id: str | None) -> Item | None:
     """The message with this id; without one, the message that is being said."""
     for entry in reversed(said):
@@ -342,15 +409,16 @@ def _message(text: str = "") -> Item:
     return {"type": "message", "role": "assistant", "content": content}
 
 
-def _replayable(said: list[_Said]) -> list[_Said]:
+def _replayable(said: list[_Said], thoughts: bool) -> list[_Said]:
     """Without reasoning that is not taken back. What had come of it then goes without its ids,
     because they would ask for it."""
     made: list[_Said] = []
     orphaned = False
     for at, entry in enumerate(said):
         if entry.item["type"] == "reasoning":
-            orphaned = not _carries_itself(entry.item) or not _led_on(said[at + 1 :])
-            if not orphaned:
+            kept = thoughts and _carries_itself(entry.item) and _led_on(said[at + 1 :])
+            orphaned = not kept
+            if kept:
                 made.append(entry)
         elif orphaned and entry.own:
             made.append(_anonymous(entry))

@@ -105,6 +105,7 @@ class Decoder:
         price: Price | None = None,
         names: Mapping[str, str] | None = None,
         input: str | None = None,
+        previous: str | None = None,
     ) -> None:
         self.deltas: list[Delta] = []
         self._provider = provider
@@ -112,6 +113,8 @@ class Decoder:
         self._names = names or {}
         self._input = input
         """What the answer is given for, by a short name, when the answer is to be built upon."""
+        self._previous = previous
+        """The stored answer that it has to go on from."""
         self._items: dict[int | str, _Open] = {}
         self._open: _Open | None = None
         """The message or the reasoning that is being said."""
@@ -137,10 +140,22 @@ class Decoder:
     def end(self) -> list[Delta]:
         return []  # an answer says itself that it is complete
 
+    def _created(self, event: Event, out: list[Delta]) -> None:
+        """Refuse an answer that has begun without the stored one. There are servers that take the
+        id of that and do nothing with it: all that had been said would be lost, unnoticed."""
+        if self._previous is None or response_of(event).previous_response_id == self._previous:
+            return
+        raise ProviderError(
+            "the previous response was not taken up",
+            code="previous_response_not_found",
+            kind="invalid_request",
+        )
+
     def _fail(self, event: Event, out: list[Delta]) -> None:
         error = event.error or {"code": event.code, "message": event.message}
         if event.type == "response.failed":
-            error = response_of(event).error or {"code": "server_error", "message": "it failed"}
+            said = response_of(event).error or event.error
+            error = said or {"code": "server_error", "message": "it failed"}
         elif not event.type and not event.error:
             return  # no event of ours
         raise reported(error, CODES)
@@ -320,7 +335,8 @@ class Decoder:
         if item.call_id:
             return
         self._close(out)
-        item.call_id = str(given.get("call_id") or given.get("id") or item.id)
+        named = given.get("call_id") or given.get("id") or item.id
+        item.call_id = str(named or f"{item.type}_{item.at}")
         item.tool, item.ran_there = tool_of(given, self._names)
         out.append(CallStarted(item.call_id, item.tool, item.ran_there))
         if item.pieces:  # they came before we knew whose they are
@@ -359,7 +375,10 @@ class Decoder:
 
     def _finish(self, event: Event, out: list[Delta]) -> None:
         response = response_of(event)
+        cut = event.type == "response.incomplete" or response.status == "incomplete"
         for given, item in self._matched(response.output or ()):
+            if cut and given.get("status") == "in_progress":
+                given = {**given, "status": "incomplete"}
             self._complete(item, given, out)
         self._close(out)
         self._finished = True
@@ -368,7 +387,7 @@ class Decoder:
             kept |= {"input": self._input, "output": digest(response.said)}
         usage = response.usage.usage(self._price) if response.usage is not None else None
         metadata = self._mine(kept) if kept else None
-        out.append(Finished(self._reason(event, response), usage, metadata))
+        out.append(Finished(self._reason(cut, response), usage, metadata))
 
     def _matched(self, output: Sequence[Item]) -> list[tuple[Item, _Open]]:
         """The items of the whole answer, each with what we have of it.
@@ -389,8 +408,8 @@ class Decoder:
             pairs.append((given, item or _Open(type, str(given.get("id") or ""), None)))
         return pairs
 
-    def _reason(self, event: Event, response: Response) -> Finish:
-        if event.type == "response.incomplete" or response.status == "incomplete":
+    def _reason(self, cut: bool, response: Response) -> Finish:
+        if cut:
             return "content_filter" if response.cut_by == "content_filter" else "length"
         if self._refused:
             return "content_filter"
@@ -427,6 +446,7 @@ _HANDLERS: Final[Mapping[str, Callable[[Decoder, Event, list[Delta]], None]]] = 
     "response.custom_tool_call_input.delta": Decoder._quote,
     "response.output_item.added": Decoder._added,
     "response.output_item.done": Decoder._done,
+    "response.created": Decoder._created,
     "response.completed": Decoder._finish,
     "response.incomplete": Decoder._finish,
     "response.failed": Decoder._fail,

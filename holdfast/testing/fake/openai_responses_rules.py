@@ -98,6 +98,12 @@ IMAGE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://"
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
 """Models that have a temperature only while they do not think."""
+THOUGHTLESS: Final = re.compile(r"gpt-4|gpt-3\.5|chatgpt")
+"""Models that do not think."""
+NOT_AT_MINIMAL: Final = frozenset(
+    {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
+)
+NOT_AT_THE_ROOT: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
 MAX_ID: Final = 64
 
 
@@ -198,6 +204,25 @@ def _check_reasoning(body: Json) -> None:
         for name in ("temperature", "top_p"):
             said = f"Unsupported parameter: '{name}' is not supported with this model."
             _need(name not in body, said, "unsupported_parameter")
+    if effort == "minimal":
+        tools = {str(tool.get("type")) for tool in body.get("tools") or ()} & NOT_AT_MINIMAL
+        names = ", ".join(sorted(tools))
+        said = f"The following tools cannot be used with reasoning.effort 'minimal': {names}."
+        _need(not tools, said)
+    if THOUGHTLESS.match(str(body["model"])):
+        _check_thoughtless(body)
+
+
+def _check_thoughtless(body: Json) -> None:
+    asked = "reasoning.encrypted_content" in (body.get("include") or ())
+    _need(not asked, "Encrypted content is not supported with this model.")
+    given = body["input"] if isinstance(body["input"], list) else []
+    thinks = any(item.get("type") == "reasoning" for item in given)
+    _need(
+        not thinks,
+        "Reasoning input items can only be provided to a reasoning or computer use model. Remove "
+        "reasoning items from your input and try again.",
+    )
 
 
 def _check_tools(body: Json) -> None:
@@ -232,6 +257,10 @@ def _check_schema(about: str, schema: Any, strict: object) -> None:
     fits = isinstance(schema, dict) and schema.get("type") == "object"
     _need(fits, f"{invalid}schema must be a JSON Schema of 'type: \"object\"'.", code)
     _need("properties" in schema, f"{invalid}object schema missing properties.", code)
+    if about.startswith("function"):
+        forbidden = "/".join(f"'{word}'" for word in NOT_AT_THE_ROOT)
+        said = f"{invalid}schema must have type 'object' and not have {forbidden} at the top level."
+        _need(not set(NOT_AT_THE_ROOT) & schema.keys(), said, code)
     if not strict:
         return
     _need("anyOf" not in schema, f"{invalid}'anyOf' is not permitted at the root.", code)
@@ -271,6 +300,8 @@ def _check_items(body: Json) -> None:
         for name in NEEDS[kind]:
             missing = f"Missing required parameter: '{where}.{name}'."
             _need(name in item, missing, "missing_required_parameter")
+        unknown = f"Unknown parameter: '{where}.created_by'."
+        _need("created_by" not in item, unknown, "unknown_parameter")
         if kind in NOT_NULL:
             for name, value in item.items():
                 got = f"Invalid type for '{where}.{name}': got null instead."
