@@ -380,6 +380,9 @@ def _check_options(
 ) -> None:
     if not options:
         return
+    responses = facts.protocol == "openai_responses"
+    if responses and options.get("chain") and facts.name not in ("openai", "azure"):
+        raise ConfigError(f"{facts.name} keeps no answers to build upon: leave chain out")
     from inspect import signature
 
     ours = {"model", "provider", *signature(model).parameters}

@@ -443,3 +443,8 @@ def test_what_is_of_another_type_is_refused_with_advice(wrong: dict[str, Any], a
 def test_who_is_reached_over_the_bridge_is_told_so(name: str) -> None:
     with pytest.raises(ConfigError, match="bridge"):
         model(name, api_key="k")
+
+
+def test_who_keeps_no_answers_cannot_be_asked_to_build_upon_them() -> None:
+    with pytest.raises(ConfigError, match="leave chain out"):
+        model("perplexity:sonar", api_key="k", chain=True)

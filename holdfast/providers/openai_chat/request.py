@@ -10,6 +10,7 @@ from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.body import encoded, merged
 from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation, nameable
 from holdfast.providers.openai_chat.quirks import EffortStyle
+from holdfast.providers.parameters import one_object
 from holdfast.providers.speech import asked_in_words
 from holdfast.providers.strict import strict_schema
 
@@ -71,10 +72,11 @@ def _tools(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
 def _declared(tool: ToolSpec, provider: str) -> Json:
     if native := tool.native.get(provider):
         return dict(native)
-    function: Json = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    function["parameters"] = {"type": "object", "properties": {}, **tool.schema}
+    parameters, rest = one_object(tool.schema)
+    about = "\n".join(filter(None, (tool.description, rest)))
+    function: Json = {"name": tool.name, "parameters": parameters}
+    if about:
+        function["description"] = about
     return {"type": "function", "function": function}
 
 

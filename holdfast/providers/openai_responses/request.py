@@ -36,6 +36,7 @@ from holdfast.providers.openai_responses.items import (
     taken_back,
     with_picture,
 )
+from holdfast.providers.parameters import one_object
 from holdfast.providers.profile import Family, Profile
 from holdfast.providers.speech import (
     asked_in_words,
@@ -69,8 +70,6 @@ NOT_AT_MINIMAL: Final = frozenset(
     {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
 )
 """Tools that are refused beside the effort "minimal"."""
-NOT_AT_THE_ROOT: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
-"""Words that are refused at the root of a function's parameters."""
 
 
 class Encoded(Struct, frozen=True):
@@ -314,7 +313,7 @@ class _Encoder:
         native = tool.native.get(self._provider)
         if native is not None:
             return dict(native)
-        schema, told = _of_one_object(tool.schema)
+        schema, told = one_object(tool.schema)
         return {
             "type": "function",
             "name": tool.name,
@@ -351,47 +350,6 @@ class _Encoder:
         if shape.description:
             made["description"] = shape.description
         return made
-
-
-def _of_one_object(schema: Mapping[str, Any]) -> tuple[Item, str]:
-    """A schema whose root is nothing but an object with fields, and the rest of it in words."""
-    made = {key: value for key, value in schema.items() if key not in NOT_AT_THE_ROOT}
-    made.setdefault("type", "object")
-    made.setdefault("properties", {})  # an object without is refused
-    rest = {key: value for key, value in schema.items() if key in NOT_AT_THE_ROOT}
-    if not rest:
-        return made, ""
-    fields = dict(made["properties"])
-    for part in _parts_of(schema, schema):
-        fields = {**part.get("properties", {}), **fields}
-    made["properties"] = fields
-    return made, f"The arguments also have to fit this JSON schema: {encoded(rest).decode()}"
-
-
-def _parts_of(
-    schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
-) -> list[Mapping[str, Any]]:
-    """The schemas that a schema is put together from, and those that they are."""
-    parts = [part for key in _CHOICES for part in schema.get(key, ())]
-    if "$ref" in schema:
-        parts.append(_named(str(schema["$ref"]), root))
-    found: list[Mapping[str, Any]] = []
-    for part in parts:
-        if isinstance(part, Mapping) and depth < MAX_DEPTH:
-            found += [part, *_parts_of(part, root, depth + 1)]
-    return found
-
-
-def _named(ref: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
-    for step in ref.removeprefix("#/").split("/"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
-
-
-_CHOICES: Final = ("allOf", "anyOf", "oneOf")
-MAX_DEPTH: Final = 4
-"""How far the root of a schema is followed. One may refer to itself."""
 
 
 def _message_of(said: Sequence[_Said], id: str | None) -> Item | None:
