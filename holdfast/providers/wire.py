@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Final, Protocol
 
+import anyio
 import msgspec
 
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import Value
-from holdfast.kernel.model import Delta, Notice, Ping
+from holdfast.kernel.model import Delta, Finished, Notice, Ping
 from holdfast.providers.failure import MAX_BODY, Codes, refused, unreadable
 from holdfast.providers.http import Http, Reply, address
 from holdfast.providers.sse import Events
 
 PING: Final = Ping()
+LAST_WORDS: Final = 5.0
+"""Seconds that a complete answer may take to say what it cost."""
+CLOSING: Final = 0.25
+"""Seconds that a stream which has said everything may take to close."""
 BROKEN: Final = frozenset({"network", "stream_cut", "timeout"})
 """How a connection ends that was lost."""
 
@@ -38,6 +43,11 @@ class Decoder(Protocol):
     deltas: list[Delta]
     """What the last `feed` made. When it raised: what came before the error."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether the provider has said why it stopped. Only words about the answer may follow."""
+        ...
+
     def feed(self, events: list[bytes]) -> list[Delta]:
         """Take in the data of some events. Raises `ProviderError` for an error among them, and
         `msgspec.DecodeError` for what cannot be read."""
@@ -58,7 +68,14 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
             if reply.status != 200 or _is_no_stream(reply):
                 body = await _read(reply, MAX_BODY)
                 raise refused(call.url, reply.status, reply.headers, body, codes)
-            async for data in reply.chunks():
+            chunks, patience = reply.chunks(), LAST_WORDS
+            while True:
+                if decoder.complete:
+                    data = await _soon(chunks, patience)
+                else:
+                    data = await anext(chunks, None)
+                if data is None:
+                    break
                 deltas, failure = _decode(decoder, events.feed(data))
                 if notices:  # not before the provider is heard: our notice is no sign of its life
                     deltas = [*map(Notice, notices), *deltas]
@@ -69,6 +86,8 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
                     raise failure
                 if not deltas:
                     yield PING
+                elif type(deltas[-1]) is Finished:
+                    patience = CLOSING
         last, failure = _decode(decoder, list(filter(_is_whole, events.end())))
         if failure is not None:
             raise failure
@@ -79,6 +98,14 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
             raise
     for delta in last:
         yield delta
+
+
+async def _soon(chunks: AsyncIterator[bytes], seconds: float) -> bytes | None:
+    """What follows the end of an answer, unless nothing does: some servers then keep quiet instead
+    of closing. The connection is used again only if they close."""
+    with anyio.move_on_after(seconds):
+        return await anext(chunks, None)
+    return None
 
 
 def _decode(decoder: Decoder, events: list[bytes]) -> tuple[list[Delta], ProviderError | None]:

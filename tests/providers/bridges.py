@@ -4,6 +4,7 @@ providers, which talk to fakes of ours."""
 from __future__ import annotations
 
 import inspect
+import ssl
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -40,6 +41,8 @@ from holdfast.testing.script import Script, Turn
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the source of google-genai warns when it is compiled
+    from google.genai import Client
+    from google.genai.types import HttpOptions
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.providers.google import GoogleProvider
 
@@ -107,13 +110,23 @@ BRIDGED_CANNOT: Final[Mapping[WireProtocol, frozenset[Feature]]] = {
 }
 
 
+_TRUST: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Empty, and made once: google-genai reads all certificates, twice, whenever a client is made."""
+
+
 def real(protocol: WireProtocol, base_url: str, client: httpx2.AsyncClient) -> Model[Any]:
     match protocol:
         case "anthropic":
             provider = AnthropicProvider(api_key="k", base_url=base_url, http_client=client)
             return AnthropicModel("claude-sonnet-4-6", provider=provider)
         case "google":
-            google = GoogleProvider(api_key="k", base_url=base_url, http_client=client)
+            options = HttpOptions(
+                base_url=base_url,
+                httpx_async_client=client,
+                client_args={"verify": _TRUST},
+                async_client_args={"verify": _TRUST, "ssl": _TRUST},
+            )
+            google = GoogleProvider(client=Client(api_key="k", http_options=options))
             return GoogleModel("gemini-3-pro-preview", provider=google)
         case "openai_chat" | "openai_responses":
             kind = OpenAIChatModel if protocol == "openai_chat" else OpenAIResponsesModel

@@ -20,7 +20,7 @@ from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, clas
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
 from holdfast.providers.failure import MAX_BODY
 from holdfast.providers.http import SHARED, Connections, _proxy, _translated
-from holdfast.providers.wire import Call, answer
+from holdfast.providers.wire import CLOSING, LAST_WORDS, Call, answer
 from holdfast.testing.fake.server import serve
 from holdfast.testing.fake.speaker import ConnectionLost, Head, Received
 
@@ -45,12 +45,15 @@ async def ask(base_url: str, http: Connections = SHARED) -> tuple[int, bytes]:
 class Plain:
     """A protocol whose events are the text itself; `end` is the last."""
 
+    complete = False
+
     def __init__(self) -> None:
         self.deltas: list[Delta] = []
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         self.deltas = []
         for event in events:
+            self.complete = self.complete or event == b"end"
             self.deltas.append(Finished() if event == b"end" else TextDelta(event.decode()))
         return self.deltas
 
@@ -199,8 +202,6 @@ async def test_an_event_that_lacks_only_its_blank_line_counts() -> None:
 class Late(Plain):
     """A protocol whose last event says that more may follow: the end of the stream ends it."""
 
-    complete = False
-
     def feed(self, events: list[bytes]) -> list[Delta]:
         self.complete = self.complete or b"last" in events
         return super().feed(events)
@@ -220,6 +221,23 @@ async def test_a_complete_answer_is_one_however_its_connection_ends(politely: bo
     async with serve(exchange) as base_url:
         stream = answer(SHARED, Call(base_url, {}, b"{}"), Late(), {})
         assert [delta async for delta in stream] == [TextDelta("last"), Finished()]
+    await SHARED.close()
+
+
+@pytest.mark.parametrize(("protocol", "waits"), [(Plain, CLOSING), (Late, LAST_WORDS)])
+async def test_a_complete_answer_does_not_wait_for_a_server_that_keeps_quiet(
+    protocol: type[Plain], waits: float
+) -> None:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(200, STREAM)
+        yield b"data: end\n\n" if protocol is Plain else b"data: last\n\n"
+        await anyio.sleep_forever()
+
+    async with serve(exchange) as base_url:
+        began = anyio.current_time()
+        stream = answer(SHARED, Call(base_url, {}, b"{}"), protocol(), {})
+        assert [delta async for delta in stream][-1] == Finished()
+        assert anyio.current_time() - began == pytest.approx(waits, abs=0.1)
     await SHARED.close()
 
 

@@ -86,8 +86,21 @@ from holdfast.kernel.model import (
 from holdfast.providers.pydantic_ai import PydanticAI
 from holdfast.providers.pydantic_ai.failure import translated
 from holdfast.providers.pydantic_ai.stream import Reading
-from holdfast.testing import call_raw, cut, fail, hang, ports, say, think
-from holdfast.testing.conformance.bench import ask, hear, told
+from holdfast.testing import (
+    Turn,
+    call_raw,
+    cut,
+    endless,
+    fail,
+    garbled,
+    hang,
+    lost,
+    ports,
+    respond,
+    say,
+    think,
+)
+from holdfast.testing.conformance.bench import ask, hear, told, until_content
 from holdfast.testing.fake.provider import FakeProvider, WireProtocol
 from tests.kernel.runs import act, events_of, later, look, only, outcome
 from tests.providers.bridges import Said, functioning, talking
@@ -155,12 +168,10 @@ def test_without_pydantic_ai_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         PydanticAI("openai:gpt-5")
 
 
-def test_pydantic_ai_is_imported_when_a_model_is_made() -> None:
+def test_pydantic_ai_is_not_imported_before_a_model_is_made() -> None:
     program = (
         "import sys, holdfast, holdfast.providers.pydantic_ai as bridge\n"
-        "assert 'pydantic_ai' not in sys.modules\n"
-        "bridge.PydanticAI('test')\n"
-        "assert 'pydantic_ai' in sys.modules"
+        "assert bridge.PydanticAI and 'pydantic_ai' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
@@ -479,6 +490,23 @@ def test_finish_reasons_are_called_what_we_call_them(reason: Any, finish: str) -
     assert finished.finish == finish
 
 
+@pytest.mark.parametrize(
+    ("reason", "calls"), [("stop", 2), ("tool_call", 2), ("length", 1), ("content_filter", 1)]
+)
+def test_a_call_that_was_broken_off_is_no_call(reason: Any, calls: int) -> None:
+    whole, half = ToolCallPart("look", "{}", "a"), ToolCallPart("look", '{"what', "b")
+    state = Reading()
+    deltas = [
+        *state.feed(PartStartEvent(index=0, part=whole)),
+        *state.feed(PartEndEvent(index=0, part=whole)),
+        *state.feed(PartStartEvent(index=1, part=half)),
+        *state.feed(PartEndEvent(index=1, part=half)),
+        *state.finish(ModelResponse(parts=[], finish_reason=reason)),
+    ]
+    ended = [delta.call_id for delta in deltas if isinstance(delta, CallEnded)]
+    assert ended == ["a", "b"][:calls]
+
+
 def test_an_answer_that_ended_with_an_error_is_a_failure() -> None:
     details = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
     response = ModelResponse(parts=[], finish_reason="error", provider_details=details)
@@ -626,6 +654,41 @@ async def test_somebody_else_reads_of_it_only_what_is_for_everybody() -> None:
     assert response.provider_response_id is None  # type: ignore[union-attr]
 
 
+async def test_a_signature_on_an_empty_text_is_replayed_in_its_place() -> None:
+    signed = TextPart("", provider_name="google", provider_details={"thought_signature": "c2ln"})
+    call = ToolCallPart("look", '{"what": "a"}', "call_a")
+    for meant in ((TextPart("So."), call, signed), (signed, call)):
+        parts = await played_back(meant)
+        assert [replayable(part) for part in parts] == [replayable(part) for part in meant]
+
+
+async def test_an_empty_text_that_says_nothing_else_is_left_out() -> None:
+    call = ToolCallPart("look", '{"what": "a"}', "call_a")
+    assert [type(part) for part in await played_back((TextPart("", id="msg_1"), call))] == [
+        ToolCallPart
+    ]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("own", [True, False])
+async def test_an_answer_that_is_no_unicode_can_be_replayed(
+    protocol: WireProtocol, own: bool
+) -> None:
+    fake = FakeProvider(protocol, ["Yes."])
+    async with talking(fake, protocol) as model:
+        parts = (
+            Reasoning("Hm\udce9."),
+            Text("caf\udce9"),
+            ToolCall("call_a", "look", '{"what": "the \udce9"}'),
+        )
+        answer = Message("assistant", parts, "answer", model=model.name if own else "other:model")
+        result = results_message([ToolResult("call_a", "look", (Text("a tree"),))])
+        history = (user_message("?"), answer, result, user_message("!"))
+        assert (await hear(model, Request(messages=history))).message.text == "Yes."
+    assert fake.problems == []
+    assert b"caf" in fake.requests[-1].body
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_an_answer_can_be_replayed_after_another_model_was_asked(
     protocol: WireProtocol,
@@ -719,6 +782,56 @@ async def test_a_cut_is_heard_of_every_provider(protocol: WireProtocol) -> None:
         result = await outcome(run)
     assert [event.kind for event in only(Retrying, events)] == ["stream_cut"]
     assert result.text == "Whole."
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [
+        (lost(), "network"),
+        ([say("Half"), lost()], "stream_cut"),
+        ([say("Half"), garbled(), say(" of it.")], "server"),
+        (respond(503, "Not now"), "overloaded"),
+    ],
+    ids=["lost", "lost_inside", "garbled", "refused"],
+)
+async def test_trouble_is_known_of_every_provider(
+    protocol: WireProtocol, trouble: Turn, kind: FailureKind
+) -> None:
+    fake = FakeProvider(protocol, [trouble, "Whole."])
+    async with talking(fake, protocol) as model:
+        run = Agent(model=model, ports=ports()).run("?")
+        events = await events_of(run)
+        result = await outcome(run)
+    assert [event.kind for event in only(Retrying, events)] == [kind]
+    assert (result.text, len(fake.requests)) == ("Whole.", 2)
+
+
+async def left_alone(fake: FakeProvider) -> None:
+    """Nobody reads what it says: it notices when it says the next thing."""
+    assert fake.open == 1
+    await anyio.sleep(30)
+    assert fake.open == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_stream_that_is_closed_leaves_its_provider(protocol: WireProtocol) -> None:
+    fake = FakeProvider(protocol, [[say("Once"), endless(TextDelta(" more"), 1.0)]])
+    async with talking(fake, protocol) as model:
+        stream = model.stream(ask())
+        await until_content(stream)
+        await stream.aclose()
+        await left_alone(fake)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_stream_that_is_cancelled_leaves_its_provider(protocol: WireProtocol) -> None:
+    fake = FakeProvider(protocol, [[say("Once"), endless(TextDelta(" more"), 1.0)]])
+    async with talking(fake, protocol) as model:
+        with anyio.move_on_after(5) as scope:
+            await hear(model, ask())
+        assert scope.cancelled_caught
+        await left_alone(fake)
 
 
 # --- Through an agent ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.kernel.errors import ConfigError, ProviderError
-from holdfast.kernel.messages import File, Reasoning, Source
+from holdfast.kernel.messages import File, Reasoning, Source, ToolCall
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -419,7 +419,9 @@ class Counted:
     def encode_part(self, part: Any) -> str:
         if isinstance(part, Reasoning):
             return f"{part.text} {part.signature}"
-        return str(getattr(part, "text", "") or getattr(part, "tool", ""))
+        if isinstance(part, ToolCall):
+            return f"{part.tool} {part.arguments}"
+        return str(getattr(part, "text", ""))
 
 
 class HoldsOn(Counted):

@@ -134,6 +134,7 @@ class Decoder:
         self.resumable = resumable
         """Whether somebody asks on after a pause. Then a pause is no end."""
         self.paused = False
+        self.complete = False
         self.container: str | None = None
         """Where the provider runs code for this answer."""
         self.deltas: list[Delta] = []
@@ -191,7 +192,7 @@ class Decoder:
 
     def resume(self) -> None:
         """The answer goes on with another stream."""
-        self.paused = False
+        self.paused = self.complete = False
         self._said.pop("stop_reason", None)
         self._before += self._seen
         self._seen = 0
@@ -312,6 +313,7 @@ class Decoder:
         if finish in COMPLETE or reason in PAUSES:
             yield from self._settle()
         self._doubtful = None
+        self.complete = True
         if self.resumable and reason in PAUSES:
             self.paused = True
             return

@@ -167,6 +167,10 @@ class Decoder:
             self._note(candidate)
         return deltas
 
+    @property
+    def complete(self) -> bool:
+        return self._reason is not None
+
     def end(self) -> list[Delta]:
         reason = self._reason or ("SAFETY" if self._blocked else "")
         if not reason:

@@ -188,6 +188,10 @@ class Decoder:
             if chunk.usage or chunk.x_groq or chunk.citations or chunk.search_results:
                 self._note(chunk)
 
+    @property
+    def complete(self) -> bool:
+        return self._finish is not None
+
     def end(self) -> list[Delta]:
         deltas: list[Delta] = []
         self._complete(deltas)

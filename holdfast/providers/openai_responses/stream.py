@@ -137,6 +137,10 @@ class Decoder:
                 handle(self, event, out)
         return out
 
+    @property
+    def complete(self) -> bool:
+        return self._finished
+
     def end(self) -> list[Delta]:
         return []  # an answer says itself that it is complete
 

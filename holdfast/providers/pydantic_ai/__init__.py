@@ -6,20 +6,29 @@ made.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
 
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Notice, Ping, Request
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
-    from pydantic_ai.models import Model
+    from pydantic_ai.models import Model, StreamedResponse
     from pydantic_ai.settings import ModelSettings
+
+    from holdfast.providers.pydantic_ai.request import Asked
 
 PING: Final = Ping()
 PAUSES: Final = 10
 """How often a provider may pause in one answer and be asked to go on."""
+LAST_READ: Final = 0.01
+"""Seconds after which it is cancelled, when a stream is closed: it has to be under way."""
+LEFT: Final = 10_000
+"""Events that may lie ready when a stream is closed."""
 
 
 class PydanticAI:
@@ -28,7 +37,7 @@ class PydanticAI:
         Agent(model=PydanticAI("bedrock:amazon.nova-pro-v1:0"))
 
     Its name is `pydantic-ai:provider:model`, and what it wants back in a history is kept under
-    `pydantic-ai`: see `PROVIDER` in `pydantic_ai_parts`.
+    `pydantic-ai`: see `PROVIDER` in `parts`.
     """
 
     def __init__(
@@ -56,12 +65,9 @@ class PydanticAI:
         paused: ModelResponse | None = None
         try:
             made = asked(request, self._model, self.name, self._settings)
-            messages = made.messages
             for _ in range(PAUSES):
                 reading = Reading()
-                async with self._model.request_stream(
-                    messages, made.settings, made.parameters
-                ) as stream:
+                async with self._streaming(made, paused) as stream:
                     async for event in stream:
                         if not begun:  # not before the provider is heard: a notice is no sign of it
                             begun = True
@@ -78,7 +84,6 @@ class PydanticAI:
                 for delta in reading.settle():
                     yield delta
                 paused = self._goes_on(response)
-                messages = [*made.messages, paused]
             else:
                 raise ProviderError(f"the answer paused {PAUSES} times", kind="server")
         except Exception as error:
@@ -86,6 +91,18 @@ class PydanticAI:
         if is_complete(stream, response):
             for delta in reading.finish(response):
                 yield delta
+
+    @asynccontextmanager
+    async def _streaming(
+        self, made: Asked, paused: ModelResponse | None
+    ) -> AsyncIterator[StreamedResponse]:
+        messages = made.messages if paused is None else [*made.messages, paused]
+        async with self._model.request_stream(messages, made.settings, made.parameters) as stream:
+            try:
+                yield stream
+            except GeneratorExit:  # nobody wants the rest
+                await _give_up(stream)
+                raise
 
     def _goes_on(self, response: ModelResponse) -> ModelResponse:
         """An answer that paused, where it goes on as soon as it is asked to."""
@@ -95,6 +112,15 @@ class PydanticAI:
                 "again and again: switch its background mode off"
             )
         return response
+
+
+async def _give_up(stream: StreamedResponse) -> None:
+    """Cancel a read. A client whose generators are closed between two reads may keep its connection
+    until they are collected; one that is cancelled while it reads lets go of it."""
+    with anyio.move_on_after(LAST_READ, shield=True), suppress(Exception):
+        events = aiter(stream)
+        for _ in range(LEFT):
+            await anext(events)
 
 
 def _made(model: Model[Any] | str) -> Model[Any]:

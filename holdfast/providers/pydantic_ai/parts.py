@@ -77,6 +77,15 @@ def arguments_of(args: str | Mapping[str, object] | None) -> str:
     return msgspec.json.encode(args).decode()
 
 
+def clean(text: str) -> str:
+    """Text that can be sent: what is no Unicode is replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 # --- Put back together --------------------------------------------------------------------------
 
 
@@ -84,17 +93,18 @@ def restored(part: Part) -> ModelResponsePart | None:
     """A part of a history as pydantic-ai gave it, or as it would have. None: nothing to replay."""
     match part:
         case Text(text):
-            return _part(part.metadata, {"part_kind": "text"}, content=text)
+            return _part(part.metadata, {"part_kind": "text"}, content=clean(text))
         case Reasoning(text, signature):
-            shown = {"content": text} if text or not _is_opaque(part) else {}
+            shown = {"content": clean(text)} if text or not _is_opaque(part) else {}
             return _part(part.metadata, {"part_kind": "thinking"}, **shown, signature=signature)
         case ToolCall(id, tool, arguments):
             kind = "builtin-tool-call" if part.provider_executed else "tool-call"
-            asked = {"tool_name": tool, "args": arguments or None, "tool_call_id": id}
+            written = clean(arguments) or None
+            asked = {"tool_name": tool, "args": written, "tool_call_id": id}
             return _part(part.metadata, {"part_kind": kind}, **asked)
         case ToolResult(id, tool):
             named = {"tool_name": tool, "tool_call_id": id}
-            plain = {"part_kind": "builtin-tool-return", "content": part.text}
+            plain = {"part_kind": "builtin-tool-return", "content": clean(part.text)}
             return _part(part.metadata, plain, **named)
         case File(media_type=media_type, data=data) if data is not None:
             content = {"data": data, "media_type": media_type, "kind": "binary"}
@@ -106,7 +116,7 @@ def restored(part: Part) -> ModelResponsePart | None:
 def _is_opaque(part: Reasoning) -> bool:
     """Whether it only holds the place of something else that pydantic-ai wants back."""
     own = (part.metadata or {}).get(PROVIDER) or {}
-    return bool(own.get("part_kind", "thinking") != "thinking")
+    return own.get("part_kind", "thinking") not in ("thinking", "text")
 
 
 def _part(metadata: Metadata | None, plain: dict[str, Any], **ours: Any) -> ModelResponsePart:

@@ -49,7 +49,7 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
 from holdfast.providers.profile import Family
-from holdfast.providers.pydantic_ai.parts import PROVIDER, response_of, restored
+from holdfast.providers.pydantic_ai.parts import PROVIDER, clean, response_of, restored
 from holdfast.providers.speech import (
     family,
     left_out,
@@ -294,12 +294,3 @@ def fitting(id: str) -> str:
     """An id that every provider takes, the same each time."""
     digest = sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', id)[:40]}_{digest}"
-
-
-def clean(text: str) -> str:
-    """Text that can be sent: what is no Unicode is replaced."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text

@@ -138,7 +138,7 @@ class Reading:
         if finish is None:
             raise ProviderError(f"the answer ended with {reason_of(response)}", kind="server")
         for call in self._calls.values():
-            if finish != "length" or call.complete:
+            if finish in ("stop", "tool_calls") or call.complete:
                 deltas += call.end()
         return [*deltas, Finished(finish, usage_of(response), about(response))]
 
@@ -211,8 +211,8 @@ class Reading:
             return []  # something else was written since: what is open is not this
         if isinstance(part, ThinkingPart):
             return [PartEnded(part.signature, kept(part))]
-        if not part.content:
-            return []
+        if not part.content:  # of some use only to the provider, when it has a signature
+            return [PartAdded(_whole(part))] if part.provider_details else []
         return [PartEnded(None, kept(part)), *_sources(part.citations or [])]
 
     def _end_call(self, index: int, part: ToolCallPart) -> list[Delta]:

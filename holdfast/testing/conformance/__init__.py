@@ -18,7 +18,7 @@ from typing import Final, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, describe
 from holdfast.testing.conformance import answers, asking, endings, leaving
 from holdfast.testing.conformance.bench import Bench, Feature, Made, Make, Subject
 from holdfast.testing.conformance.case import Case
@@ -70,6 +70,8 @@ async def check_all(make: Make, *, without: Collection[Feature] = ()) -> Report:
             await case.check(make)
         except AssertionError as error:
             problems.append(f"{case}: {error}")
+        except Exception as error:  # a mistake in the maker, or where the model is looked at
+            problems.append(f"{case}: {describe(error)}")
     if problems:
         raise AssertionError(f"{len(problems)} of {len(asked)} cases\n\n" + "\n\n".join(problems))
     names = tuple(case.name for case in asked)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from holdfast.kernel.messages import (
     Checkpoint,
     File,
@@ -141,7 +143,8 @@ async def an_unknown_provider_tool_is_no_error(bench: Bench) -> None:
 async def text_that_is_no_unicode_can_be_sent(bench: Bench) -> None:
     """A lone surrogate or a NUL, as in a file's name, does not keep a history from being sent."""
     odd = "caf\udce9 \x00 \ud83d"
-    answer = Message("assistant", (ToolCall("call_a", "look", '{"what": "a"}'),), "answer")
+    written = ToolCall("call_a", "look", '{"what": "caf\udce9"}')
+    answer = Message("assistant", (Text(odd), written), "answer")
     result = results_message([ToolResult("call_a", "look", (Text(odd),))])
     await _replies(bench, ask(odd, user_message(odd), answer, result))
 
@@ -174,7 +177,8 @@ async def _first_turn(bench: Bench, subject: Subject) -> tuple[Message, ...]:
     """A prompt, this model's own answer to it, and the results."""
     answer = (await hear(subject.model, ask())).message
     results = [
-        ToolResult(call.id, call.tool, (Text(f"seen: {call.arguments}"),)) for call in answer.calls
+        ToolResult(call.id, call.tool, (Text(f"seen: number {number}"),))
+        for number, call in enumerate(answer.calls)
     ]
     return (*ask().messages, answer, results_message(results))
 
@@ -199,8 +203,10 @@ def _says_all_of(body: bytes, history: tuple[Message, ...]) -> None:
             demand(part.signature.encode() in body, f"{part.signature} is not in {body!r}")
         if isinstance(part, ToolCall):
             demand(part.tool.encode() in body, f"{part.tool} is not in {body!r}")
+            for value in msgspec.json.decode(part.arguments).values():
+                demand(_within(value, body), f"{value!r} is not in {body!r}")
     for result in history[2].results:
-        demand(b"seen: " in body, f"{result.text!r} is not in {body!r}")
+        demand(_within(result.text, body), f"{result.text!r} is not in {body!r}")
 
 
 def _within(text: str, body: bytes) -> bool:

@@ -109,6 +109,8 @@ class Heard:
     def __init__(self, model: str) -> None:
         self.deltas: list[Delta] = []
         self.error: Exception | None = None
+        self.hung = False
+        """Whether it was given up, because it neither ended nor failed."""
         self._model = model
 
     @property
@@ -136,6 +138,8 @@ class Heard:
         """What the loop would make of the exception."""
         if self.error is None:
             raise AssertionError(f"the stream raised nothing, and brought {self.deltas}")
+        if self.hung:
+            raise AssertionError(f"{self.error}, and brought {self.deltas}")
         return classify(self.error)
 
 
@@ -144,13 +148,16 @@ async def hear(model: Model, request: Request) -> Heard:
     heard = Heard(model.name)
     stream = model.stream(request)
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.move_on_after(PATIENCE) as patience:
             async for delta in stream:
                 demand(
                     isinstance(delta, get_args(Delta)),
                     f"the stream yielded {delta!r}, which is no Delta",
                 )
                 heard.deltas.append(delta)
+        if patience.cancelled_caught:
+            heard.hung = True
+            heard.error = TimeoutError(f"it did not end within {PATIENCE:g} s")
     except AssertionError:
         raise
     except Exception as error:
@@ -163,12 +170,16 @@ async def hear(model: Model, request: Request) -> Heard:
 async def until_content(stream: AsyncIterator[Delta]) -> Delta:
     """The next delta that says something."""
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.move_on_after(PATIENCE) as patience:
             async for delta in stream:
                 if not isinstance(delta, (Ping, Opened, Notice)):
                     return delta
-    except TimeoutError:
-        raise AssertionError(f"nothing came for {PATIENCE:g} s") from None
+        if patience.cancelled_caught:
+            raise AssertionError(f"nothing came for {PATIENCE:g} s")
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"the stream failed: {describe(error)}") from error
     raise AssertionError("the stream ended before it said anything")
 
 
@@ -263,8 +274,8 @@ class Bench:
             signature = "c2lnbmVk" if self.can("signatures") else None
             items.append(think("First I look, then I speak.", signature=signature, chunks=3))
         items.append(say("Grüße aus 東京 👋🏽, gleich mehr.", chunks=4))
-        items.append(call_raw("look", '{"what": "a"}', id="call_a", chunks=3))
-        items.append(call_raw("look", '{"what": "b"}', id="call_b"))
+        items.append(call_raw("look", '{"what": "the door"}', id="call_a", chunks=3))
+        items.append(call_raw("look", '{"what": "the garden"}', id="call_b"))
         if self.can("usage"):
             items.append(usage(input=120, output=30))
         return items

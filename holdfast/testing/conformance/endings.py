@@ -117,6 +117,7 @@ async def a_failed_request_is_not_tried_again(bench: Bench) -> None:
     async with bench.playing(fail(status=503), say("Too late.")) as subject:
         heard = await hear(subject.model, ask())
         demand(heard.error is not None, f"it asked again, and brought {heard.deltas}")
+        _ = heard.failure
         if subject.sent is not None:
             demand(len(subject.sent()) == 1, f"it sent {len(subject.sent())} requests")
         await settled(subject)
@@ -130,6 +131,7 @@ async def a_model_answers_after_a_failure(bench: Bench) -> None:
             await hear(subject.model, ask())
         message = (await hear(subject.model, ask())).message
         demand(message.text == "Here I am.", f"after two failures it said {message.text!r}")
+        await settled(subject)
 
 
 CASES: Final[tuple[Case, ...]] = (

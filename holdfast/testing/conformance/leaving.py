@@ -29,8 +29,9 @@ async def _cancel_while_reading(
     """Cancel whoever waits for the next delta, once, and demand that it was heard."""
     reading = asyncio.create_task(_next_content(stream))
     if asked is not None:
-        with anyio.fail_after(PATIENCE):
-            await asked.wait()
+        asking = asyncio.create_task(asked.wait())
+        await asyncio.wait([reading, asking], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        asking.cancel()
     for _ in range(TURNS):
         await asyncio.sleep(0)
     reading.cancel()
@@ -39,6 +40,7 @@ async def _cancel_while_reading(
     if not reading.cancelled():
         came = reading.exception() or reading.result()
         raise AssertionError(f"cancelled while it waited, it gave {came!r}")
+    demand(asked is None or asked.is_set(), f"it asked for nothing within {PATIENCE:g} s")
 
 
 async def _next_content(stream: AsyncIterator[Delta]) -> Delta | None:

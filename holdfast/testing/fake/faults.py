@@ -38,7 +38,7 @@ class Raw(Fault, frozen=True):
 
 
 class Garbled(Fault, frozen=True):
-    """The next event is cut off in the middle of its JSON, and is an event all the same."""
+    """The next event that has JSON is cut off in the middle of it, and is an event all the same."""
 
 
 class Swapped(Fault, frozen=True):

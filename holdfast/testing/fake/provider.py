@@ -225,10 +225,11 @@ class _Playing:
                     yield piece
 
     def _garbled(self, event: bytes) -> bytes:
-        if not self._garble:
+        start = event.find(b"data: ")
+        if not self._garble or start < 0:  # a comment has no JSON that could be cut off
             return event
         self._garble = False
-        return event[: len(event) // 2].rstrip(b"\n") + b"\n\n"
+        return event[: (start + len(b"data: ") + len(event)) // 2].rstrip(b"\n") + b"\n\n"
 
     def _ordered(self, event: bytes) -> list[bytes]:
         if not self._swap:
