@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
 
-from holdfast.kernel.events import Event, ToolCalled, Warned
+from holdfast.kernel.events import Event, ToolCalled, ToolFinished, Warned
 from holdfast.kernel.messages import (
     Finish,
     Message,
@@ -224,6 +224,7 @@ class Assembly:
                 event = ToolCalled(part)
             case ToolResult(call_id=given):
                 part = replace(part, call_id=self._known_as.get(given, given))
+                event = ToolFinished(part, 0.0)  # it ran elsewhere: nobody says how long
             case _:
                 pass
         self._parts.append(part)

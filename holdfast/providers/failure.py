@@ -39,6 +39,8 @@ def refused(
             f"{address(url)} sends us on to {where}, and a key does not go there by itself: "
             "set base_url to the address that is meant"
         )
+    if status == 407:
+        return ConfigError(f"the proxy to {address(url)} refused us (407): check HTTP_PROXY")
     error = _decoded(body)
     if status < 300 and not isinstance(error, str) and not _message(error):
         said = body[:200].decode("utf-8", "replace")

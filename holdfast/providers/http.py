@@ -137,21 +137,28 @@ def _proxy(url: str) -> str | None:
     parts = urlsplit(url)
     host, proxies = parts.hostname or "", getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or host in ("localhost", "127.0.0.1", "::1") or proxy_bypass(host):
+    if not proxy or host in ("localhost", "127.0.0.1", "::1"):
         return None
-    scheme, marked, _ = proxy.partition("://")
-    if not marked:
-        return f"http://{proxy}"
-    if scheme.lower() not in ("http", "https"):
+    if proxy_bypass(host) or proxy_bypass(parts.netloc):
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    try:
+        known = urlsplit(proxy)
+        usable = known.scheme in ("http", "https") and bool(known.hostname) and known.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise ConfigError(
-            f"the environment names a {scheme} proxy for {address(url)}, and only HTTP proxies "
-            "are known: set HTTPS_PROXY=http://…, or NO_PROXY"
+            f"the environment names a proxy for {address(url)} that is no HTTP proxy: "
+            "set HTTPS_PROXY=http://host:port, or NO_PROXY"
         )
     return proxy
 
 
 _KINDS: Final[tuple[tuple[type[Exception], FailureKind], ...]] = (
     (TimeoutError, "timeout"),
+    (aiohttp.ClientHttpProxyError, "network"),
     (aiohttp.ClientPayloadError, "stream_cut"),
     (aiohttp.ClientConnectionError, "network"),
     (ssl.SSLError, "network"),
@@ -164,7 +171,7 @@ def _translated(error: Exception, url: str) -> Exception:
     at = address(url)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return ConfigError(f"base_url leads to {at}, which is no address: use http(s)://host/path")
-    if isinstance(error, aiohttp.ClientHttpProxyError):
+    if isinstance(error, aiohttp.ClientHttpProxyError) and error.status < 500:
         return ConfigError(f"the proxy to {at} refused us ({error.status}): check HTTPS_PROXY")
     kind = next(kind for known, kind in _KINDS if isinstance(error, known))
     distrusted = isinstance(
@@ -179,8 +186,12 @@ def _translated(error: Exception, url: str) -> Exception:
 
 def _said(error: Exception) -> str:
     """What a client says of an error, without the address: there may be a key in it."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"{error.status} {error.message}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return "the proxy that the environment names cannot be reached: check HTTPS_PROXY"
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
         error.os_error, ConnectionRefusedError
     ):

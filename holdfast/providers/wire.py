@@ -84,9 +84,9 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
                     yield delta
                 if failure is not None:
                     raise failure
-                if not deltas:
+                if not deltas and b"\n" in data:  # a piece of a line is no event, however many come
                     yield PING
-                elif type(deltas[-1]) is Finished:
+                if deltas and type(deltas[-1]) is Finished:
                     patience = CLOSING
         last, failure = _decode(decoder, list(filter(_is_whole, events.end())))
         if failure is not None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.context import whole_pairs
-from holdfast.kernel.events import Event, ToolCalled, Warned
+from holdfast.kernel.events import Event, ToolCalled, ToolFinished, Warned
 from holdfast.kernel.messages import (
     File,
     Finish,
@@ -670,3 +670,13 @@ def test_ten_megabytes_of_arguments_take_no_longer_per_byte_than_a_few() -> None
     assert len(call.arguments) == 10_000_002
     assert call.complaint is None
     assert seconds < 20  # copying what is there for each piece would take hours
+
+
+def test_a_result_of_the_provider_is_told_as_one() -> None:
+    assembly = Assembly("m", ports())
+    assembly.feed(CallStarted("s1", "web_search", provider_executed=True))
+    assembly.feed(CallEnded("s1"))
+    result = ToolResult("s1", "web_search", (Text("found"),), provider_executed=True)
+    event = assembly.feed(PartAdded(result))
+    assert isinstance(event, ToolFinished)
+    assert event.result == result

@@ -78,7 +78,13 @@ def test_a_redirect_says_where_it_led_however_that_is_spelled(location: str, tol
     assert told in str(error)
 
 
-@given(st.binary(max_size=300), st.integers(400, 599))
+def test_a_proxy_that_wants_to_know_us_is_told_apart() -> None:
+    error = refused(URL, 407, CIMultiDict(), b"", {})
+    assert isinstance(error, ConfigError)
+    assert "check HTTP_PROXY" in str(error)
+
+
+@given(st.binary(max_size=300), st.integers(400, 599).filter(lambda status: status != 407))
 def test_any_body_is_some_failure(body: bytes, status: int) -> None:
     error = refusal(status, body)
     assert error.status == status

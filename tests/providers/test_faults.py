@@ -212,9 +212,14 @@ async def test_a_provider_that_falls_silent_is_given_up(protocol: WireProtocol) 
 
 @each_protocol
 async def test_a_slow_drip_is_read_to_its_end(protocol: WireProtocol) -> None:
-    slow = await story(protocol, [dripping(1, 0.5), RICH])
+    slow = await story(protocol, [dripping(1, 0.02), RICH])
     is_done(slow, 2)
     assert slow.told == (await story(protocol, RICH)).told
+
+
+@each_protocol
+async def test_bytes_that_come_to_no_event_are_silence(protocol: WireProtocol) -> None:
+    is_done(await story(protocol, [dripping(1, 40), RICH]), 2, "stream_silent")
 
 
 # --- Cuts ---------------------------------------------------------------------------------------

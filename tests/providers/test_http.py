@@ -180,7 +180,7 @@ async def test_deltas_arrive_and_silence_that_is_alive_is_a_ping() -> None:
     async with serve(exchange) as base_url:
         found = await deltas(base_url)
     await SHARED.close()
-    assert found == [Ping(), TextDelta("one"), Ping(), Finished()]
+    assert found == [TextDelta("one"), Ping(), Finished()]  # a piece of a line is no event
 
 
 async def test_a_notice_comes_with_the_first_sign_of_life() -> None:
@@ -403,15 +403,16 @@ def test_each_way_to_break_has_its_kind(error: Exception, kind: FailureKind, ret
     assert "secret" not in failure.detail
 
 
-@pytest.mark.parametrize("status", [400, 407])
+@pytest.mark.parametrize("status", [400, 407, 503])
 def test_what_a_client_says_of_an_error_is_told_without_what_may_be_secret(status: int) -> None:
     info = aiohttp.RequestInfo(
         URL("https://host/path?key=secret"), "POST", CIMultiDictProxy(CIMultiDict())
     )
-    known = aiohttp.ClientHttpProxyError if status == 407 else aiohttp.ClientResponseError
+    known = aiohttp.ClientResponseError if status == 400 else aiohttp.ClientHttpProxyError
     error = _translated(known(info, (), status=status, message="no"), "https://a:secret@host/path")
     assert "secret" not in f"{error} {error!r}"
     assert isinstance(error, ConfigError) == (status == 407)
+    assert classify(error).retryable == (status != 407)
 
 
 def test_a_call_is_shown_without_its_key() -> None:
@@ -455,3 +456,30 @@ def test_a_proxy_of_another_kind_is_refused_with_advice(monkeypatch: pytest.Monk
     monkeypatch.setenv("https_proxy", "socks5://proxy:1080")
     with pytest.raises(ConfigError, match="HTTPS_PROXY=http"):
         _proxy("https://api.example/v1")
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:notaport", "http://[bad", "http://"])
+def test_a_proxy_that_is_no_address_is_refused_with_advice(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(ConfigError, match="HTTPS_PROXY=http"):
+        _proxy("https://api.example/v1")
+
+
+def test_a_host_may_be_left_out_of_the_proxy_with_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "api.example:8443")
+    assert _proxy("https://api.example:8443/v1") is None
+    assert _proxy("https://api.example/v1") == "http://proxy:3128"
+
+
+async def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        with pytest.raises(ProviderError, match="the proxy that the environment names"):
+            await ask("http://api.example")
+    await SHARED.close()

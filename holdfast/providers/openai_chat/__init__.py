@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Request
 from holdfast.providers.endpoint import address, check, headers_for
 from holdfast.providers.http import SHARED, Http
@@ -38,6 +39,8 @@ class OpenAIChat:
         `quirks` say what differs from OpenAI; without them, it is what is known of `provider`."""
         check(model, provider, base_url, api_key, needs_key=False)
         quirks = quirks_of(provider) if quirks is None else quirks
+        if not isinstance(quirks, Quirks):
+            raise ConfigError(f"quirks is {quirks!r}: use Quirks(…), or replace(COMPATIBLE, …)")
         self.profile = profile
         self._endpoint = Endpoint(provider, model, profile, quirks)
         self._url = _url(base_url, quirks.query)
