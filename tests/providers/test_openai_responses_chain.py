@@ -12,6 +12,7 @@ from holdfast import Agent, Policy, Retry, RunFailed, tool
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.events import Retrying
 from holdfast.kernel.messages import (
+    File,
     Message,
     Text,
     dump,
@@ -21,7 +22,7 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import CallEnded, CallStarted, Notice, Request, Settings
 from holdfast.providers.openai_responses import OpenAIResponses
-from holdfast.testing import Turn, call, fail, finish, ports, say, think
+from holdfast.testing import Turn, call, fail, file, finish, ports, say, think
 from holdfast.testing.fake.faults import opens, raw, respond
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -168,6 +169,15 @@ async def test_an_edit_breaks_the_chain() -> None:
         assert "previous_response_id" not in body
         assert len(body["input"]) == len(changed)
     assert "previous_response_id" in await asked(fake, prompt, answer, MORE)
+
+
+async def test_a_part_that_was_taken_out_of_the_answer_breaks_the_chain() -> None:
+    fake, history = await talked([file("image/png", b"png"), say("Ho.")])
+    prompt, answer = history
+    assert "previous_response_id" in await asked(fake, prompt, answer, MORE)
+    without = replace(answer, parts=tuple(p for p in answer.parts if not isinstance(p, File)))
+    assert len(without.parts) < len(answer.parts)
+    assert "previous_response_id" not in await asked(fake, prompt, without, MORE)
 
 
 async def test_a_compaction_breaks_the_chain() -> None:

@@ -156,7 +156,8 @@ class OpenAIResponses:
         if said.model != self.name or said.finish != "stop":
             return None
         kept = (said.metadata or {}).get(self._provider) or {}
-        if kept.get("output") != digest(said.text):
+        kinds = [str(item.get("type")) for item in encoded.items[at]]
+        if kept.get("output") != digest([said.text, kinds]):
             return None
         if kept.get("input") != digest(_flat(encoded.items[:at])):
             return None

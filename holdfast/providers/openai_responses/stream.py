@@ -388,7 +388,8 @@ class Decoder:
         self._finished = True
         kept: Item = {"response_id": response.id} if response.id else {}
         if kept and self._input is not None:
-            kept |= {"input": self._input, "output": digest(response.said)}
+            kinds = [str(given.get("type")) for given in response.output or ()]
+            kept |= {"input": self._input, "output": digest([response.said, kinds])}
         usage = response.usage.usage(self._price) if response.usage is not None else None
         metadata = self._mine(kept) if kept else None
         out.append(Finished(self._reason(cut, response), usage, metadata))
