@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Union, cast, get_args
@@ -117,6 +116,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def cache_key(self) -> str:
         """The same for every request that begins like the requests of this agent."""
+        from hashlib import blake2b  # brings OpenSSL: not before an agent runs
+
         begins = repr((self.system, self.specs, self.provider_tools))
         return blake2b(begins.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
