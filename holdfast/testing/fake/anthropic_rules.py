@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.testing.fake.speaker import Problem, Received
+from holdfast.testing.fake.speaker import Objection, Problem, Received
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -72,37 +72,29 @@ TYPES: Final[Mapping[str, Sequence[type]]] = {
 """Of the values that a schema may name."""
 
 
-class _Objection(Exception):
-    """The first thing that is wrong."""
-
-    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
-        super().__init__(message)
-        self.problem = Problem(message, status, code)
-
-
 def problem(received: Received) -> Problem | None:
     try:
         _check_head(received)
         body = _body(received)
         for check in CHECKS:
             check(body, received)
-    except _Objection as objection:
+    except Objection as objection:
         return objection.problem
     return None
 
 
 def _need(holds: object, message: str) -> None:
     if not holds:
-        raise _Objection(message)
+        raise Objection(message)
 
 
 def _check_head(received: Received) -> None:
     headers = received.headers
     if received.path != "/v1/messages":
-        raise _Objection(f"there is nothing at {received.path}", 404)
+        raise Objection(f"there is nothing at {received.path}", 404)
     bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
     if not headers.get("x-api-key", "").strip() and not bearer:
-        raise _Objection("x-api-key header is required", 401)
+        raise Objection("x-api-key header is required", 401)
     version = headers.get("anthropic-version")
     _need(version in VERSIONS, f"anthropic-version: {version!r} is no version")
     kind = headers.get("content-type", "")
@@ -113,7 +105,7 @@ def _body(received: Received) -> Json:
     try:
         body = received.json
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _Objection(f"the request body is not valid JSON: {error}") from None
+        raise Objection(f"the request body is not valid JSON: {error}") from None
     _need(isinstance(body, dict), "the request body is no object")
     assert isinstance(body, dict)
     return body
@@ -169,7 +161,7 @@ def _check_schema(schema: Json) -> None:
     optional = unions = 0
     for one in _schemas(schema):
         for name in BOUNDS & one.keys():
-            raise _Objection(f"output_config.format.schema: property '{name}' is not supported")
+            raise Objection(f"output_config.format.schema: property '{name}' is not supported")
         kind = one.get("type")
         closed = kind != "object" or one.get("additionalProperties") is False
         _need(closed, "output_config.format.schema: 'additionalProperties' must be false")

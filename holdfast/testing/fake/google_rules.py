@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.testing.fake.speaker import Problem, Received
+from holdfast.testing.fake.speaker import Objection, Problem, Received
 
 STATUSES: Final = {
     400: "INVALID_ARGUMENT",
@@ -80,16 +80,10 @@ _OF_MODELS: Final = _words("codeExecutionResult executableCode functionCall tool
 _IMAGES: Final = frozenset({"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"})
 
 
-class _Objection(Exception):
-    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
-        super().__init__(message)
-        self.problem = Problem(message, status, code)
-
-
 def problem(received: Received) -> Problem | None:
     try:
         _check(received)
-    except _Objection as objection:
+    except Objection as objection:
         return objection.problem
     return None
 
@@ -107,17 +101,17 @@ def demands_signatures(model: str) -> bool:
 def _check(received: Received) -> None:
     found = _PATH.search(received.path)
     if found is None or found[2] != "streamGenerateContent":
-        raise _Objection(f"{received.path} is not found", 404)
+        raise Objection(f"{received.path} is not found", 404)
     if received.query.get("alt") != "sse":
-        raise _Objection("this fake streams server-sent events only: use alt=sse")
+        raise Objection("this fake streams server-sent events only: use alt=sse")
     if not (received.headers.get("x-goog-api-key") or received.query.get("key")):
-        raise _Objection("Method doesn't allow unregistered callers: use an API key", 403)
+        raise Objection("Method doesn't allow unregistered callers: use an API key", 403)
     try:
         body = _camel(received.json)
     except (ValueError, RecursionError):
-        raise _Objection("Invalid JSON payload received. It cannot be parsed.") from None
+        raise Objection("Invalid JSON payload received. It cannot be parsed.") from None
     if not isinstance(body, dict):
-        raise _Objection("Invalid JSON payload received. The root element has to be an object.")
+        raise Objection("Invalid JSON payload received. The root element has to be an object.")
     _check_fields(body, _BODY, "")
     model = found[1]
     functions = _check_tools(body, model)
@@ -150,11 +144,11 @@ def _camel(value: Any) -> Any:
 
 def _check_fields(value: Any, known: frozenset[str], where: str) -> None:
     if not isinstance(value, dict):
-        raise _Objection(f"Invalid value at '{where}': an object is wanted")
+        raise Objection(f"Invalid value at '{where}': an object is wanted")
     for name in value:
         if name not in known:
             at = f" at '{where}'" if where else ""
-            raise _Objection(
+            raise Objection(
                 f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.'
             )
 
@@ -177,44 +171,44 @@ def _check_tools(body: Mapping[str, Any], model: str) -> bool:
             names[function["name"]] += 1
     for name, times in names.items():
         if times > 1:
-            raise _Objection(f"Duplicate function declaration found: {name}")
+            raise Objection(f"Duplicate function declaration found: {name}")
     if names and own and _OLD.match(model):
-        raise _Objection("Tool use with function calling is unsupported")
+        raise Objection("Tool use with function calling is unsupported")
     if names and own and not config.get("includeServerSideToolInvocations"):
-        raise _Objection(
+        raise Objection(
             "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
             "with Function calling."
         )
     if config.get("includeServerSideToolInvocations") and _OLD.match(model):
-        raise _Objection("Tool call context circulation is not enabled for this model")
+        raise Objection("Tool call context circulation is not enabled for this model")
     return bool(names)
 
 
 def _check_function(function: Any, where: str) -> None:
     _check_fields(function, _FUNCTION, where)
     if not _NAME.match(function.get("name") or ""):
-        raise _Objection(
+        raise Objection(
             f"* GenerateContentRequest.{where}.name: Invalid function name. Must start with a "
             "letter or an underscore."
         )
     if "parameters" in function and "parametersJsonSchema" in function:
-        raise _Objection(f"{where}: only one of parameters and parameters_json_schema can be set")
+        raise Objection(f"{where}: only one of parameters and parameters_json_schema can be set")
     schema = function.get("parametersJsonSchema")
     if schema is not None and schema.get("type") != "object" and "$ref" not in schema:
-        raise _Objection(f"{where}.parameters_json_schema: schema must be of type object")
+        raise Objection(f"{where}.parameters_json_schema: schema must be of type object")
     if "parameters" in function:
         _check_schema(function["parameters"], f"{where}.parameters")
         if not function["parameters"].get("properties"):
-            raise _Objection(f"{where}.parameters.properties: should be non-empty for OBJECT type")
+            raise Objection(f"{where}.parameters.properties: should be non-empty for OBJECT type")
 
 
 def _check_schema(schema: Any, where: str) -> None:
     """OpenAPI's schema objects, of which a part is known."""
     _check_fields(schema, _SCHEMA, where)
     if not isinstance(schema.get("type", ""), str):
-        raise _Objection(f"Proto field is not repeating, cannot start list at '{where}.type'")
+        raise Objection(f"Proto field is not repeating, cannot start list at '{where}.type'")
     if any(not isinstance(value, str) for value in schema.get("enum", ())):
-        raise _Objection(f"Invalid value at '{where}.enum' (TYPE_STRING)")
+        raise Objection(f"Invalid value at '{where}.enum' (TYPE_STRING)")
     for name, inner in schema.get("properties", {}).items():
         _check_schema(inner, f"{where}.properties[{name}]")
     for at, inner in enumerate(schema.get("anyOf", ())):
@@ -226,18 +220,18 @@ def _check_schema(schema: Any, where: str) -> None:
 def _check_config(config: Any, model: str, functions: bool) -> None:
     _check_fields(config, _CONFIG, "generation_config")
     if not 0 <= config.get("temperature", 0) <= 2:
-        raise _Objection("generation_config.temperature must be in the range [0.0, 2.0]")
+        raise Objection("generation_config.temperature must be in the range [0.0, 2.0]")
     if config.get("maxOutputTokens", 1) < 1:
-        raise _Objection("max_output_tokens must be positive.")
+        raise Objection("max_output_tokens must be positive.")
     is_json = config.get("responseMimeType") == "application/json"
     if is_json and functions and _OLD.match(model):
-        raise _Objection(
+        raise Objection(
             "Function calling with a response mime type: 'application/json' is unsupported"
         )
     if "responseSchema" in config and "responseJsonSchema" in config:
-        raise _Objection("only one of response_schema and response_json_schema can be set")
+        raise Objection("only one of response_schema and response_json_schema can be set")
     if not is_json and ("responseSchema" in config or "responseJsonSchema" in config):
-        raise _Objection("a response schema needs the response mime type application/json")
+        raise Objection("a response schema needs the response mime type application/json")
     if "responseSchema" in config:
         _check_schema(config["responseSchema"], "generation_config.response_schema")
     _check_references(config.get("responseJsonSchema"))
@@ -254,7 +248,7 @@ def _check_references(schema: Any) -> None:
     if isinstance(schema.get("$ref"), str):
         beside = [key for key in schema if not key.startswith("$")]
         if beside:
-            raise _Objection(f"response_json_schema: {beside[0]} cannot stand beside a $ref")
+            raise Objection(f"response_json_schema: {beside[0]} cannot stand beside a $ref")
     for inner in schema.values():
         _check_references(inner)
 
@@ -263,24 +257,24 @@ def _check_thinking(thinking: Any, model: str) -> None:
     known = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
     _check_fields(thinking, known, "generation_config.thinking_config")
     if thinking and _THOUGHTLESS.match(model):
-        raise _Objection("Thinking is not supported for this model.")
+        raise Objection("Thinking is not supported for this model.")
     level = thinking.get("thinkingLevel")
     if level is None:
         _check_budget(thinking, model)
     elif "thinkingBudget" in thinking:
-        raise _Objection("You can only set only one of thinking budget and thinking level.")
+        raise Objection("You can only set only one of thinking budget and thinking level.")
     elif _OLD.match(model):
-        raise _Objection("Thinking level is not supported for this model.")
+        raise Objection("Thinking level is not supported for this model.")
     elif level.lower() not in ("minimal", "low", "medium", "high"):
-        raise _Objection(f"Invalid value at 'thinking_level': {level}")
+        raise Objection(f"Invalid value at 'thinking_level': {level}")
 
 
 def _check_budget(thinking: Mapping[str, Any], model: str) -> None:
     budget = thinking.get("thinkingBudget", 0 if _QUIET.match(model) else -1)
     if budget == 0 and _PENSIVE.match(model):
-        raise _Objection("Budget 0 is invalid. This model only works in thinking mode.")
+        raise Objection("Budget 0 is invalid. This model only works in thinking mode.")
     if budget == 0 and thinking.get("includeThoughts"):
-        raise _Objection(
+        raise Objection(
             "Thinking_config.include_thoughts is only enabled when thinking is enabled."
         )
 
@@ -288,7 +282,7 @@ def _check_budget(thinking: Mapping[str, Any], model: str) -> None:
 def _check_system(system: Any) -> None:
     parts = system.get("parts") if isinstance(system, dict) else None
     if not parts or any(not isinstance(part.get("text"), str) for part in parts):
-        raise _Objection("system_instruction has to be text")
+        raise Objection("system_instruction has to be text")
 
 
 # --- Contents -----------------------------------------------------------------------------------
@@ -296,7 +290,7 @@ def _check_system(system: Any) -> None:
 
 def _check_contents(contents: Any, model: str) -> None:
     if not isinstance(contents, list) or not contents:
-        raise _Objection("* GenerateContentRequest.contents: contents is not specified")
+        raise Objection("* GenerateContentRequest.contents: contents is not specified")
     for at, content in enumerate(contents):
         _check_content(content, f"contents[{at}]")
     _check_turns(contents)
@@ -308,10 +302,10 @@ def _check_content(content: Any, where: str) -> None:
     _check_fields(content, frozenset({"parts", "role"}), where)
     role = content.get("role", "user")
     if role not in ("user", "model"):
-        raise _Objection("Please use a valid role: user, model.")
+        raise Objection("Please use a valid role: user, model.")
     parts = content.get("parts")
     if not isinstance(parts, list) or not parts:
-        raise _Objection(
+        raise Objection(
             f"* GenerateContentRequest.{where}.parts: contents.parts must not be empty."
         )
     for number, part in enumerate(parts):
@@ -322,17 +316,17 @@ def _check_part(part: Any, role: str, where: str) -> None:
     _check_fields(part, _DATA | _BESIDE, where)
     data = part.keys() & _DATA
     if len(data) != 1:
-        raise _Objection(
+        raise Objection(
             f"* GenerateContentRequest.{where}.data: required oneof field 'data' must have one "
             "initialized field"
         )
     kind = data.pop()
     if (kind in _OF_MODELS and role != "model") or (kind == "functionResponse" and role == "model"):
-        raise _Objection(f"{where}: a {kind} cannot be of the {role}")
+        raise Objection(f"{where}: a {kind} cannot be of the {role}")
     if not _BYTES.match(part.get("thoughtSignature", "")):
-        raise _Objection(f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)")
+        raise Objection(f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)")
     if kind == "text" and not isinstance(part["text"], str):
-        raise _Objection(f"Invalid value at '{where}.text' (TYPE_STRING)")
+        raise Objection(f"Invalid value at '{where}.text' (TYPE_STRING)")
     if kind == "inlineData":
         _check_blob(part["inlineData"], where)
     if kind in ("functionCall", "functionResponse"):
@@ -342,27 +336,27 @@ def _check_part(part: Any, role: str, where: str) -> None:
 def _check_blob(blob: Any, where: str) -> None:
     kind = blob.get("mimeType") or ""
     if not blob.get("data"):
-        raise _Objection(f"Invalid value at '{where}.inline_data.data': it is empty")
+        raise Objection(f"Invalid value at '{where}.inline_data.data': it is empty")
     try:
         b64decode(blob["data"], validate=True)
     except ValueError:
-        raise _Objection(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
+        raise Objection(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
     if "/" not in kind or (kind.startswith("image/") and kind not in _IMAGES):
-        raise _Objection(f"Unsupported MIME type: {kind}")
+        raise Objection(f"Unsupported MIME type: {kind}")
 
 
 def _check_called(called: Any, kind: str, where: str) -> None:
     if not called.get("name"):
-        raise _Objection(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
+        raise Objection(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
     if not _NAME.match(called["name"]):
-        raise _Objection(f"* GenerateContentRequest.{where}.{kind}.name: Invalid function name.")
+        raise Objection(f"* GenerateContentRequest.{where}.{kind}.name: Invalid function name.")
     held = called.get("args", {}) if kind == "functionCall" else called.get("response")
     if not isinstance(held, dict):
-        raise _Objection(f"Invalid value at '{where}.{kind}': an object is wanted")
+        raise Objection(f"Invalid value at '{where}.{kind}': an object is wanted")
     for part in called.get("parts", ()):
         _check_fields(part, frozenset({"inlineData"}), f"{where}.{kind}.parts")
         if not part:
-            raise _Objection(f"{where}.{kind}.parts: 'data' must have one initialized field")
+            raise Objection(f"{where}.{kind}.parts: 'data' must have one initialized field")
         _check_blob(part["inlineData"], where)
 
 
@@ -380,25 +374,25 @@ def _check_turns(contents: list[Any]) -> None:
         role = content.get("role", "user")
         responses = _named(content, "functionResponse")
         if bool(responses) != bool(calls):
-            raise _Objection(
+            raise Objection(
                 "Please ensure that function response turn comes immediately after a function call "
                 "turn."
             )
         if len(responses) != len(calls):
-            raise _Objection(
+            raise Objection(
                 "Please ensure that the number of function response parts is equal to the number "
                 "of function call parts of the function call turn."
             )
         if Counter(responses) != Counter(calls):
-            raise _Objection("the function responses are not those of the function calls")
+            raise Objection("the function responses are not those of the function calls")
         if role == previous:
-            raise _Objection(
+            raise Objection(
                 "Please ensure that multiturn requests alternate between user and model."
             )
         calls = _named(content, "functionCall")
         previous = "results" if responses else role
     if previous == "model":
-        raise _Objection(
+        raise Objection(
             "Please ensure that multiturn requests end with a user role or a function response."
         )
 
@@ -409,7 +403,7 @@ def _check_signatures(contents: list[Any]) -> None:
         first = next((part for part in content["parts"] if "functionCall" in part), None)
         if first is not None and not first.get("thoughtSignature"):
             name = first["functionCall"]["name"]
-            raise _Objection(
+            raise Objection(
                 f"Function call is missing a thought_signature in functionCall parts: "
                 f"function call `{name}` in the {at}. content block"
             )

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.testing.fake.speaker import Problem, Received
+from holdfast.testing.fake.speaker import Objection, Problem, Received
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -90,17 +90,9 @@ SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
 MAX_ID: Final = 40
 
 
-class _Objection(Exception):
-    """The first thing that is wrong."""
-
-    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
-        super().__init__(message)
-        self.problem = Problem(message, status, code)
-
-
 def _demand(met: object, message: str, status: int = 400, code: str | None = None) -> None:
     if not met:
-        raise _Objection(message, status, code)
+        raise Objection(message, status, code)
 
 
 def problem(received: Received) -> Problem | None:
@@ -110,7 +102,7 @@ def problem(received: Received) -> Problem | None:
         body = _body(received)
         for check in CHECKS:
             check(body)
-    except _Objection as objection:
+    except Objection as objection:
         return objection.problem
     return None
 
@@ -145,7 +137,7 @@ def _body(received: Received) -> Json:
     try:
         body = received.json
     except msgspec.DecodeError as error:
-        raise _Objection(f"We could not parse the JSON body of your request: {error}") from None
+        raise Objection(f"We could not parse the JSON body of your request: {error}") from None
     _demand(isinstance(body, dict), "the body is no JSON object")
     return body  # type: ignore[no-any-return]
 

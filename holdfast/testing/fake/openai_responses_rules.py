@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.testing.fake.speaker import Problem, Received
+from holdfast.testing.fake.speaker import Objection, Problem, Received
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -125,17 +125,9 @@ class Memory:
         return [*self.stored.get(earlier or "", ()), *given]
 
 
-class _Objection(Exception):
-    """The first thing that is wrong."""
-
-    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
-        super().__init__(message)
-        self.problem = Problem(message, status, code)
-
-
 def _need(holds: object, message: str, code: str | None = None) -> None:
     if not holds:
-        raise _Objection(message, code=code)
+        raise Objection(message, code=code)
 
 
 def problem(received: Received, memory: Memory) -> Problem | None:
@@ -146,26 +138,26 @@ def problem(received: Received, memory: Memory) -> Problem | None:
             check(body)
         _check_link(body, memory)
         _check_order(body, memory)
-    except _Objection as objection:
+    except Objection as objection:
         return objection.problem
     return None
 
 
 def _check_head(received: Received) -> None:
     if not received.path.endswith("/responses"):
-        raise _Objection(f"Invalid URL (POST {received.path})", 404)
+        raise Objection(f"Invalid URL (POST {received.path})", 404)
     key = received.headers.get("api-key") or received.headers.get("Authorization", "")
     if not key.removeprefix("Bearer ").strip():
-        raise _Objection("You didn't provide an API key.", 401, "invalid_api_key")
+        raise Objection("You didn't provide an API key.", 401, "invalid_api_key")
 
 
 def _body(received: Received) -> dict[str, Any]:
     try:
         body = received.json
     except msgspec.DecodeError as error:
-        raise _Objection(f"We could not parse the JSON body of your request: {error}") from None
+        raise Objection(f"We could not parse the JSON body of your request: {error}") from None
     if not isinstance(body, dict):
-        raise _Objection("The body of a request has to be a JSON object.")
+        raise Objection("The body of a request has to be a JSON object.")
     return body
 
 
@@ -362,7 +354,7 @@ def _check_link(body: Json, memory: Memory) -> None:
     id = body.get("previous_response_id")
     if id is not None and id not in memory.stored:
         missing = f"Previous response with id '{id}' not found."
-        raise _Objection(missing, 400, "previous_response_not_found")
+        raise Objection(missing, 400, "previous_response_not_found")
 
 
 def _check_order(body: Json, memory: Memory) -> None:

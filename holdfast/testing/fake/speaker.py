@@ -47,6 +47,14 @@ class Problem(Struct, frozen=True):
     """The protocol's word for it. None: the one that goes with the status."""
 
 
+class Objection(Exception):
+    """The first thing that is wrong with a request."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, status, code)
+
+
 class Speaker(Protocol):
     """Says one answer in one protocol. Gives whole server-sent events, blank line included."""
 
