@@ -39,9 +39,15 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_plain)
 def _whole(value: Any) -> Any:
     """The same with whole characters only: two halves that belong together are one."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return whole_characters(value)
     if isinstance(value, Mapping):
         return {_whole(key): _whole(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_whole(item) for item in value]
     return value
+
+
+def whole_characters(text: str) -> str:
+    """Text that can be sent: half of a surrogate pair is replaced, two that belong together are one
+    character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

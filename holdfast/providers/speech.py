@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Final
 
 from holdfast.kernel.messages import (
@@ -123,6 +124,22 @@ def spelled_out(file: File) -> str | None:
     except UnicodeDecodeError:
         return None
     return f"<file name={file.name or 'unnamed'!r}>\n{text}\n</file>"
+
+
+def data_url(file: File) -> str | None:
+    """The file itself as an address, or None when its bytes are not here."""
+    if file.data is None:
+        return None
+    return f"data:{media_type(file)};base64,{b64encode(file.data).decode()}"
+
+
+def file_in_words(file: File, model: str, notices: list[str]) -> str:
+    """A file for a model that does not take it as one: spelled out, or left out and told of."""
+    text = spelled_out(file)
+    if text is None:
+        text, notice = left_out(file, model)
+        notices.append(notice)
+    return text
 
 
 def left_out(file: File, model: str) -> tuple[str, str]:

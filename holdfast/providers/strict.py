@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.providers.body import encoded
+from holdfast.providers.grammar import UNSAYABLE
 
 Schema = Mapping[str, Any]
 
@@ -32,24 +33,7 @@ _KEPT: Final = frozenset(
 """Taken as they are."""
 _SILENT: Final = frozenset({"$comment", "$id", "$schema", "required"})
 """Said otherwise, or nothing that a model needs to know."""
-_OPEN: Final = frozenset(
-    {
-        "additionalItems",
-        "allOf",
-        "contains",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "not",
-        "patternProperties",
-        "prefixItems",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
+_OPEN: Final = UNSAYABLE | {"allOf"}
 """Shapes that strict mode has no word for."""
 _CHOICES: Final = frozenset({"anyOf", "oneOf"})
 _FORMATS: Final = frozenset(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from holdfast.providers.body import encoded
+from holdfast.providers.grammar import UNSAYABLE
 
 Schema = Mapping[str, Any]
 
@@ -26,24 +27,6 @@ _ELSEWHERE: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 """Leave it to other schemas."""
 _SILENT: Final = frozenset({"$comment", "$id", "$schema", "additionalProperties", "discriminator"})
 """Said otherwise, or nothing that a model needs to know."""
-_SHAPES: Final = frozenset(
-    {
-        "additionalItems",
-        "contains",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "not",
-        "patternProperties",
-        "prefixItems",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
-"""What cannot be said at all."""
 _FORMATS: Final = frozenset(
     {
         "date",
@@ -97,7 +80,7 @@ def held_schema(schema: Schema) -> dict[str, Any] | None:
 
 
 def _held(schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, Mapping) or not _SHAPES.isdisjoint(schema):
+    if not isinstance(schema, Mapping) or not UNSAYABLE.isdisjoint(schema):
         raise _NotHeld
     if isinstance(schema.get("type"), list):
         return _held(_by_type(schema))

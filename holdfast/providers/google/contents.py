@@ -22,12 +22,11 @@ from holdfast.kernel.messages import (
 from holdfast.providers.profile import Family, Profile
 from holdfast.providers.speech import (
     family,
+    file_in_words,
     in_words,
-    left_out,
     media_type,
     readable,
     sendable,
-    spelled_out,
     url_of,
 )
 
@@ -189,11 +188,7 @@ class Contents:
             if file.data is None:
                 return {"fileData": {"mimeType": kind, "fileUri": url_of(file)}, **own}
             return {"inlineData": {"mimeType": kind, "data": file.data}, **own}
-        text = spelled_out(file)
-        if text is None:
-            text, notice = left_out(file, self._name)
-            self._notices.append(notice)
-        return {"text": text}
+        return {"text": file_in_words(file, self._name, self._notices)}
 
     def _takes(self, file: File) -> bool:
         kind = family(file.media_type)

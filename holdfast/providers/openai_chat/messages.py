@@ -28,14 +28,14 @@ from holdfast.providers.openai_chat.details import add
 from holdfast.providers.openai_chat.quirks import Quirks
 from holdfast.providers.profile import Profile
 from holdfast.providers.speech import (
+    data_url,
     family,
+    file_in_words,
     in_words,
-    left_out,
     media_type,
     provider_of,
     readable,
     sendable,
-    spelled_out,
     url_of,
 )
 
@@ -157,19 +157,14 @@ class _Writer:
         return _text(self._in_words(file)) if part is None else part
 
     def _in_words(self, file: File) -> str:
-        text = spelled_out(file)
-        if text is None:
-            text, notice = left_out(file, self._endpoint.name)
-            self.notices.append(notice)
-        return text
+        return file_in_words(file, self._endpoint.name, self.notices)
 
     def _native(self, file: File) -> Json | None:
         kind, named = family(file.media_type), media_type(file)
         url = url_of(file) if kind in self._quirks.urls else None
+        url = url or data_url(file)
         if url is None:
-            if file.data is None:
-                return None
-            url = f"data:{named};base64,{b64encode(file.data).decode()}"
+            return None
         if kind == "image" and named in _IMAGES:
             return {"type": "image_url", "image_url": {"url": url}}
         if kind == "pdf":

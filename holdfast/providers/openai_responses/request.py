@@ -8,7 +8,6 @@ carry its encrypted content, be followed by what it led to, and go to a model th
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
@@ -40,14 +39,15 @@ from holdfast.providers.parameters import one_object
 from holdfast.providers.profile import Family, Profile
 from holdfast.providers.speech import (
     asked_in_words,
+    data_url,
     family,
+    file_in_words,
     in_words,
     left_out,
     media_type,
     provider_of,
     readable,
     sendable,
-    spelled_out,
     url_of,
 )
 from holdfast.providers.strict import strict_schema
@@ -229,7 +229,7 @@ class _Encoder:
     def _file(self, file: File) -> Item:
         kind = family(file.media_type)
         taken = FILES if self._profile.files is None else self._profile.files
-        url = url_of(file) or _data_url(file)
+        url = url_of(file) or data_url(file)
         if kind in taken and url is not None and sendable(file):
             own = self._kept(file.metadata)
             if kind == "image" and media_type(file) in PICTURES:
@@ -242,11 +242,7 @@ class _Encoder:
         return {"type": "input_text", "text": self._file_in_words(file)}
 
     def _file_in_words(self, file: File) -> str:
-        text = spelled_out(file)
-        if text is None:
-            text, notice = left_out(file, self._name)
-            self.notices.append(notice)
-        return text
+        return file_in_words(file, self._name, self.notices)
 
     # --- beside the messages ---
 
@@ -409,9 +405,3 @@ def _without_nulls(item: Item) -> Item:
 def short(id: str) -> str:
     """An id that is not too long."""
     return id if len(id) <= MAX_ID else blake2b(encoded(id), digest_size=16).hexdigest()
-
-
-def _data_url(file: File) -> str | None:
-    if file.data is None:
-        return None
-    return f"data:{media_type(file)};base64,{b64encode(file.data).decode()}"

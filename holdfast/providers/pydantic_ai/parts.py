@@ -34,6 +34,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
+from holdfast.providers.body import whole_characters
 
 PROVIDER: Final = "pydantic-ai"
 """The key of our metadata, and what the names of bridged models begin with.
@@ -82,7 +83,7 @@ def clean(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole_characters(text)
     return text
 
 

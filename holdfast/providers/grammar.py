@@ -1,0 +1,24 @@
+"""What no provider can hold an answer to, of the language of JSON schema."""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNSAYABLE: Final = frozenset(
+    {
+        "additionalItems",
+        "contains",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "not",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+"""Shapes that a grammar for an answer has no word for."""
