@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,12 +21,13 @@ from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
-from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.kernel.tool import Nothing, Tool, ToolContext, Values
 from holdfast.kernel.way import (
     Cleared,
     Middleware,
     Proceed,
     Ready,
+    Standing,
     Toolbox,
     Way,
     awaited,
@@ -106,15 +107,13 @@ class Batch:
         self,
         toolbox: Toolbox,
         sink: Sink,
-        *,
-        failures: Mapping[str, int],
-        active: frozenset[str] | None,
-        states: Mapping[str, CallState],
+        standing: Standing,
     ) -> None:
         self._box = toolbox
         self._sink = sink
-        self._states = states
-        self._way = Way(toolbox, sink, failures, active, states)
+        self._states = standing.states
+        self._history = standing.history
+        self._way = Way(toolbox, sink, standing)
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, _Entry] = {}
         self._queue: list[_Entry] = []
@@ -432,7 +431,9 @@ class Batch:
         if tool.timeout is not None and entry.began is not None:
             deadline = entry.began + tool.timeout
         report = self._report_from_thread if tool.in_thread else self._report
-        return ToolContext(entry.call.id, partial(report, entry), deadline=deadline)
+        return ToolContext(
+            entry.call.id, partial(report, entry), history=self._history, deadline=deadline
+        )
 
     def _report(self, entry: _Entry, text: str) -> Awaitable[None]:
         if entry.outcome is not None:  # late words of a call that is over
@@ -448,7 +449,7 @@ class Batch:
             await self._report(entry, text)
 
         self._box.ports.from_thread(report)
-        return _Room(None)
+        return Nothing()
 
 
 def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:

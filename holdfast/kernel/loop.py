@@ -73,6 +73,7 @@ from holdfast.kernel.outcome import Ending, Failed, RunResult, Tally
 from holdfast.kernel.output import Fits, Repair, judge
 from holdfast.kernel.patience import Patience, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
+from holdfast.kernel.way import Standing
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
@@ -388,13 +389,13 @@ class Loop:
         return batch
 
     def _new_batch(self) -> Batch:
-        return Batch(
-            self._toolbox,
-            self._sink,
+        standing = Standing(
             failures=self._history.turn.failures,
             active=self._active,
             states=self._journal,
+            history=lambda: self.history,
         )
+        return Batch(self._toolbox, self._sink, standing)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that came to an end."""

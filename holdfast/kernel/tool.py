@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
 
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.messages import ToolResult
+from holdfast.kernel.messages import Message, ToolResult
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
 from holdfast.kernel.schema import Values as Values
@@ -25,16 +25,27 @@ WaitsFor = Literal["client", "answer", "child"]
 OnSteer = Literal["cancel", "finish"]
 
 
-class ToolContext:
-    """What a tool may know about the call it serves, as its first parameter."""
+class Nothing:
+    """Has nothing to wait for when awaited; may just as well be dropped."""
 
-    __slots__ = ("_report", "call_id", "chat", "deadline", "workspace")
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+class ToolContext:
+    """What a tool may know about the call it serves, as its first parameter.
+
+    Its `validate` and `preview` may ask for it in the same way; they have no progress to tell.
+    """
+
+    __slots__ = ("_history", "_report", "call_id", "chat", "deadline", "workspace")
 
     def __init__(
         self,
         call_id: str,
         report: Callable[[str], Awaitable[None]],
         *,
+        history: Callable[[], Sequence[Message]] = tuple,
         deadline: float | None = None,
         chat: str | None = None,
         workspace: object = None,
@@ -45,7 +56,13 @@ class ToolContext:
         """When the call will be cancelled, on the event loop's clock."""
         self.chat = chat
         self.workspace = workspace
+        self._history = history
         self._report = report
+
+    @property
+    def history(self) -> Sequence[Message]:
+        """What is committed: up to the answer that asks for this call, and without its results."""
+        return self._history()
 
     def progress(self, text: str) -> Awaitable[None]:
         """Tell people how far the call is. Await it in an `async` tool; just call it in another."""
@@ -76,8 +93,8 @@ class Tool:
         max_result: int | None = None,
         label: str | None = None,
         describe: Callable[[Values], str] | None = None,
-        validate: Callable[[Values], object] | None = None,
-        preview: Callable[[Values], object] | None = None,
+        validate: Callable[..., object] | None = None,
+        preview: Callable[..., object] | None = None,
         native: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         pure = effect == "pure"
@@ -146,6 +163,15 @@ class Tool:
     def takes_context(self) -> bool:
         return self.function is not None and _first_is_context(self.function)
 
+    def ask(self, hook: Callable[..., object], context: ToolContext, values: Values) -> object:
+        """What `validate` or `preview` says, perhaps awaitable. Either may want the context."""
+        return hook(context, values) if hook in self._want_context else hook(values)
+
+    @cached_property
+    def _want_context(self) -> tuple[Callable[..., object], ...]:
+        hooks = (self.validate, self.preview)
+        return tuple(hook for hook in hooks if hook is not None and _first_is_context(hook))
+
     @cached_property
     def in_thread(self) -> bool:
         """Not `async`: it may block, so it runs beside the event loop."""
@@ -183,8 +209,8 @@ def tool(
     max_result: int | None = None,
     label: str | None = None,
     describe: Callable[[Values], str] | None = None,
-    validate: Callable[[Values], object] | None = None,
-    preview: Callable[[Values], object] | None = None,
+    validate: Callable[..., object] | None = None,
+    preview: Callable[..., object] | None = None,
     native: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 

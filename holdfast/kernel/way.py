@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, Union
 
@@ -19,11 +19,20 @@ from holdfast.kernel import results
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import Approved, CallState
 from holdfast.kernel.events import Action, ActionKind, ToolProgressed
-from holdfast.kernel.messages import ToolCall, ToolResult, encode
+from holdfast.kernel.messages import Message, ToolCall, ToolResult, encode
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import BadArguments
-from holdfast.kernel.tool import Allow, Decision, Deny, Rewrite, Tool, Values
+from holdfast.kernel.tool import (
+    Allow,
+    Decision,
+    Deny,
+    Nothing,
+    Rewrite,
+    Tool,
+    ToolContext,
+    Values,
+)
 from holdfast.kernel.turn import count_failure
 
 Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
@@ -82,22 +91,27 @@ class Cleared(Struct, frozen=True):
     """A person agreed to it with other arguments than the model's."""
 
 
+class Standing(Struct, frozen=True, kw_only=True):
+    """How things stand when the calls of an answer begin."""
+
+    failures: Mapping[str, int]
+    """In a row, by tool."""
+    active: frozenset[str] | None
+    """Names of the tools that may be used; None for all."""
+    states: Mapping[str, CallState]
+    history: Callable[[], Sequence[Message]]
+
+
 class Way:
     """The way that the calls of one answer take."""
 
-    def __init__(
-        self,
-        toolbox: Toolbox,
-        sink: Sink,
-        failures: Mapping[str, int],
-        active: frozenset[str] | None,
-        states: Mapping[str, CallState],
-    ) -> None:
+    def __init__(self, toolbox: Toolbox, sink: Sink, standing: Standing) -> None:
         self._box = toolbox
         self._sink = sink
-        self._failures = failures
-        self._active = active
-        self._states = states
+        self._failures = standing.failures
+        self._active = standing.active
+        self._states = standing.states
+        self._history = standing.history
 
     def check(self, call: ToolCall) -> Ready | ToolResult:
         """The part of the way that needs no waiting: find the tool, parse, validate."""
@@ -171,7 +185,8 @@ class Way:
         tool = ready.tool
         if tool.validate is not None:
             try:
-                problem = await awaited(tool.validate(ready.shown))
+                said = tool.ask(tool.validate, self._context(call), ready.shown)
+                problem = await awaited(said)
             except Exception as error:
                 problem = results.explain(error)
             if problem is False:
@@ -200,14 +215,18 @@ class Way:
 
     async def _preview(self, call: ToolCall, ready: Ready) -> str | None:
         """Show people what the call would do, if its tool can say so."""
-        if ready.tool.preview is None:
+        tool = ready.tool
+        if tool.preview is None:
             return None
-        shown = await awaited(ready.tool.preview(ready.shown))
+        shown = await awaited(tool.ask(tool.preview, self._context(call), ready.shown))
         if shown is None:
             return None
         preview = str(shown)[: self._box.limits.progress_length]
         self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
         return preview
+
+    def _context(self, call: ToolCall) -> ToolContext:
+        return ToolContext(call.id, _unheard, history=self._history)
 
     async def _approved_change(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
@@ -235,6 +254,11 @@ def action(kind: ActionKind, call: ToolCall, ready: Ready, preview: str | None) 
     """What somebody outside is asked, bound to exactly these arguments."""
     arguments = canonical(ready.tool.arguments.plain(ready.values))
     return Action(kind, call, arguments, digest(call.id, call.tool, arguments), preview)
+
+
+def _unheard(text: str) -> Awaitable[None]:
+    """A call that has not begun makes no progress."""
+    return Nothing()
 
 
 def canonical(value: object) -> str:

@@ -19,6 +19,7 @@ from holdfast import (
     Text,
     Tool,
     ToolCall,
+    ToolContext,
     ToolResult,
     approve,
     dump,
@@ -26,7 +27,8 @@ from holdfast import (
     tool,
 )
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted
-from holdfast.testing import call, call_raw
+from holdfast.kernel.tool import Values
+from holdfast.testing import ScriptedModel, call, call_raw, say
 from tests.kernel.runs import (
     act,
     asks_client,
@@ -375,3 +377,32 @@ async def test_asking_takes_no_time_and_leaves_no_task() -> None:
     assert waiting.summary.seconds == 0.0
     assert waiting.summary.tool_calls == 0
     await asyncio.sleep(0)
+
+
+async def test_a_tool_and_its_hooks_may_look_at_what_was_said_before() -> None:
+    seen: dict[str, list[str]] = {}
+
+    def look(where: str, context: ToolContext) -> None:
+        seen[where] = [f"{message.role}: {message.text}" for message in context.history]
+
+    async def validate(context: ToolContext, values: Values) -> None:
+        await context.progress("nobody is told")
+        look("validate", context)
+
+    def preview(context: ToolContext, values: Values) -> str:
+        context.progress("nobody is told")
+        look("preview", context)
+        return f"remember {values['line']}"
+
+    @tool(validate=validate, preview=preview)
+    async def remember(context: ToolContext, line: str) -> str:
+        """Remember a line."""
+        look("run", context)
+        return line
+
+    model = ScriptedModel([[say("Well."), call("remember", line="x")], "Done."])
+    events = [event async for event in Agent(model=model, tools=[remember]).run("Go.")]
+
+    assert [text.text for text in events if isinstance(text, ToolProgressed)] == ["remember x"]
+    assert list(seen) == ["validate", "preview", "run"]
+    assert set(map(tuple, seen.values())) == {("user: Go.", "assistant: Well.")}
