@@ -17,6 +17,7 @@ _HOMES = {
         "FormatError",
         "HoldfastError",
         "ProviderError",
+        "ToolFailed",
     ),
     "holdfast.kernel.events": (
         "Action",
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.errors import FormatError as FormatError
     from holdfast.kernel.errors import HoldfastError as HoldfastError
     from holdfast.kernel.errors import ProviderError as ProviderError
+    from holdfast.kernel.errors import ToolFailed as ToolFailed
     from holdfast.kernel.events import Action as Action
     from holdfast.kernel.events import Compacted as Compacted
     from holdfast.kernel.events import Compacting as Compacting

@@ -120,6 +120,10 @@ class ConfigError(HoldfastError, ValueError):
     """An option or an argument that cannot be right. The message says what to do."""
 
 
+class ToolFailed(HoldfastError):
+    """Raised by a tool to say in its own words why it failed: the model reads just these."""
+
+
 class FormatError(HoldfastError, ValueError):
     """Stored JSON that cannot be read."""
 

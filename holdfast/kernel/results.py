@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.kernel.errors import describe
+from holdfast.kernel.errors import ToolFailed, describe
 from holdfast.kernel.messages import Content, File, Outcome, Text, ToolCall, ToolResult
 from holdfast.kernel.tool import Tool
 
@@ -130,7 +130,7 @@ def failed(call: ToolCall, error: BaseException) -> ToolResult:
 
 def explain(error: BaseException) -> str:
     """An exception as the model is shown it."""
-    text = describe(error)
+    text = str(error) if isinstance(error, ToolFailed) else describe(error)
     return text if len(text) <= MAX_ERROR else text[:MAX_ERROR] + "…"
 
 

@@ -221,7 +221,7 @@ class Way:
         shown = await awaited(tool.ask(tool.preview, self._context(call), ready.shown))
         if shown is None:
             return None
-        preview = str(shown)[: self._box.limits.progress_length]
+        preview = _cut(str(shown), self._box.limits.progress_length)
         self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
         return preview
 
@@ -254,6 +254,12 @@ def action(kind: ActionKind, call: ToolCall, ready: Ready, preview: str | None) 
     """What somebody outside is asked, bound to exactly these arguments."""
     arguments = canonical(ready.tool.arguments.plain(ready.values))
     return Action(kind, call, arguments, digest(call.id, call.tool, arguments), preview)
+
+
+def _cut(preview: str, limit: int) -> str:
+    """Whoever is asked to agree has to know that there is more than they see."""
+    gone = len(preview) - limit
+    return preview if gone <= 0 else f"{preview[:limit]}\n[… {gone} more characters, not shown]"
 
 
 def _unheard(text: str) -> Awaitable[None]:

@@ -12,8 +12,10 @@ from holdfast import (
     Action,
     Agent,
     Approved,
+    Calls,
     ConfigError,
     Deny,
+    Policy,
     Rewrite,
     RunResult,
     Text,
@@ -406,3 +408,16 @@ async def test_a_tool_and_its_hooks_may_look_at_what_was_said_before() -> None:
     assert [text.text for text in events if isinstance(text, ToolProgressed)] == ["remember x"]
     assert list(seen) == ["validate", "preview", "run"]
     assert set(map(tuple, seen.values())) == {("user: Go.", "assistant: Well.")}
+
+
+async def test_a_preview_that_is_too_long_says_that_it_is_cut() -> None:
+    @tool(approval="ask", preview=lambda values: values["text"])
+    async def write(text: str) -> str:
+        """Write a text."""
+        return text
+
+    model = ScriptedModel([call("write", text="x" * 50)])
+    policy = Policy(calls=Calls(progress_length=10))
+    result = await Agent(model=model, tools=[write], policy=policy).run("Go.")
+
+    assert result.actions[0].preview == "x" * 10 + "\n[… 40 more characters, not shown]"

@@ -19,6 +19,7 @@ from holdfast import (
     Tool,
     ToolCall,
     ToolContext,
+    ToolFailed,
     ToolResult,
     tool,
 )
@@ -741,3 +742,14 @@ async def test_the_traceback_of_a_tool_is_logged(caplog: pytest.LogCaptureFixtur
     assert record.getMessage() == "stumble failed"
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
+
+
+async def test_a_tool_may_say_in_its_own_words_why_it_failed() -> None:
+    @tool
+    async def read(path: str) -> str:
+        raise ToolFailed(f"{path} is not there")
+
+    agent = agent_for([call("read", path="a.txt"), "Oh."], read)
+
+    (made,) = results_in((await agent.run("Go.")).history)
+    assert (made.outcome, made.text) == ("failed", "read failed: a.txt is not there")
