@@ -1,0 +1,259 @@
+"""A command's output: made readable as it comes, its two ends kept, all of it in a file if long."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import time
+from typing import Final
+
+from holdfast.tools.workspace.directory import Directory, PathRefused
+
+HEAD: Final = 16 * 1024
+TAIL: Final = 16 * 1024
+"""Bytes of the beginning and of the end that the model is shown."""
+MAX_LOG: Final = 64 * 1024 * 1024
+"""Bytes of a file that keeps long output."""
+MAX_NEWS: Final = 4 * 1024
+"""Characters that people are shown at once."""
+LONG_LINE: Final = 8 * 1024
+"""Characters of a line that we wait for the end of."""
+
+HOME: Final = ".holdfast"
+
+_RAW: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters other than tab and newline."""
+_ESCAPES: Final = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, the cursor
+    "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links
+    "|\x1b[ -/]*[0-~]"
+)
+_OPEN_ESCAPE: Final = 64
+"""Characters at the end of a piece in which an escape sequence may be unfinished."""
+
+
+class Readable:
+    """Bytes as they come, given on as text in whole lines: without escapes, each line as a terminal
+    would show it in the end."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._line = ""
+
+    def feed(self, data: bytes) -> str:
+        text = self._line + self._decoder.decode(data)
+        end = text.rfind("\n") + 1
+        self._line = text[end:]
+        return readable(text[:end]) + self._overlong()
+
+    def end(self) -> str:
+        rest, self._line = self._line + self._decoder.decode(b"", True), ""
+        return readable(rest)
+
+    def _overlong(self) -> str:
+        """What is given on of a line before its end has come, so that it need not be kept."""
+        line = self._line
+        if len(line) <= LONG_LINE:
+            return ""
+        line = line[line.rstrip("\r").rfind("\r") + 1 :]  # all before it is overwritten
+        if len(line) <= LONG_LINE:
+            self._line = line
+            return ""
+        escape = line.find("\x1b", -_OPEN_ESCAPE)
+        end = len(line) if escape < 0 else escape
+        self._line = line[end:]
+        return readable(line[:end])
+
+
+def readable(text: str) -> str:
+    """Text without control characters: what they do is done, or a mark is in their place."""
+    if not _RAW.search(text):  # the usual case
+        return text
+    lines = map(_last_state, _ESCAPES.sub("", text).split("\n"))
+    return _RAW.sub("\ufffd", "\n".join(lines))
+
+
+def _last_state(line: str) -> str:
+    """A line after everything that was written over it, as progress bars are."""
+    line = line.rstrip("\r").rpartition("\r")[2]
+    if "\b" not in line:
+        return line
+    kept: list[str] = []
+    for character in line:
+        if character != "\b":
+            kept.append(character)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
+
+
+class Ends:
+    """The beginning and the end of bytes of any length."""
+
+    def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
+        self.total = 0
+        self._limits = head, tail
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    @property
+    def long(self) -> bool:
+        """Not all of it is kept."""
+        return self.total > sum(self._limits)
+
+    def add(self, data: bytes) -> None:
+        head, tail = self._limits
+        self.total += len(data)
+        room = head - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * tail:
+            del self._tail[:-tail]
+
+    def whole(self) -> bytes:
+        """All of it, as long as it is not `long`."""
+        return bytes(self._head + self._tail)
+
+    def cut(self) -> tuple[str, int, str]:
+        """Of UTF-8 that is long: the beginning and the end, in whole lines if lines are not long,
+        and how many bytes are missing between them."""
+        head, tail = bytes(self._head), bytes(self._tail[-self._limits[1] :])
+        end = head.rfind(b"\n", len(head) // 2) + 1 or len(head)
+        start = tail.find(b"\n", 0, len(tail) // 2) + 1
+        # What is left of a character that was cut in two is no UTF-8, and goes.
+        first, last = head[:end].decode(errors="ignore"), tail[start:].decode(errors="ignore")
+        return first, self.total - len(first.encode()) - len(last.encode()), last
+
+
+class Log:
+    """A file with all of the output, beside the files that the agent works on."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.path = ""
+        """Empty until something is written."""
+        self.problem = ""
+        """Why it does not have everything; empty if it has."""
+        self._directory = directory
+        self._file: int | None = None
+        self._room = MAX_LOG
+
+    def write(self, data: bytes) -> None:
+        """Keep more of the output, if that can be done: a full disk is not the command's fault."""
+        if self.problem:
+            return
+        try:
+            if self._file is None:
+                self._open()
+            self._write(data[: self._room])
+        except PathRefused as error:
+            self.problem = str(error)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+        self._room -= len(data)
+        if self._room < 0 and not self.problem:
+            self.problem = f"a file takes at most {MAX_LOG // 2**20} MiB of it"
+
+    def _open(self) -> None:
+        self._ignore()
+        path = f"{HOME}/output/{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.log"
+        self._file = self._directory.create(path)
+        self.path = path
+
+    def _ignore(self) -> None:
+        """Keep our files out of the user's version control."""
+        try:
+            file = self._directory.create(f"{HOME}/.gitignore")
+        except PathRefused:
+            return  # there is one; or else the log cannot be made either, and says why
+        try:
+            os.write(file, b"*\n")
+        finally:
+            os.close(file)
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+class News:
+    """What people have not been shown yet, and not more than they can read."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._skipped = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def add(self, text: str) -> None:
+        self._text += text
+        if len(self._text) > 2 * MAX_NEWS:
+            self._shorten()
+
+    def take(self) -> str:
+        if len(self._text) > MAX_NEWS:
+            self._shorten()
+        text, skipped = self._text, self._skipped
+        self._text, self._skipped = "", 0
+        return f"[… {skipped} characters are not shown …]\n{text}" if skipped else text
+
+    def _shorten(self) -> None:
+        last = self._text[-MAX_NEWS:]
+        last = last[last.find("\n", 0, -1) + 1 :]
+        self._skipped += len(self._text) - len(last)
+        self._text = last
+
+
+class Output:
+    """The output of one command, from its bytes to what people and the model are shown of it."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.news = News()
+        self._readable = Readable()
+        self._ends = Ends()
+        self._log = Log(directory)
+
+    def feed(self, data: bytes) -> None:
+        self._add(self._readable.feed(data))
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._add(self._readable.end())
+        self._log.close()
+
+    def _add(self, text: str) -> None:
+        if not text:
+            return
+        self.news.add(text)
+        data = text.encode()
+        if self._ends.total + len(data) > HEAD + TAIL:
+            if not self._ends.long:
+                self._log.write(self._ends.whole())
+            self._log.write(data)
+        self._ends.add(data)
+
+    def text(self) -> str:
+        """For the model."""
+        if not self._ends.long:
+            return self._ends.whole().decode()
+        head, missing, tail = self._ends.cut()
+        return f"{ended(head)}[… {missing} bytes are left out here: {self._where()} …]\n{tail}"
+
+    def _where(self) -> str:
+        log = self._log
+        if not log.path:
+            return f"they could not be kept in a file, because {log.problem}"
+        where = f"is in {log.path}, which read_file and search_files can read"
+        return f"the beginning {where}, but {log.problem}" if log.problem else f"all of it {where}"
+
+
+def ended(text: str) -> str:
+    """The text, with an end to its last line."""
+    return text if text.endswith("\n") else text + "\n"

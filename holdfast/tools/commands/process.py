@@ -1,0 +1,204 @@
+"""A command under its supervisor, seen from here: its output, its end, and the word to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import ToolFailed
+from holdfast.tools.commands import supervisor
+from holdfast.tools.thread import to_end
+
+if TYPE_CHECKING:
+    import subprocess
+
+CHUNK: Final = 64 * 1024
+"""Bytes that are read at once: what a pipe holds."""
+LAST_CHUNKS: Final = 16
+"""Read after the end. More than a pipe holds comes only from somebody the command handed it to."""
+
+WHY: Final[Mapping[int, str]] = {
+    errno.E2BIG: "it is too long: write it to a file, and run that",
+    errno.EAGAIN: "too many processes are running: try again when some have ended",
+    errno.ENOMEM: "there is no memory left: try again later",
+    errno.EMFILE: "too many files are open: try again later",
+    errno.ENFILE: "too many files are open: try again later",
+}
+
+
+class NotStarted(ToolFailed):
+    """A command that was not run, with the reason for whoever gave it."""
+
+    def __init__(self, number: int) -> None:
+        why = WHY.get(number) or os.strerror(number)
+        super().__init__(f"the command was not started: {why}")
+        self.errno = number
+
+
+class Lost(ToolFailed):
+    """A command whose supervisor failed."""
+
+
+class End(Struct, frozen=True):
+    """How a command ended, and what it left behind."""
+
+    code: int | None
+    """Below 0: the number of the signal. None: nobody saw it, because the supervisor was killed."""
+    left: int = 0
+    """Processes that it had left running."""
+    alive: int = 0
+    """Of all its processes, how many could not be stopped."""
+
+
+class Process:
+    """A running command. Whatever becomes of this object or this process, the command ends."""
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], control: int, output: int, status: int
+    ) -> None:
+        self._popen = popen
+        self._control: int | None = control
+        self._output = _Pipe(output)
+        self._status = _Pipe(status)
+        self._said = b""
+        self._last_chunks = LAST_CHUNKS
+
+    async def read(self, seconds: float | None = None) -> bytes | None:
+        """Output that has come, none when the time is over before any; None after the end."""
+        if not self._status.at_end:
+            pipes = [pipe.number for pipe in (self._output, self._status) if not pipe.at_end]
+            await _wait_for(pipes, seconds)
+            self._said += self._status.take()
+            return self._output.take()
+        # All is over. A pipe that somebody else holds may nevertheless never come to its end.
+        self._last_chunks -= 1
+        return (self._output.take() or None) if self._last_chunks >= 0 else None
+
+    def stop(self) -> None:
+        """Have everything stopped. Comes true on its own, also when nobody waits for it."""
+        control, self._control = self._control, None
+        if control is None:
+            return
+        with suppress(OSError):
+            os.write(control, b".")  # the end of the pipe alone is not seen while a fork holds it
+        os.close(control)
+        self._popen.send_signal(signal.SIGCONT)  # the command may have stopped its supervisor
+
+    def force(self) -> None:
+        """Kill what can be found from here, when the supervisor does not do its work."""
+        if shell := _numbers(self._said, b"started"):
+            with suppress(OSError):
+                os.killpg(shell[0], signal.SIGKILL)
+        self._popen.kill()
+
+    async def end(self) -> End:
+        """What the supervisor said, once it has ended."""
+        code = await to_end(self._popen.wait)
+        if failed := _numbers(self._said, b"failed"):
+            raise NotStarted(failed[-1])
+        if ended := _numbers(self._said, b"ended"):
+            return End(*ended)
+        self.force()
+        if not _numbers(self._said, b"started"):
+            words = self._said.decode(errors="replace").strip().rpartition("\n")[2]
+            raise Lost(f"the supervisor of the command failed: {words or f'it ended with {code}'}")
+        return End(None)
+
+    def close(self) -> None:
+        """Let go of everything. What still runs is stopped, and waited for by a thread."""
+        self.stop()
+        self._output.close()
+        self._status.close()
+        if self._popen.poll() is None:
+            threading.Thread(target=self._popen.wait, daemon=True).start()
+
+
+def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) -> Process:
+    """Run a command in a directory that is held open."""
+    import subprocess
+
+    script = [sys.executable, "-I", "-S", supervisor.__file__, shell, str(directory)]
+    with ExitStack() as ours, ExitStack() as theirs:
+        try:
+            stdin, control = _pipe(theirs, ours)
+            output, stdout = _pipe(ours, theirs)
+            status, stderr = _pipe(ours, theirs)
+            popen = subprocess.Popen(
+                script,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env={**environ, supervisor.COMMAND: command},
+                pass_fds=(directory,),
+                start_new_session=True,  # what is typed at our terminal is not for it
+            )
+        except OSError as error:
+            raise NotStarted(error.errno or 0) from error
+        ours.pop_all()
+        return Process(popen, control, output, status)
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
+
+
+class _Pipe:
+    """The reading end of a pipe, never waited for."""
+
+    def __init__(self, number: int) -> None:
+        os.set_blocking(number, False)
+        self.number = number
+        self.at_end = False
+
+    def take(self) -> bytes:
+        """What is in it."""
+        try:
+            data = os.read(self.number, CHUNK)
+        except BlockingIOError:
+            return b""
+        self.at_end = not data
+        return data
+
+    def close(self) -> None:
+        os.close(self.number)
+
+
+async def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
+    """Wait until one of them can be read, or the time is over."""
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = None if seconds is None else loop.call_later(seconds, wake)
+    try:
+        for descriptor in descriptors:
+            loop.add_reader(descriptor, wake)
+        await woken
+    finally:
+        for descriptor in descriptors:
+            loop.remove_reader(descriptor)
+        if timer is not None:
+            timer.cancel()
+
+
+def _numbers(said: bytes, word: bytes) -> list[int]:
+    """The numbers in the line that begins with a word; none if there is no such line."""
+    for line in said.splitlines():
+        if line.startswith(word + b" "):
+            return [int(part) for part in line.split() if part.lstrip(b"-").isdigit()]
+    return []

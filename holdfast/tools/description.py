@@ -1,0 +1,10 @@
+"""What a tool says of itself to the model: a text file beside its code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def description(code: str) -> str:
+    """The text beside a module, given the module's `__file__`."""
+    return Path(code).with_suffix(".md").read_text("utf-8").strip()

@@ -1,0 +1,136 @@
+"""A tool that changes parts of a text file and leaves the rest as it is."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+
+from holdfast.kernel.messages import Text, ToolResult
+from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.tools.description import description
+from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, shortened
+from holdfast.tools.files.document import decode
+from holdfast.tools.files.edits import Edit, apply
+from holdfast.tools.files.kind import kind
+from holdfast.tools.files.plan import LIMIT, Plan, carry_out
+from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.files.seen import Record, metadata, seen, written_beside
+from holdfast.tools.thread import to_end
+from holdfast.tools.workspace.directory import Directory, PathRefused
+
+NAME: Final = "edit_file"
+EDIT: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "old_text": {
+            "type": "string",
+            "description": "The text to replace, exactly as it stands in the file",
+        },
+        "new_text": {"type": "string", "description": "What is to stand there instead"},
+        "replace_all": {
+            "type": "boolean",
+            "description": "Whether to replace it wherever it is found; false unless set",
+        },
+    },
+    "required": ["old_text", "new_text"],
+    "additionalProperties": False,
+}
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "minLength": 1, "description": "The file to change"},
+        "edits": {
+            "type": "array",
+            "minItems": 1,
+            "items": EDIT,
+            "description": "Replacements, made one after another; all of them or none",
+        },
+    },
+    "required": ["path", "edits"],
+    "additionalProperties": False,
+}
+
+
+def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
+    """The tool that edits files beneath a directory. People are shown a diff before they agree."""
+
+    def planned(
+        context: ToolContext, path: str, edits: Sequence[Mapping[str, Any]]
+    ) -> partial[Plan]:
+        file = directory.relative(path)
+        wanted = [Edit(**edit) for edit in edits]
+        return partial(plan, directory, file, wanted, expected(directory, context, file))
+
+    async def preview(context: ToolContext, values: Values) -> str:
+        made = await to_end(planned(context, **values))
+        return shortened(made.diff, FOR_PEOPLE)
+
+    async def run(
+        context: ToolContext, path: str, edits: Sequence[Mapping[str, Any]]
+    ) -> ToolResult:
+        text, record = await to_end(partial(change, directory, planned(context, path, edits)))
+        return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
+
+    return Tool(
+        name=NAME,
+        description=description(__file__),
+        schema=SCHEMA,
+        function=run,
+        effect="once",
+        approval=approval,
+        label="edit a file",
+        describe=describe,
+        preview=preview,
+    )
+
+
+def describe(values: Values) -> str:
+    count = len(values["edits"])
+    return f"Edit {values['path']}" + (f" ({count} changes)" if count > 1 else "")
+
+
+def expected(directory: Directory, context: ToolContext, file: str) -> str | None:
+    """The version that the file has to have; None when what is to be replaced says enough.
+
+    That is so for a file which was never read, and when an earlier call of the same message writes
+    to it: the model knows of that.
+    """
+    known = seen(context.history, file)
+    if known is None:
+        return None
+    for path in written_beside(context.history, context.call_id):
+        try:
+            if directory.relative(path) == file:
+                return None
+        except PathRefused:
+            continue
+    return known.version
+
+
+def plan(directory: Directory, file: str, edits: Sequence[Edit], version: str | None) -> Plan:
+    """What the file is to become. Refuses if it is no longer of the version that was seen."""
+    try:
+        was = directory.read(file, LIMIT)
+    except PathRefused as refusal:
+        if refusal.code != errno.ENOENT:
+            raise
+        raise ChangeRefused(f"{refusal}. To make a new file, use write_file.") from None
+    if version is not None and was.version != version:
+        raise ChangeRefused(f"{file} has changed since it was read: read it again.")
+    old = decode(was.data)
+    if old is None:
+        raise ChangeRefused(f"{file} is {kind(was.data)}: only text can be edited.")
+    new = apply(old, edits)
+    if new.text == old.text:
+        raise ChangeRefused(f"these edits leave {file} as it was.")
+    return Plan(file, was, old, new)
+
+
+def change(directory: Directory, planned: partial[Plan]) -> tuple[str, Record]:
+    """The diff that was made, and a record of what the file is now."""
+    made = planned()
+    version = carry_out(directory, made)
+    was = made.was.version if made.was is not None else None
+    return shortened(made.diff, FOR_MODELS), Record(made.file, version, was=was)

@@ -1,0 +1,199 @@
+"""What a change does to a text, as a unified diff for people and for models. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
+
+from holdfast.tools.files.document import Document, agreeing, shown
+
+CONTEXT: Final = 3
+"""Lines around a change."""
+COMPARED: Final = 2_000_000
+"""Pairs of lines that are compared one by one, so that no diff takes for ever. Where there would be
+more, all that lies between two lines that surely belong together is shown as changed."""
+NO_NEWLINE: Final = "\\ No newline at end of file"
+
+FOR_PEOPLE: Final = 2_000
+FOR_MODELS: Final = 400
+"""Lines of a diff that are shown."""
+WIDTH: Final = 1_000
+"""Characters of a line that are shown."""
+SIZE: Final = 48_000
+"""Characters that are shown in all."""
+
+Block: TypeAlias = tuple[int, int, int, int]
+"""Lines from … to … of the old text that give way to lines from … to … of the new one."""
+
+
+def unified(path: str, old: str | None, new: str) -> str:
+    """The diff of two texts, whole; empty when they are the same. None: there was no file."""
+    if old == new:
+        return ""
+    name = path if path.isprintable() else ascii(path)[1:-1]
+    a, b = split(old or ""), split(new)
+    hunks = (hunk(a, b, group) for group in grouped(blocks(a, b)))
+    head = ("--- /dev/null" if old is None else f"--- a/{name}", f"+++ b/{name}")
+    return "\n".join([*head, *chain.from_iterable(hunks)])
+
+
+def beside_the_lines(old: Document, new: Document) -> str:
+    """What becomes another although no line shows it: line endings and encoding."""
+    changes = []
+    if old.style and new.style and old.style != new.style:
+        changes.append(f"line endings: {old.style} becomes {new.style}")
+    elif old.text == new.text and old.endings != new.endings:
+        changes.append("line endings change")
+    if (old.encoding, old.bom) != (new.encoding, new.bom):
+        changes.append(f"encoding: {_encoding(old)} becomes {_encoding(new)}")
+    return "; ".join(changes)
+
+
+def _encoding(document: Document) -> str:
+    return document.encoding.upper() + (" with a byte order mark" if document.bom else "")
+
+
+def split(text: str) -> list[str]:
+    """The lines of a text, with their ends: a last line without one is another line."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
+    """The changes between two texts, from the first line to the last."""
+    found: list[Block] = []
+    room = COMPARED
+    for gap in gaps(a, b):
+        a1, a2, b1, b2 = gap
+        room -= (a2 - a1) * (b2 - b1)
+        if a1 == a2 or b1 == b2 or room < 0:
+            found.append(gap)
+        else:
+            found += compared(a, b, gap)
+    return found
+
+
+def gaps(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
+    """What lies between lines that surely belong together: the ends of the texts, lines that both
+    have once and in the same order, and whatever agrees next to these."""
+    whole = trimmed(a, b, (0, len(a), 0, len(b)))
+    at_a, last_a, at_b, last_b = whole
+    for a2, b2 in [*anchors(a, b, whole), (last_a, last_b)]:
+        gap = trimmed(a, b, (at_a, a2, at_b, b2))
+        if gap[0] < gap[1] or gap[2] < gap[3]:
+            yield gap
+        at_a, at_b = a2, b2  # the anchor itself is looked at again, and agrees
+
+
+def trimmed(a: Sequence[str], b: Sequence[str], block: Block) -> Block:
+    """Without what agrees at its ends."""
+    a1, a2, b1, b2 = block
+    head = agreeing(a[a1:a2], b[b1:b2])
+    tail = agreeing(a[a1 + head : a2][::-1], b[b1 + head : b2][::-1])
+    return a1 + head, a2 - tail, b1 + head, b2 - tail
+
+
+def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[tuple[int, int]]:
+    """Places of lines that both texts have exactly once there: as many as are in the same order."""
+    a1, a2, b1, b2 = block
+    where = places_of_single(b, b1, b2)
+    pairs = [(at, where[line]) for line, at in places_of_single(a, a1, a2).items() if line in where]
+    before, number = longest_rising([place for _, place in pairs])
+    row: list[tuple[int, int]] = []
+    while number >= 0:
+        row.append(pairs[number])
+        number = before[number]
+    return row[::-1]
+
+
+def longest_rising(places: Sequence[int]) -> tuple[list[int], int]:
+    """The longest row of rising numbers: in front of each, which one; and its last. -1: none."""
+    lowest: list[int] = []  # by its length, the least number that a row so far ends with
+    ends: list[int] = []  # ... and the position of that number
+    before: list[int] = []
+    for position, place in enumerate(places):
+        length = bisect_left(lowest, place)
+        before.append(ends[length - 1] if length else -1)
+        lowest[length : length + 1] = [place]
+        ends[length : length + 1] = [position]
+    return before, ends[-1] if ends else -1
+
+
+def places_of_single(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
+    """In their order, where each of these lines is that is there once."""
+    times = Counter(lines[start:end])
+    return {lines[at]: at for at in range(start, end) if times[lines[at]] == 1}
+
+
+def compared(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Block]:
+    from difflib import SequenceMatcher
+
+    a1, a2, b1, b2 = gap
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, a[a1:a2], b[b1:b2], False).get_opcodes():
+        if tag != "equal":
+            yield a1 + i1, a1 + i2, b1 + j1, b1 + j2
+
+
+def grouped(changes: Sequence[Block]) -> Iterator[list[Block]]:
+    """Changes whose context would touch belong together."""
+    group: list[Block] = []
+    for change in changes:
+        if group and change[0] - group[-1][1] > 2 * CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def hunk(a: Sequence[str], b: Sequence[str], group: Sequence[Block]) -> Iterator[str]:
+    before = min(CONTEXT, group[0][0])
+    after = min(CONTEXT, len(a) - group[-1][1])
+    start_a, end_a = group[0][0] - before, group[-1][1] + after
+    start_b, end_b = group[0][2] - before, group[-1][3] + after
+    yield f"@@ -{extent(start_a, end_a)} +{extent(start_b, end_b)} @@"
+    at = start_a
+    for a1, a2, b1, b2 in group:
+        yield from marked(" ", a[at:a1])
+        yield from marked("-", a[a1:a2])
+        yield from marked("+", b[b1:b2])
+        at = a2
+    yield from marked(" ", a[at:end_a])
+
+
+def extent(start: int, end: int) -> str:
+    """Where lines begin and how many there are; of none, the line that they would be behind."""
+    count = end - start
+    if count == 1:
+        return str(start + 1)
+    return f"{start + 1 if count else start},{count}"
+
+
+def marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield mark + line.removesuffix("\n")
+        if not line.endswith("\n"):
+            yield NO_NEWLINE
+
+
+def shortened(diff: str, most: int) -> str:
+    """At most so many lines, none of them very long, and a word about what is left out."""
+    lines = [clipped(line) for line in shown(diff).split("\n")]
+    kept: list[str] = []
+    room = SIZE
+    for line in lines[:most]:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    if left := len(lines) - len(kept):
+        kept.append(f"[… {left} more lines of this diff are not shown …]")
+    return "\n".join(kept)
+
+
+def clipped(line: str) -> str:
+    return line if len(line) <= WIDTH else f"{line[:WIDTH]}… [{len(line) - WIDTH} more characters]"

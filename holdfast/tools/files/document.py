@@ -1,0 +1,182 @@
+"""A text file between its bytes and the text that a model works with. Pure.
+
+The text has `\\n` at the end of every line, whatever the file has there; the endings themselves are
+kept beside it. A change touches what it changes and nothing else: every other byte of the file
+comes out as it went in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+Encoding: TypeAlias = Literal["utf-8", "utf-16-le", "utf-16-be"]
+Style: TypeAlias = Literal["LF", "CRLF", "CR", "mixed"]
+
+BOMS: Final[tuple[tuple[bytes, Encoding], ...]] = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+ERRORS: Final[dict[Encoding, str]] = {
+    "utf-8": "surrogateescape",  # bytes that are not UTF-8 become characters, and these the bytes
+    "utf-16-le": "surrogatepass",
+    "utf-16-be": "surrogatepass",
+}
+STYLES: Final[dict[str, Style]] = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
+
+SAMPLE: Final = 8 * 1024
+"""Bytes at the beginning of a file in which control characters are counted."""
+CONTROL: Final = bytes({*range(32), 127} - set(b"\t\n\r\f\b\x1b"))
+"""Text has next to none of them; what is compressed, or compiled, has many."""
+_LONE: Final = re.compile("[\ud800-\udfff]")
+
+
+class Document(Struct, frozen=True):
+    """The text of a file, and what it takes to write the file as it was."""
+
+    text: str
+    """Its lines, each ended by `\\n`. A byte that is not UTF-8 is a lone surrogate in it."""
+    endings: tuple[str, ...] = ()
+    """What the file has in the place of each `\\n`."""
+    encoding: Encoding = "utf-8"
+    bom: bytes = b""
+
+    @property
+    def style(self) -> Style | None:
+        """Which line endings it has; None when it has none."""
+        kinds = set(self.endings)
+        if not kinds:
+            return None
+        return "mixed" if len(kinds) > 1 else STYLES[kinds.pop()]
+
+
+class Change(Struct, frozen=True):
+    """What is to stand in the place of a span of the text."""
+
+    start: int
+    end: int
+    new: str
+
+
+def decode(data: bytes) -> Document | None:
+    """The text of a file, or None when it is none."""
+    bom, encoding = next(((b, e) for b, e in BOMS if data.startswith(b)), (b"", BOMS[0][1]))
+    if encoding == "utf-8" and is_binary(data):
+        return None
+    try:
+        raw = data[len(bom) :].decode(encoding, ERRORS[encoding])
+    except UnicodeDecodeError:  # half a character of UTF-16
+        return None
+    if "\0" in raw:
+        return None
+    text, endings = split_endings(raw)
+    return Document(text, endings, encoding, bom)
+
+
+def is_binary(data: bytes) -> bool:
+    sample = data[:SAMPLE]
+    controls = len(sample) - len(sample.translate(None, CONTROL))
+    return b"\0" in data or controls > max(8, len(sample) // 20)
+
+
+def encode(document: Document) -> bytes:
+    """The bytes that `decode` was given, but for what was changed."""
+    raw = document.text
+    if document.style not in (None, "LF"):
+        lines = document.text.split("\n")
+        raw = "".join(chain.from_iterable(zip(lines, (*document.endings, ""), strict=True)))
+    return document.bom + raw.encode(document.encoding, ERRORS[document.encoding])
+
+
+def split_endings(raw: str) -> tuple[str, tuple[str, ...]]:
+    """The text with `\\n` alone, and its endings as they were.
+
+    A CR by itself ends a line only where no line ends otherwise. Beside `\\n` it is a character
+    like any other, so that lines are counted as compilers and search tools count them.
+    """
+    if "\r" not in raw:
+        return raw, ("\n",) * raw.count("\n")
+    if "\n" not in raw:
+        return raw.replace("\r", "\n"), ("\r",) * raw.count("\r")
+    lines = raw.split("\n")
+    endings = tuple("\r\n" if line.endswith("\r") else "\n" for line in lines[:-1])
+    return raw.replace("\r\n", "\n"), endings
+
+
+def as_lines_of(document: Document, given: str) -> str:
+    """What somebody wrote to be found in a document, or put there: its lines end as the text's."""
+    text = given.replace("\r\n", "\n")
+    return text.replace("\r", "\n") if document.style == "CR" else text
+
+
+def change(document: Document, changes: Sequence[Change]) -> Document:
+    """The document with some spans replaced, given in their order and apart from each other.
+
+    A new line gets the ending of the place that it is put at.
+    """
+    text = document.text
+    texts: list[str] = []
+    endings: list[str] = []
+    at = line = 0
+    for wanted in changes:
+        start, end, new = narrowed(text, wanted)
+        texts += (text[at:start], new)
+        before = line + text.count("\n", at, start)
+        endings += document.endings[line:before]
+        endings += [_ending_at(document, before)] * new.count("\n")
+        line = before + text.count("\n", start, end)
+        at = end
+    texts.append(text[at:])
+    endings += document.endings[line:]
+    return Document("".join(texts), tuple(endings), document.encoding, document.bom)
+
+
+def narrowed(text: str, wanted: Change) -> tuple[int, int, str]:
+    """The span that really changes: what the old and the new begin and end with alike stays."""
+    old, new = text[wanted.start : wanted.end], wanted.new
+    head = agreeing(old, new)
+    old, new = old[head:], new[head:]
+    tail = agreeing(old[::-1], new[::-1])
+    return wanted.start + head, wanted.end - tail, new[: len(new) - tail]
+
+
+def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many characters two texts begin with alike, or two lists how many lines."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _ending_at(document: Document, line: int) -> str:
+    """Of the line itself; the last one may have none, and then does as the one before it."""
+    endings = document.endings
+    return endings[min(line, len(endings) - 1)] if endings else "\n"
+
+
+def rewritten(document: Document | None, content: str) -> Document:
+    """What a file becomes when somebody replaces all of its text.
+
+    It keeps its encoding, its byte order mark, and line endings other than `\\n` if all of its
+    lines have them: whoever wrote the new text was never shown these. Line endings that the new
+    text brings itself stand.
+    """
+    document = document or Document("")
+    text, endings = split_endings(content.removeprefix("\ufeff") if document.bom else content)
+    if document.style in ("CRLF", "CR") and "\r" not in content:
+        endings = (document.endings[0],) * len(endings)
+    return Document(text, endings, document.encoding, document.bom)
+
+
+def lone_surrogate(text: str) -> str | None:
+    """A half of a character in what somebody wants written: no file can hold it."""
+    found = _LONE.search(text)
+    return None if found is None else f"U+{ord(found[0]):04X}"
+
+
+def shown(text: str) -> str:
+    """The text for whoever reads it: what is no character is a `\ufffd`."""
+    return text if text.isascii() else _LONE.sub("\ufffd", text)

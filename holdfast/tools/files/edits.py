@@ -1,0 +1,94 @@
+"""Edits of a text: this in the place of that, one after another, all of them or none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.tools.files import document as documents
+from holdfast.tools.files.alike import occurrences, old_lines, same_lines, same_lines_indented
+from holdfast.tools.files.document import Change, Document
+from holdfast.tools.files.nearest import nearest
+from holdfast.tools.files.refusal import ChangeRefused
+
+MANY: Final = 1_000
+"""Places that are counted before we say *or more*."""
+LISTED: Final = 10
+"""Line numbers that are told."""
+
+
+class Edit(Struct, frozen=True):
+    """What is to be replaced by what: the only place where it is, or all of them."""
+
+    old_text: str
+    new_text: str
+    replace_all: bool = False
+
+
+def apply(document: Document, edits: Sequence[Edit]) -> Document:
+    """The document after the edits, each made on what those before it left."""
+    for number, edit in enumerate(edits, 1):
+        try:
+            document = documents.change(document, spans(document, edit))
+        except Problem as problem:
+            raise ChangeRefused(f"edit {number} of {len(edits)}: {problem}") from None
+    return document
+
+
+class Problem(Exception):
+    """Why an edit has no place."""
+
+
+def spans(document: Document, edit: Edit) -> list[Change]:
+    """The spans that an edit replaces. What is found as it stands is not looked for otherwise."""
+    old = documents.as_lines_of(document, edit.old_text)
+    new = documents.as_lines_of(document, edit.new_text)
+    check(edit, old, new)
+    for look in (exact, same_lines, same_lines_indented):
+        places = look(document.text, old, new, edit.replace_all)
+        found = list(islice(places, None if edit.replace_all else MANY))
+        if len(found) > 1 and not edit.replace_all:
+            raise Problem(too_many(document.text, found))
+        if found:
+            return found
+    raise Problem(not_found(document.text, old))
+
+
+def check(edit: Edit, old: str, new: str) -> None:
+    if not old:
+        raise Problem(
+            "old_text is empty: give the text that is to be replaced. "
+            "To fill an empty or a new file, use write_file."
+        )
+    if old == new:
+        why = "" if edit.old_text == edit.new_text else " but for line endings, which are kept"
+        raise Problem(f"old_text and new_text are the same{why}: leave this edit out.")
+    if lone := documents.lone_surrogate(new):
+        raise Problem(f"new_text has half a character in it ({lone}), which no file can hold.")
+
+
+def exact(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
+    return (Change(at, at + len(old), new) for at in occurrences(text, old, every))
+
+
+def too_many(text: str, found: Sequence[Change]) -> str:
+    numbers = [str(text.count("\n", 0, change.start) + 1) for change in found[:LISTED]]
+    times = f"{MANY} times or more" if len(found) >= MANY else f"{len(found)} times"
+    where = ", ".join(dict.fromkeys(numbers)) + (", …" if len(found) > LISTED else "")
+    return (
+        f"old_text is found {times} (line {where}). Give more of the lines around the place that "
+        "is meant, or set replace_all."
+    )
+
+
+def not_found(text: str, old: str) -> str:
+    if not text:
+        return "old_text is not found: the file is empty. Use write_file to fill it."
+    close = nearest(text.split("\n"), old_lines(old))
+    if not close:
+        return "old_text is not found, nor anything like it. Read the file to see what it holds."
+    lines = "\n".join(f"{number:>5}\t{documents.shown(line)}" for number, line in close)
+    return f"old_text is not found. The nearest to it is:\n{lines}\nGive the text as it stands."

@@ -1,0 +1,197 @@
+"""The tool that lists a directory, or finds files by their names."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.kernel.tool import Tool, Values
+from holdfast.tools.description import description
+from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.glob import Glob
+from holdfast.tools.workspace.walk import Seen, Walk, below, on_one_line
+
+MAX_ENTRIES: Final = 500
+MAX_BYTES: Final = 50_000
+SECONDS: Final = 4.0
+"""Shorter than a cancelled call may take to end: a thread cannot be stopped."""
+
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "description": "The directory to list. Default: the working directory.",
+        },
+        "pattern": {
+            "type": "string",
+            "maxLength": 500,
+            "description": "Only what matches this glob, e.g. `*.md` or `src/**/*.py`.",
+        },
+        "depth": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "How many levels to list. Default: 1, or with a pattern all of them.",
+        },
+        "all": {
+            "type": "boolean",
+            "description": "Also what is ignored (.gitignore, .git, node_modules …).",
+        },
+    },
+    "additionalProperties": False,
+}
+
+
+def list_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
+    """`seconds`: when a listing stops and says that it is not complete."""
+
+    async def run(
+        path: str = ".", pattern: str = "", depth: int | None = None, all: bool = False
+    ) -> str:
+        from holdfast.tools.thread import to_end
+
+        if depth is None and not pattern:
+            depth = 1
+        listing = Listing(directory, path, pattern, depth, all)
+        return await to_end(lambda: listing.text(until=time.monotonic() + seconds))
+
+    return Tool(
+        name="list_files",
+        description=description(__file__),
+        schema=SCHEMA,
+        function=run,
+        effect="pure",
+        describe=label,
+    )
+
+
+def label(values: Values) -> str:
+    """For people."""
+    path = values.get("path", ".")
+    what = values.get("pattern", "")
+    if not what:
+        return "List files" if path == "." else f"List {on_one_line(path)}"
+    return f"List {on_one_line(what)}" + ("" if path == "." else f" in {on_one_line(path)}")
+
+
+class Listing:
+    """One listing. Refuses (PathRefused, BadGlob) in words for whoever asked."""
+
+    def __init__(
+        self, directory: Directory, path: str, pattern: str, depth: int | None, all: bool
+    ) -> None:
+        self._directory = directory
+        self._pattern = pattern
+        self._glob = Glob(pattern) if pattern else None
+        self._walk = Walk(directory, path, all=all, depth=depth, enters=self._enters)
+        self._start = self._walk.start
+        self._lines: list[str] = []
+        self._bytes = 0
+        self._more = 0
+        self._left_out = 0
+
+    def text(self, until: float) -> str:
+        late = self._late(until)
+        return "\n".join((*(self._lines or [self._nothing()]), *self._words(late)))
+
+    def _late(self, until: float) -> bool:
+        """Collect the lines. True if time was up."""
+        try:
+            for seen in self._walk:
+                self._take(seen)
+                if time.monotonic() >= until:
+                    return True
+        except PathRefused as refused:
+            if refused.code == errno.ENOTDIR and self._is_file():
+                raise PathRefused(
+                    f"{on_one_line(self._start)} is a file: read it, or list the directory it is in"
+                ) from refused
+            raise
+        return False
+
+    def _is_file(self) -> bool:
+        try:
+            os.close(self._directory.open(self._start))
+        except PathRefused:
+            return False
+        return True
+
+    def _enters(self, path: str) -> bool:
+        return self._glob is None or self._glob.leads_into(below(self._start, path))
+
+    def _take(self, seen: Seen) -> None:
+        if self._glob is not None and not self._glob.matches(below(self._start, seen.path)):
+            return
+        if seen.left_out and seen.entry.kind != "directory":
+            self._left_out += 1
+        elif self._more or len(self._lines) == MAX_ENTRIES:
+            self._more += 1
+        else:
+            line = _line(self._directory, seen)
+            self._bytes += len(line.encode()) + 1
+            if self._bytes > MAX_BYTES:
+                self._more += 1
+            else:
+                self._lines.append(line)
+
+    def _nothing(self) -> str:
+        if self._pattern:
+            looked = f"{self._walk.visited:,} entries looked at"
+            return f"Nothing matches {self._pattern!r} in {on_one_line(self._start)}: {looked}."
+        return f"{on_one_line(self._start)} is empty." if not self._left_out else "Nothing to list."
+
+    def _words(self, late: bool) -> list[str]:
+        """What the lines do not tell."""
+        walk, words = self._walk, []
+        if self._more:
+            words.append(f"… and {self._more:,} more: narrow it by path, pattern or depth.")
+        if late or walk.stopped:
+            words.append(f"Not complete, stopped after {walk.visited:,} entries: narrow the path.")
+        if walk.unreadable:
+            words.append(f"Directories that could not be read: {walk.unreadable:,}.")
+        if self._left_out:
+            words.append(f"Ignored files left out: {self._left_out:,}; all=true lists them.")
+        elif walk.left_out and not self._lines:
+            words.append("What is ignored was not looked at; all=true does.")
+        return words
+
+
+def _line(directory: Directory, seen: Seen) -> str:
+    path = on_one_line(seen.path)
+    match seen.entry.kind:
+        case "file":
+            return f"{path}  {in_units(seen.entry.size)}"
+        case "directory":
+            return f"{path}/ (not listed)" if seen.left_out else f"{path}/"
+        case "link":
+            return f"{path} -> {_target(directory, seen.path)}"
+        case "other":
+            return f"{path} (no regular file)"
+
+
+def _target(directory: Directory, path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    try:
+        descriptor = directory.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY)
+    except PathRefused:
+        return "?"
+    try:
+        return on_one_line(os.readlink(name, dir_fd=descriptor))
+    except OSError:  # it is gone, or no link any more
+        return "?"
+    finally:
+        os.close(descriptor)
+
+
+def in_units(size: int) -> str:
+    if size < 1024:
+        return f"{size} B"
+    amount = size / 1024
+    for unit in ("KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"

@@ -1,0 +1,146 @@
+"""A tool that shows the lines of a text file, or a picture."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.kernel.messages import Content as Part
+from holdfast.kernel.messages import File, Text, ToolResult
+from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.tools.description import description
+from holdfast.tools.files.document import Document, decode, shown
+from holdfast.tools.files.kind import kind, picture, size
+from holdfast.tools.files.plan import LIMIT
+from holdfast.tools.files.seen import Record, metadata
+from holdfast.tools.thread import to_end
+from holdfast.tools.workspace.directory import Content, Directory, PathRefused
+
+NAME: Final = "read_file"
+MAX_LINES: Final = 2_000
+MAX_LINE: Final = 2_000
+"""Characters of a line."""
+MAX_BYTES: Final = 50_000
+MAX_PICTURE: Final = 5 * 1024 * 1024
+
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "minLength": 1, "description": "The file to read"},
+        "offset": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "Number of the first line to show, counted from 1; 1 unless set",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "description": f"How many lines to show at most; {MAX_LINES} unless set",
+        },
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+def read_file(directory: Directory) -> Tool:
+    """The tool that reads files beneath a directory."""
+
+    async def run(
+        context: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES
+    ) -> ToolResult:
+        content, record = await to_end(partial(look, directory, path, offset, limit))
+        return ToolResult(context.call_id, NAME, content, metadata=metadata(record))
+
+    return Tool(
+        name=NAME,
+        description=description(__file__),
+        schema=SCHEMA,
+        function=run,
+        effect="pure",
+        label="read a file",
+        describe=describe,
+    )
+
+
+def describe(values: Values) -> str:
+    path, offset, limit = values["path"], values.get("offset", 1), values.get("limit")
+    if limit is not None:
+        return f"Read {path}, lines {offset}–{offset + limit - 1}"
+    return f"Read {path}" if offset == 1 else f"Read {path}, from line {offset}"
+
+
+def look(
+    directory: Directory, path: str, offset: int, limit: int
+) -> tuple[tuple[Part, ...], Record]:
+    """What there is to see in a file, and a record of what was shown."""
+    file = directory.relative(path)
+    found = contents(directory, file)
+    document = decode(found.data)
+    if document is None:
+        return look_at_picture(file, found), Record(file, found.version)
+    page = turn_to(document, offset, limit)
+    record = Record(file, found.version, page.first, page.last)
+    return (Text(page.text),), record
+
+
+def contents(directory: Directory, file: str) -> Content:
+    try:
+        return directory.read(file, LIMIT)
+    except PathRefused as refusal:
+        if refusal.code != errno.EISDIR:
+            raise
+        words = f"{file} is a directory: use list_files to see what is in it."
+        raise PathRefused(words, refusal.code) from None
+
+
+def look_at_picture(file: str, found: Content) -> tuple[Part, ...]:
+    media_type = picture(found.data)
+    what = f"{file} is {kind(found.data)} of {size(len(found.data))}"
+    if media_type is None:
+        raise PathRefused(f"{what}: only text and pictures can be read.")
+    if len(found.data) > MAX_PICTURE:
+        raise PathRefused(f"{what}: only pictures of at most {size(MAX_PICTURE)} can be shown.")
+    return Text(f"{what}."), File(media_type, file.rpartition("/")[2], found.data)
+
+
+class Page(Struct, frozen=True):
+    """Some lines of a file, as they are shown."""
+
+    text: str
+    first: int
+    last: int | None
+    """None: to the end."""
+
+
+def turn_to(document: Document, offset: int, limit: int) -> Page:
+    """The lines from `offset` on, as many as fit, and where to go on behind them."""
+    lines = document.text.removesuffix("\n").split("\n") if document.text else []
+    total = len(lines)
+    if offset > max(1, total):
+        count = f"{total} lines" if total != 1 else "1 line"
+        raise PathRefused(f"there is no line {offset}: the file has {count}.")
+    if not lines:
+        return Page("[The file is empty.]", 1, None)
+    fitting: list[str] = []
+    room = MAX_BYTES
+    for number, line in enumerate(islice(lines, offset - 1, offset - 1 + min(limit, MAX_LINES))):
+        text = f"{offset + number:>5}\t{clipped(shown(line))}"
+        room -= len(text.encode()) + 1
+        if room < 0:
+            break
+        fitting.append(text)
+    last = offset + len(fitting) - 1
+    if last < total:
+        fitting.append(f"[Lines {offset}–{last} of {total}. To go on, set offset to {last + 1}.]")
+    return Page("\n".join(fitting), offset, last if last < total else None)
+
+
+def clipped(line: str) -> str:
+    left = len(line) - MAX_LINE
+    return line if left <= 0 else f"{line[:MAX_LINE]}… [{left} more characters]"

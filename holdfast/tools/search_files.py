@@ -1,0 +1,195 @@
+"""The tool that searches in files. The search itself is a process of its own: `searching.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.kernel.errors import ToolFailed
+from holdfast.kernel.tool import Tool, Values
+from holdfast.tools.description import description
+from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.walk import on_one_line
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+SECONDS: Final = 30.0
+PATIENCE: Final = 0.8
+"""The part of its time after which a search tells what it has, unless it is stuck in one line."""
+MAX_LABEL: Final = 60
+
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "pattern": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 2000,
+            "description": "A regular expression, or with `literal` plain text.",
+        },
+        "path": {
+            "type": "string",
+            "description": "The directory or file to search in. Default: the working directory.",
+        },
+        "literal": {
+            "type": "boolean",
+            "description": "Take the pattern as plain text. Default: false.",
+        },
+        "glob": {
+            "type": "string",
+            "maxLength": 500,
+            "description": "Only files that match, e.g. `*.py` or `src/**/*.ts`.",
+        },
+        "ignore_case": {
+            "type": "boolean",
+            "description": "Take upper and lower case for the same. Default: false.",
+        },
+        "context": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 5,
+            "description": "Lines to show before and after each match. Default: 0.",
+        },
+        "all": {
+            "type": "boolean",
+            "description": "Also what is ignored (.gitignore, .git, node_modules …).",
+        },
+        "max_results": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 1000,
+            "description": "Matches to show. Default: 100.",
+        },
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
+
+_PROGRAM: Final = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
+sys.path += sys.argv[3:]
+sys.modules["typing_extensions"] = None
+from holdfast.tools.searching import main
+main(int(sys.argv[2]))
+"""
+"""Its time is limited by the system, before anything else: an expression cannot hold that off.
+
+msgspec can do without typing_extensions, which would take a fifth of the time to start.
+"""
+
+_NEEDED: Final = ("holdfast", "msgspec")
+_KEPT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What an interpreter may need to start. Everything else, secrets among it, stays here."""
+
+
+class SearchFailed(ToolFailed):
+    """Why a search has no result, in words for whoever asked."""
+
+
+def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
+    """`seconds`: how long a search may take."""
+
+    async def run(
+        pattern: str,
+        path: str = ".",
+        literal: bool = False,
+        glob: str = "",
+        ignore_case: bool = False,
+        context: float = 0,
+        all: bool = False,
+        max_results: float = 100,
+    ) -> str:
+        query = {
+            "pattern": pattern,
+            "path": directory.relative(path),
+            "literal": literal,
+            "glob": glob,
+            "ignore_case": ignore_case,
+            "context": int(context),  # 2.0 is an integer too, says JSON schema
+            "all": all,
+            "max_results": int(max_results),
+            "seconds": PATIENCE * seconds,
+        }
+        return await _search(directory, query, seconds)
+
+    return Tool(
+        name="search_files",
+        description=description(__file__),
+        schema=SCHEMA,
+        function=run,
+        effect="pure",
+        describe=label,
+    )
+
+
+def label(values: Values) -> str:
+    """For people."""
+    pattern, path = values["pattern"], values.get("path", ".")
+    short = pattern if len(pattern) <= MAX_LABEL else pattern[: MAX_LABEL - 1] + "…"
+    return f"Search for {short!r}" + ("" if path == "." else f" in {on_one_line(path)}")
+
+
+async def _search(directory: Directory, query: Mapping[str, Any], seconds: float) -> str:
+    """Ask a process, and see it end: also when we are cancelled."""
+    import asyncio
+
+    top = directory.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_command(top, seconds),
+            stdin=asyncio.subprocess.PIPE,  # kept open: when it closes, the process ends
+            stdout=asyncio.subprocess.PIPE,
+            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+            pass_fds=(top,),
+        )
+    finally:
+        os.close(top)
+    try:
+        return await _answer(process, query, seconds)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+def _command(top: int, seconds: float) -> list[str]:
+    """Isolated, so that nothing in the directory or the environment is taken for a module."""
+    options = ("-I", "-S", "-X", "utf8", "-W", "ignore")
+    return [sys.executable, *options, "-c", _PROGRAM, str(seconds), str(top), *_found_in()]
+
+
+def _found_in() -> list[str]:
+    """Where our own modules come from, however they were installed: the process takes the same."""
+    from importlib.util import find_spec
+
+    specs = map(find_spec, _NEEDED)
+    files = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
+    return list(dict.fromkeys(os.path.dirname(os.path.dirname(os.path.abspath(f))) for f in files))
+
+
+async def _answer(process: Process, query: Mapping[str, Any], seconds: float) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(query).encode() + b"\n")
+    written = await process.stdout.read()
+    code = await process.wait()
+    if code == -signal.SIGALRM:
+        raise SearchFailed(
+            f"the search took longer than {seconds:g} s: use a simpler pattern or a narrower path"
+        )
+    if code != 0:
+        raise SearchFailed(f"the search broke off (exit code {code}): try a narrower one")
+    answer = json.loads(written)
+    if "refused" in answer:
+        raise SearchFailed(answer["refused"])
+    return str(answer["text"])

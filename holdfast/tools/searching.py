@@ -1,0 +1,293 @@
+"""A search in the files of a directory: the program of the process that search_files starts.
+
+`re` holds the interpreter while it matches, cannot be interrupted, and for some expressions takes
+years. Here it keeps nobody waiting, and the system ends it: when its time is up, or when whoever
+asked is gone. Nothing slow is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import ToolFailed
+from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.glob import Glob
+from holdfast.tools.workspace.walk import Walk, below, on_one_line
+
+MAX_BYTES: Final = 50_000
+MAX_FILE: Final = 5 * 1024 * 1024
+MAX_LINE: Final = 20_000
+"""Characters of a line that an expression is tried on: its time may grow with their square."""
+MAX_SHOWN: Final = 300
+"""Characters of a line that are shown."""
+HEAD: Final = 8192
+"""Bytes in which a NUL tells that a file is no text."""
+
+_UNPRINTABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class BadExpression(ToolFailed):
+    """A regular expression that cannot be used, in words for whoever gave it."""
+
+
+class Query(Struct, frozen=True):
+    pattern: str
+    path: str = "."
+    literal: bool = False
+    glob: str = ""
+    ignore_case: bool = False
+    context: int = 0
+    all: bool = False
+    max_results: int = 100
+    seconds: float = 60.0
+    """When to stop and tell what was found until then."""
+
+
+class Search:
+    """One search. Refuses (ToolFailed) in words for whoever asked."""
+
+    def __init__(self, directory: Directory, query: Query) -> None:
+        self._directory = directory
+        self._query = query
+        self._glob = Glob(query.glob) if query.glob else None
+        self._needle = query.pattern.encode(errors="surrogatepass")
+        self._expression = compiled(query)
+        self._walk = Walk(directory, query.path, all=query.all, enters=self._enters)
+        self._start = self._walk.start
+        self._until = time.monotonic() + query.seconds
+        self._late = False
+        self._lines: list[str] = []
+        self._bytes = 0
+        self._full = False
+        self._searched = self._with_hits = self._hits = self._shown = 0
+        self._binary = self._large = self._unreadable = self._long = 0
+
+    def text(self) -> str:
+        for path in self._files():
+            if time.monotonic() >= self._until:
+                self._late = True
+                break
+            data = self._read(path)
+            if data is not None:
+                self._search(path, data)
+        return "\n".join((*self._lines, *self._words()))
+
+    # --- Which files ----------------------------------------------------------------------------
+
+    def _files(self) -> Iterator[str]:
+        if self._is_file():  # asked for by name
+            yield self._start
+            return
+        for seen in self._walk:
+            if seen.left_out or seen.entry.kind != "file":
+                continue
+            if self._glob is None or self._glob.matches(below(self._start, seen.path)):
+                if seen.entry.size <= MAX_FILE:
+                    yield seen.path
+                else:
+                    self._large += 1
+
+    def _is_file(self) -> bool:
+        descriptor = self._directory.open(self._start)
+        try:
+            return stat.S_ISREG(os.fstat(descriptor).st_mode)
+        finally:
+            os.close(descriptor)
+
+    def _enters(self, path: str) -> bool:
+        return self._glob is None or self._glob.leads_into(below(self._start, path))
+
+    def _read(self, path: str) -> bytes | None:
+        """None, if there is nothing to search in it; then it was counted."""
+        try:
+            with open(self._directory.open(path), "rb") as file:
+                data = file.read(MAX_FILE + 1)
+        except (OSError, PathRefused):
+            self._unreadable += 1
+            return None
+        if len(data) > MAX_FILE:
+            self._large += 1
+            return None
+        if b"\0" in data[:HEAD]:
+            self._binary += 1
+            return None
+        return data
+
+    # --- What is in them ------------------------------------------------------------------------
+
+    def _search(self, path: str, data: bytes) -> None:
+        self._searched += 1
+        query = self._query
+        if query.literal and not query.ignore_case and self._needle not in data:
+            return  # without looking at lines
+        lines = lines_of(data)
+        room = 0 if self._full else query.max_results - self._shown
+        columns: dict[int, int] = {}
+        hidden: set[int] = set()
+        before = self._hits
+        for number, column in self._hits_in(lines):
+            self._hits += 1
+            if len(columns) < room:
+                columns[number] = column
+            elif len(hidden) < query.context:  # more of them cannot be near what is shown
+                hidden.add(number)
+        self._with_hits += self._hits > before
+        if columns:
+            self._show(path, lines, columns, hidden)
+
+    def _hits_in(self, lines: list[str]) -> Iterator[tuple[int, int]]:
+        """Each line that matches, counted from 0, and where in it."""
+        search, limit = self._expression.search, MAX_LINE
+        for number, line in enumerate(lines):
+            if len(line) > limit and not self._query.literal:
+                self._long += 1
+                line = line[:limit]
+            if found := search(line):
+                yield number, found.start()
+
+    def _show(self, path: str, lines: list[str], columns: dict[int, int], hidden: set[int]) -> None:
+        name, context = on_one_line(path), self._query.context
+        before = None
+        for number in shown_lines(columns, hidden, len(lines), context):
+            if context and before != number - 1 and self._lines:
+                self._add("--")
+            before = number
+            column = columns.get(number)
+            mark = "-" if column is None else ":"
+            shown = excerpt(lines[number], column or 0)
+            if not self._add(f"{name}{mark}{number + 1}{mark} {shown}"):
+                return
+            self._shown += column is not None
+        self._full = self._shown >= self._query.max_results
+
+    def _add(self, line: str) -> bool:
+        self._bytes += len(line.encode()) + 1
+        if self._bytes > MAX_BYTES:
+            self._full = True
+        else:
+            self._lines.append(line)
+        return not self._full
+
+    # --- What the lines do not tell -------------------------------------------------------------
+
+    def _words(self) -> Iterator[str]:
+        query, walk = self._query, self._walk
+        if not self._hits:
+            yield f"No match for {query.pattern!r} in {_counted(self._searched, 'file')}."
+        else:
+            counts = f"{_counted(self._hits, 'match')} in {_counted(self._with_hits, 'file')}"
+            narrow = f"; {self._shown:,} shown: narrow it by path, glob or pattern."
+            yield counts + ("." if self._shown == self._hits else narrow)
+        if self._late:
+            yield f"Not complete, stopped after {query.seconds:g} s: narrow the path."
+        if walk.stopped:
+            yield f"Not complete, stopped after {walk.visited:,} entries: narrow the path."
+        skipped = {
+            "binary": self._binary,
+            f"larger than {MAX_FILE // 1024**2} MB": self._large,
+            "unreadable": self._unreadable + walk.unreadable,
+        }
+        if any(skipped.values()):
+            told = ", ".join(f"{count:,} {what}" for what, count in skipped.items() if count)
+            yield f"Skipped: {told}."
+        if self._long:
+            yield f"Only the first {MAX_LINE:,} characters of {self._long:,} long lines were tried."
+        if walk.left_out and not self._hits:
+            yield "What is ignored was not searched; all=true does."
+
+
+# --- Pure ---------------------------------------------------------------------------------------
+
+
+def compiled(query: Query) -> re.Pattern[str]:
+    flags = re.IGNORECASE if query.ignore_case else re.NOFLAG
+    if query.literal:
+        return re.compile(re.escape(query.pattern), flags)
+    try:
+        return re.compile(query.pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        why = str(error) or type(error).__name__
+        raise BadExpression(
+            f"{query.pattern!r} is no regular expression: {why}. Mend it, or search for it as it "
+            "stands with literal=true."
+        ) from None
+
+
+def lines_of(data: bytes) -> list[str]:
+    """Without their ends. Nothing but a line feed ends a line, as everywhere else."""
+    lines = data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def shown_lines(hits: dict[int, int], hidden: set[int], count: int, context: int) -> list[int]:
+    """The lines with hits and those around them, in order; not the hits that are too many."""
+    around = {
+        number
+        for line in hits
+        for number in range(max(0, line - context), min(count, line + context + 1))
+    }
+    return sorted(around - hidden)
+
+
+def excerpt(line: str, column: int) -> str:
+    """A line for the model: what is around the match if it is long, and nothing that ends it."""
+    start = max(0, min(column - MAX_SHOWN // 3, len(line) - MAX_SHOWN))
+    end = start + MAX_SHOWN
+    text = _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], line[start:end])
+    return ("…" if start else "") + text + ("…" if end < len(line) else "")
+
+
+def _counted(count: int, noun: str) -> str:
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+# --- The process --------------------------------------------------------------------------------
+
+
+def main(directory: int) -> None:
+    """Answer the question on standard input about the directory of a descriptor."""
+    question = sys.stdin.buffer.readline()
+    if not question:  # whoever wanted to ask is gone
+        os._exit(1)
+    query = Query(**json.loads(question))
+    _end_with_whoever_asked()
+    os.fchdir(directory)  # by its descriptor: its name may mean another one by now
+    sys.stdout.write(json.dumps(_answer(query)))
+    sys.stdout.flush()
+    os._exit(0)  # nothing is left to tidy up
+
+
+def _answer(query: Query) -> dict[str, Any]:
+    try:
+        with Directory(".") as directory:
+            return {"text": Search(directory, query).text()}
+    except ToolFailed as refused:
+        return {"refused": str(refused)}
+
+
+def _end_with_whoever_asked() -> None:
+    """Be ended by the system when the other end of standard input is closed.
+
+    A signal, since a thread that waits for it would not get to run while `re` matches.
+    """
+    import fcntl
+    import select
+    import signal
+
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([0], [], [], 0)[0]:  # it was closed before
+        os._exit(1)

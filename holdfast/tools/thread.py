@@ -1,0 +1,26 @@
+"""Short blocking work of a tool, beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def to_end(function: Callable[[], T]) -> T:
+    """Run a function in a thread until it has ended, also when the call is cancelled meanwhile.
+
+    A thread cannot be stopped. Reading or writing a file takes a moment, so it is waited for, and
+    its result kept: whoever interrupted it is told what was done, not that it may have been done.
+    A second cancellation does not wait.
+    """
+    # asyncio's own: a tool is cancelled by hand, which an anyio shield does not hold off.
+    work = asyncio.get_running_loop().run_in_executor(None, function)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if work.cancelled():  # the executor is being shut down
+            raise
+        return await asyncio.shield(work)

@@ -1,0 +1,387 @@
+"""A directory that an agent may work in: every path that is given is resolved beneath it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import ConfigError, ToolFailed
+from holdfast.tools.workspace import replace
+from holdfast.tools.workspace.beneath import MAX_LINKS, O_PATH, Opener
+from holdfast.tools.workspace.beneath import opener as best_opener
+from holdfast.tools.workspace.reason import Reason, in_words, is_missing, shown, similar, unsayable
+
+Kind = Literal["file", "directory", "link", "other"]
+
+_FOLDER: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_MAX_NEIGHBOURS: Final = 1_000
+"""Names that are looked at to find a similar one."""
+_UNCHANGED: Final = "nothing was changed: "
+
+
+class PathRefused(ToolFailed):
+    """A path that cannot be used, in words for whoever gave it. Nothing was changed."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        """The system's number for such a reason, for example `errno.ENOENT`, or 0."""
+
+
+class Content(Struct, frozen=True):
+    """A file as it was read."""
+
+    data: bytes
+    version: str
+    """Differs whenever the bytes do."""
+
+
+class Entry(Struct, frozen=True):
+    """One name in a directory, as it is there: a link is not followed."""
+
+    name: str
+    kind: Kind
+    size: int
+    """In bytes; 0 for what is no file."""
+
+
+class Directory:
+    """A directory, held open. It stays the same one, whatever its name comes to mean.
+
+    Several threads may use it at once. Names that are not UTF-8 are as `os.fsdecode` gives them.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, opener: Opener | None = None) -> None:
+        """Refuses (ConfigError) what is not there or is no directory."""
+        self._held = _Held(_open_top(path))
+        weakref.finalize(self, self._held.close)
+        self._opener = opener or best_opener()
+        self._given = os.path.abspath(path)
+        self._replacing = threading.Lock()
+        self.path: str = os.path.realpath(path)
+        """Absolute, for people and for commands."""
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """What is being done goes on to its end. What comes later is refused."""
+        self._held.close()
+
+    def relative(self, path: str) -> str:
+        """A path as given, as one relative to here. An absolute path may name what is in here.
+
+        Nothing is looked up: `..` and links are followed when the path is opened.
+        """
+        if why := unsayable(path):
+            raise PathRefused(f"{shown(path)} {why}", errno.EINVAL)
+        names = _names(path)
+        if path.startswith("/"):
+            for top in (_names(self.path), _names(self._given)):
+                if names[: len(top)] == top:
+                    names = names[len(top) :]
+                    break
+            else:
+                raise PathRefused(f"{shown(path)} {self._outside()}", errno.EXDEV)
+        slash = "/" if names and path.endswith(("/", "/.")) else ""  # it says: a directory
+        return ("/".join(names) or ".") + slash
+
+    # --- Reading --------------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of what a path names beneath here: a regular file or a directory.
+
+        Waits for nobody, and makes no file: see `create`.
+        """
+        relative = self.relative(path)
+        with self._refusing(path, relative):
+            return self._open_plain(relative, flags & ~os.O_CREAT)
+
+    def read(self, path: str, limit: int) -> Content:
+        """The bytes of a regular file of at most `limit` bytes."""
+        relative = self.relative(path)
+        with self._refusing(path, relative), ExitStack() as opened:
+            descriptor = self._open_plain(relative, os.O_RDONLY)
+            opened.callback(os.close, descriptor)
+            found = os.fstat(descriptor)
+            if stat.S_ISDIR(found.st_mode):
+                raise OSError(errno.EISDIR, "a directory")
+            if found.st_size > limit:
+                raise _too_large(f"{found.st_size:,}", limit)
+            data = replace.read(descriptor, limit + 1)
+            if len(data) > limit:  # it is growing, or of a system that does not know its size
+                raise _too_large(f"more than {limit:,}", limit)
+        return Content(data, replace.version(data))
+
+    def entries(self, path: str = ".") -> list[Entry]:
+        """What is in a directory, sorted by name."""
+        relative = self.relative(path)
+        with self._refusing(path, relative), self._scan(relative) as names:
+            found = [entry for name in names if (entry := _entry(name)) is not None]
+        return sorted(found, key=lambda entry: entry.name)
+
+    # --- Writing --------------------------------------------------------------------------------
+
+    def write(self, path: str, data: bytes, *, unless_changed: str | None = None) -> None:
+        """Replace or create a file in one step, making the directories it needs.
+
+        `unless_changed`: refuse when the file is no longer of this version (`""`: when it exists).
+        A link stays, and the file that it points to is replaced.
+        """
+        relative = self.relative(path)
+        with self._refusing(path, relative, _UNCHANGED), _Making(self) as making:
+            folder, name = making.place(relative)
+            old = replace.replaceable(folder, name)
+            new = replace.written(folder, data, old)
+            try:
+                with self._replacing:  # of two threads that expect the same version one succeeds
+                    if unless_changed is not None:
+                        replace.refuse_changed(folder, name, unless_changed)
+                    os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                replace.remove(folder, new)
+                raise
+            making.keep()
+            replace.sync(folder)
+
+    def create(self, path: str) -> int:
+        """A descriptor to write a new file with; refuses one that exists."""
+        relative = self.relative(path)
+        with self._refusing(path, relative, _UNCHANGED), _Making(self) as making:
+            folder, name = making.parent(relative)
+            descriptor = os.open(name, replace.NEW, 0o600, dir_fd=folder)
+            making.keep()
+            return descriptor
+
+    # --- Opening and refusing -------------------------------------------------------------------
+
+    def open_beneath(self, relative: str, flags: int) -> int:
+        """A descriptor of anything beneath here, by a path from `relative`. Raises OSError."""
+        with self._held as top:
+            return self._opener(top, relative, flags | os.O_CLOEXEC)
+
+    def _open_plain(self, relative: str, flags: int) -> int:
+        if flags & O_PATH:
+            return self.open_beneath(relative, flags)
+        # Without these a FIFO waits for its other end, and a terminal becomes ours.
+        descriptor = self.open_beneath(relative, flags | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            replace.refuse_special(os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    @contextmanager
+    def _scan(self, relative: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        descriptor = self.open_beneath(relative, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
+        try:
+            with os.scandir(descriptor) as names:
+                yield names
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _refusing(self, path: str, relative: str, before: str = "") -> Iterator[None]:
+        """Say in words what the system refuses."""
+        try:
+            yield
+        except OSError as error:
+            why = in_words(error)
+            if error.errno == errno.EXDEV:
+                why = self._outside()
+            elif error.errno == errno.ENOENT and not isinstance(error, Reason):
+                why = self._missing(relative)
+            raise PathRefused(f"{before}{shown(path)} {why}", error.errno or 0) from error
+
+    def _outside(self) -> str:
+        return f"is outside of the directory {shown(self.path)}: use a path inside it"
+
+    def _missing(self, relative: str) -> str:
+        """That something is not there, and what is there that may have been meant."""
+        if self._held.is_removed():
+            return f"cannot be used: the directory {shown(self.path)} was removed"
+        names = relative.rstrip("/").split("/")
+        for depth in reversed(range(len(names))):
+            try:
+                with self._scan("/".join(names[:depth]) or ".") as found:
+                    there = [entry.name for entry in islice(found, _MAX_NEIGHBOURS)]
+            except OSError:
+                continue
+            if names[depth] in there:
+                return "is a link to something that is not there: use another path"
+            alike = similar(names[depth], there)
+            return is_missing(["/".join([*names[:depth], name]) for name in alike])
+        return is_missing([])
+
+
+class _Held:
+    """A descriptor that is closed once nobody uses it: then its number may come to mean another."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._closed = False
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> int:
+        with self._lock:
+            if self._closed:
+                raise OSError(errno.EBADF, "closed")
+            self._users += 1
+            return self._number
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._closed and not self._users:
+                os.close(self._number)
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed and not self._users:
+                os.close(self._number)
+            self._closed = True
+
+    def is_removed(self) -> bool:
+        with suppress(OSError), self as number:
+            return os.fstat(number).st_nlink == 0
+        return False
+
+
+class _Making:
+    """Directories made for a file, and taken away again unless they are kept."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._opened = ExitStack()
+        self._made = ExitStack()
+
+    def __enter__(self) -> _Making:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._opened:
+            self._made.close()
+
+    def keep(self) -> None:
+        self._made.pop_all()
+
+    def place(self, relative: str) -> tuple[int, str]:
+        """Where a file is or will be, behind all links: its directory, and its name there."""
+        for _ in range(MAX_LINKS + 1):
+            folder, name = self.parent(relative)
+            try:
+                target = os.readlink(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.ENOENT):  # no link
+                    return folder, name
+                raise
+            if target.startswith("/"):
+                raise OSError(errno.EXDEV, "an absolute link")
+            before, slash, _name = relative.rpartition("/")
+            relative = before + slash + target
+        raise OSError(errno.ELOOP, "too many links")
+
+    def parent(self, relative: str) -> tuple[int, str]:
+        """The directory of a path, made if need be, and the last name of the path."""
+        *names, last = relative.split("/")
+        if last in ("", ".", ".."):
+            raise OSError(errno.EISDIR, "a directory")
+        names = [name for name in names if name not in ("", ".")]
+        folder, depth = self._deepest(names)
+        for there in range(depth, len(names)):
+            folder = self._make(folder, names[: there + 1])
+        return folder, last
+
+    def _deepest(self, names: list[str]) -> tuple[int, int]:
+        """The last directory on the way that is there, and how many names lead to it."""
+        for depth in range(len(names), -1, -1):
+            try:
+                return self._open(names[:depth]), depth
+            except FileNotFoundError:
+                if depth == 0 or names[depth - 1] == "..":  # back from what is not there
+                    raise
+        raise AssertionError("unreachable")
+
+    def _make(self, folder: int, names: list[str]) -> int:
+        name = names[-1]
+        try:
+            os.mkdir(name, dir_fd=folder)
+        except FileExistsError:
+            with suppress(FileNotFoundError):
+                return self._open(names)  # somebody else made it
+            raise Reason(
+                f"cannot be made: {shown('/'.join(names))} is a link to something that is not "
+                "there",
+                errno.ENOENT,
+            ) from None
+        self._made.callback(_rmdir, folder, name)
+        replace.sync(folder)
+        return self._open(names)
+
+    def _open(self, names: list[str]) -> int:
+        descriptor = self._directory.open_beneath("/".join(names) or ".", _FOLDER)
+        self._opened.callback(os.close, descriptor)
+        return descriptor
+
+
+def _rmdir(folder: int, name: str) -> None:
+    with suppress(OSError):  # somebody uses it
+        os.rmdir(name, dir_fd=folder)
+
+
+def _open_top(path: str | os.PathLike[str]) -> int:
+    name = shown(os.fspath(path))
+    try:
+        return os.open(path, _FOLDER)
+    except FileNotFoundError:
+        why = "is not there: make it, or name another directory"
+    except NotADirectoryError:
+        why = "is no directory: name one"
+    except OSError as error:
+        why = in_words(error)
+    except ValueError:
+        why = unsayable(os.fspath(path))
+    raise ConfigError(f"{name} {why}")
+
+
+def _names(path: str) -> list[str]:
+    """Without those that say nothing."""
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _entry(name: os.DirEntry[str]) -> Entry | None:
+    """Nothing, if it has vanished meanwhile."""
+    try:
+        found = name.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    kind: Kind = "other"
+    if stat.S_ISREG(found.st_mode):
+        kind = "file"
+    elif stat.S_ISDIR(found.st_mode):
+        kind = "directory"
+    elif stat.S_ISLNK(found.st_mode):
+        kind = "link"
+    return Entry(name.name, kind, found.st_size if kind == "file" else 0)
+
+
+def _too_large(size: str, limit: int) -> Reason:
+    return Reason(
+        f"has {size} bytes, and at most {limit:,} can be read at once: search in it, or read a "
+        "part of it with a command",
+        errno.EFBIG,
+    )

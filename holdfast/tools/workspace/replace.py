@@ -1,0 +1,142 @@
+"""Replace a file in an open directory in one step: all of the new bytes, or all of the old.
+
+Files are named by a descriptor of their directory and one name in it, so nothing that happens to
+the path meanwhile matters. Everything raises OSError, and has then changed nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import Final
+
+from holdfast.tools.workspace.reason import Reason
+
+NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_AS_IT_IS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CHUNK: Final = 1 << 20
+
+
+def version(data: bytes) -> str:
+    """Begins with the size, so that most changes are seen without reading."""
+    from hashlib import blake2b
+
+    return f"{len(data)}-{blake2b(data, digest_size=16).hexdigest()}"
+
+
+def read(descriptor: int, limit: int) -> bytes:
+    """What can be read, at most `limit` bytes."""
+    parts: list[bytes] = []
+    while limit and (part := os.read(descriptor, min(limit, _CHUNK))):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)
+
+
+def refuse_special(found: os.stat_result) -> None:
+    """Let only regular files and directories pass."""
+    mode = found.st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        kind = "FIFO" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+        raise Reason(f"is no regular file: it is a {kind}", errno.ENODEV)
+
+
+def replaceable(folder: int, name: str) -> os.stat_result | None:
+    """The file that is to be replaced, if there is one. Refuses what should not be."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise Reason("is a directory: name a file in it", errno.EISDIR)
+    if stat.S_ISLNK(found.st_mode):  # it was none a moment ago
+        raise OSError(errno.EAGAIN, "became a link")
+    refuse_special(found)
+    if found.st_nlink > 1:
+        raise Reason(
+            f"has {found.st_nlink} names (hard links), and only this one would get the new "
+            "content: remove this name first, or write to another",
+            errno.EMLINK,
+        )
+    # Replacing a file needs no permission to write to it. Whoever took that away thinks it does.
+    try:
+        os.close(os.open(name, os.O_WRONLY | _AS_IT_IS, dir_fd=folder))
+    except OSError as error:
+        if error.errno != errno.ETXTBSY:  # a running program keeps its old bytes
+            raise
+    return found
+
+
+def written(folder: int, data: bytes, old: os.stat_result | None) -> str:
+    """A new file beside the old one, complete and on the disk. Gives its name."""
+    name = f".{os.urandom(12).hex()}.tmp"
+    # Until it has the old one's mode, nobody may read what nobody could read before.
+    descriptor = os.open(name, NEW, 0o666 if old is None else 0o600, dir_fd=folder)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest[:_CHUNK]) :]
+        if old is not None:
+            _like(descriptor, old)
+        os.fsync(descriptor)
+    except BaseException:
+        remove(folder, name)
+        raise
+    finally:
+        os.close(descriptor)
+    return name
+
+
+def _like(descriptor: int, old: os.stat_result) -> None:
+    """Give a file the old one's owner and group, where that is allowed, and its mode."""
+    mode = old.st_mode & 0o777  # writing drops set-user-ID, and so do we
+    mine = os.fstat(descriptor)
+    if mine.st_uid != old.st_uid:
+        with suppress(OSError):
+            os.fchown(descriptor, old.st_uid, -1)
+    if mine.st_gid != old.st_gid:
+        try:
+            os.fchown(descriptor, -1, old.st_gid)
+        except OSError:
+            mode = mode & 0o707 | (mode & 0o007) << 3  # to another group they are the others
+    os.fchmod(descriptor, mode)
+
+
+def refuse_changed(folder: int, name: str, expected: str) -> None:
+    """Refuse when a file is no longer of a version (`""`: when there is one)."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | _AS_IT_IS, dir_fd=folder)
+    except FileNotFoundError:
+        if expected:
+            raise Reason("was removed since it was read: look again", errno.ESTALE) from None
+        return
+    try:
+        if not expected:
+            raise Reason("exists already: read it before you replace it", errno.EEXIST)
+        size = os.fstat(descriptor).st_size
+        # The size first: a huge file is not read to see that it is another.
+        if not expected.startswith(f"{size}-") or version(read(descriptor, size + 1)) != expected:
+            raise Reason("was changed since it was read: read it again", errno.ESTALE)
+    finally:
+        os.close(descriptor)
+
+
+def remove(folder: int, name: str) -> None:
+    """Clean up. The reason for it is what counts, not that this may fail too."""
+    with suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+
+
+def sync(folder: int) -> None:
+    """Have the names in a directory survive a power cut, where the system can promise that.
+
+    The change is made and seen by everyone: a disk that cannot confirm it does not undo it.
+    """
+    with suppress(OSError):
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,135 @@
+"""A walk through a directory: what is in it and beneath it, in order, as far as it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
+from holdfast.tools.workspace.ignored import FILE, MAX_FILE, Ignored
+
+MAX_VISITED: Final = 200_000
+"""Entries after which a walk stops: a model that needs more of them asks a better question."""
+
+
+class Seen(Struct, frozen=True):
+    path: str
+    """From the top of the directory."""
+    entry: Entry
+    left_out: bool
+    """It is ignored. Nothing in it will be seen."""
+
+
+class Walk:
+    """Iterate over it, once: sorted by name, and what is in a directory right behind it.
+
+    Links are seen but not followed. What is ignored is seen but not entered, unless `all` is
+    wanted, or the walk starts in it: then it was asked for by name.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        start: str = ".",
+        *,
+        all: bool = False,
+        depth: int | None = None,
+        enters: Callable[[str], bool] = lambda path: True,
+        limit: int = MAX_VISITED,
+    ) -> None:
+        """`depth`: 1 is what is in the directory itself. `enters`: whether a directory matters."""
+        self._directory = directory
+        self.start = directory.relative(start).rstrip("/") or "."
+        """From the top of the directory."""
+        self._all = all
+        self._obeys_files = not all
+        self._depth = depth
+        self._enters = enters
+        self._limit = limit
+        self.visited = 0
+        self.unreadable = 0
+        """Directories that could not be listed."""
+        self.left_out = 0
+        """Entries that are ignored."""
+        self.stopped = False
+        """There was more than the limit."""
+
+    def __iter__(self) -> Iterator[Seen]:
+        """Refuses (PathRefused) a start that cannot be listed."""
+        levels = [self._level(self.start, self._ignored_above())]
+        while levels:
+            found = next(levels[-1], None)
+            if found is None:
+                levels.pop()
+                continue
+            if self.visited >= self._limit:
+                self.stopped = True
+                return
+            seen, ignored = found
+            self.visited += 1
+            self.left_out += seen.left_out
+            yield seen
+            if self._goes_into(seen, len(levels)):
+                levels.append(self._level(seen.path, ignored))
+
+    def _goes_into(self, seen: Seen, depth: int) -> bool:
+        return (
+            seen.entry.kind == "directory"
+            and not seen.left_out
+            and (self._depth is None or depth < self._depth)
+            and self._enters(seen.path)
+        )
+
+    def _level(self, path: str, ignored: Ignored) -> Iterator[tuple[Seen, Ignored]]:
+        try:
+            entries = self._directory.entries(path)
+        except PathRefused:
+            if path == self.start:
+                raise
+            self.unreadable += 1
+            return
+        if any(entry.name == FILE and entry.kind == "file" for entry in entries):
+            ignored = self._and_file_in(path, ignored)
+        for entry in entries:
+            inner = joined(path, entry.name)
+            left_out = not self._all and ignored.holds(inner, entry.kind == "directory")
+            yield Seen(inner, entry, left_out), ignored
+
+    def _ignored_above(self) -> Ignored:
+        """What is said about the start by the directories that it is in."""
+        ignored = Ignored()
+        if ".." in self.start.split("/"):  # which directories these are only the system knows
+            return ignored
+        path = "."
+        for name in self.start.split("/") if self.start != "." else ():
+            ignored = self._and_file_in(path, ignored)
+            path = joined(path, name)
+            if ignored.holds(path, is_directory=True):
+                self._obeys_files = False  # also those inside: caches ignore themselves
+                return Ignored()
+        return ignored
+
+    def _and_file_in(self, path: str, ignored: Ignored) -> Ignored:
+        if not self._obeys_files:
+            return ignored
+        try:
+            data = self._directory.read(joined(path, FILE), MAX_FILE).data
+        except PathRefused:
+            return ignored
+        return ignored.and_file(0 if path == "." else path.count("/") + 1, data)
+
+
+def joined(path: str, name: str) -> str:
+    return name if path == "." else f"{path}/{name}"
+
+
+def below(start: str, path: str) -> str:
+    """A path that was seen on a walk, as seen from its start."""
+    return path if start == "." else path[len(start) + 1 :]
+
+
+def on_one_line(path: str) -> str:
+    """A path with nothing in it that would end the line, or that cannot be sent on."""
+    return path if path.isprintable() else repr(path)

@@ -1,0 +1,106 @@
+"""A tool that writes a whole file, new or in the place of one that the model has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, Literal
+
+from holdfast.kernel.messages import Text, ToolResult
+from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.tools.description import description
+from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, beside_the_lines, shortened
+from holdfast.tools.files.document import decode, lone_surrogate, rewritten
+from holdfast.tools.files.kind import kind, size
+from holdfast.tools.files.plan import Plan, carry_out, current
+from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.files.seen import Record, Seen, metadata, seen
+from holdfast.tools.thread import to_end
+from holdfast.tools.workspace.directory import Directory
+
+NAME: Final = "write_file"
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "minLength": 1, "description": "The file to write"},
+        "content": {"type": "string", "description": "All that the file is to hold"},
+    },
+    "required": ["path", "content"],
+    "additionalProperties": False,
+}
+
+
+def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
+    """The tool that writes files beneath a directory. People are shown a diff before they agree."""
+
+    def planned(context: ToolContext, path: str, content: str) -> partial[Plan]:
+        file = directory.relative(path)
+        return partial(plan, directory, file, content, seen(context.history, file))
+
+    async def preview(context: ToolContext, values: Values) -> str:
+        made = await to_end(planned(context, **values))
+        return shown(made, FOR_PEOPLE) or f"{made.file} already holds exactly this."
+
+    async def run(context: ToolContext, path: str, content: str) -> ToolResult:
+        text, record = await to_end(partial(write, directory, planned(context, path, content)))
+        return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
+
+    return Tool(
+        name=NAME,
+        description=description(__file__),
+        schema=SCHEMA,
+        function=run,
+        effect="once",  # run again, it might replace what somebody wrote meanwhile
+        approval=approval,
+        label="write a file",
+        describe=lambda values: f"Write {values['path']}",
+        preview=preview,
+    )
+
+
+def plan(directory: Directory, file: str, content: str, known: Seen | None) -> Plan:
+    """What the file is to become. Refuses to replace what the model has not seen."""
+    if lone := lone_surrogate(content):
+        raise ChangeRefused(f"content has half a character in it ({lone}), which no file can hold.")
+    was = current(directory, file)
+    old = None if was is None else decode(was.data)
+    made = Plan(file, was, old, rewritten(old, content))
+    if was is not None and was.data not in (b"", made.data):
+        if known is None:
+            raise ChangeRefused(f"{file} exists and was not read: read it first.")
+        if known.version != was.version:
+            raise ChangeRefused(f"{file} has changed since it was read: read it again.")
+        if known.next is not None:
+            raise ChangeRefused(
+                f"only a part of {file} was read: read the rest first, from line {known.next} on, "
+                "or change the part with edit_file."
+            )
+    return made
+
+
+def shown(made: Plan, most: int) -> str:
+    """The diff, behind a line about what it does not show."""
+    words = ""
+    if made.old is not None:
+        words = beside_the_lines(made.old, made.new)
+    elif made.was is not None:
+        words = f"{kind(made.was.data)}, {size(len(made.was.data))}, is replaced"
+    diff = shortened(made.diff, most)
+    return "\n".join(filter(None, [f"({words})" if words else "", diff]))
+
+
+def write(directory: Directory, planned: partial[Plan]) -> tuple[str, Record]:
+    """What was done, and a record of what the file is now."""
+    made = planned()
+    if made.was is not None and made.was.data == made.data:
+        text = f"{made.file} already holds exactly this: nothing was changed."
+        return text, Record(made.file, made.was.version)
+    version = carry_out(directory, made)
+    lines = len(made.new.text.removesuffix("\n").split("\n")) if made.new.text else 0
+    count = f"{lines} lines" if lines != 1 else "1 line"
+    text = f"Wrote {made.file} ({count}, {len(made.data)} bytes)"
+    if made.was is None:
+        text += ": a new file."
+    else:
+        text += f" in the place of what was there:\n{shown(made, FOR_MODELS)}"
+    return text, Record(made.file, version)

@@ -1,0 +1,324 @@
+"""Output is readable whatever a command writes, and never more than can be kept."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.tools.commands import output as module
+from holdfast.tools.commands.output import (
+    HEAD,
+    LONG_LINE,
+    MAX_NEWS,
+    TAIL,
+    Ends,
+    Log,
+    News,
+    Output,
+    Readable,
+    readable,
+)
+from holdfast.tools.workspace.directory import Directory
+
+# --- readable text ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[1;31mred\x1b[0m\x1b[K\n", "red\n"),
+        ("\x1b]0;a title\x07text \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n", "text link\n"),
+        ("\x1b(Bset\x1b7 \x1b=kept\n", "set kept\n"),
+        ("10%\r50%\r100%\n", "100%\n"),
+        ("10%\r100%\r", "100%"),
+        ("windows\r\nlines\r\r\n", "windows\nlines\n"),
+        ("\r\n", "\n"),
+        ("10%\r\x1b[Kdone\nnext\n", "done\nnext\n"),
+        ("N\bNA\bAM\bM _\bx\n", "NAM x\n"),
+        ("\b\bwork |\b/\b-\b\n", "work \n"),
+        ("nul \0 bell \a\n", "nul \ufffd bell \ufffd\n"),
+        ("\x7f\x9b31m\x85", "\ufffd\ufffd"),
+    ],
+)
+def test_a_line_is_shown_as_a_terminal_would_in_the_end(written: str, shown: str) -> None:
+    assert readable(written) == shown
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    lines = Readable()
+
+    assert lines.feed(b"\xff\xc3\n") + lines.end() == "\ufffd\ufffd\n"
+
+
+def test_a_character_that_comes_in_two_pieces_is_one_character() -> None:
+    lines = Readable()
+
+    assert lines.feed("ä".encode()[:1]) == ""
+    assert lines.feed("ä".encode()[1:] + b"\n") == "ä\n"
+
+
+def test_a_line_is_given_on_when_it_is_whole() -> None:
+    lines = Readable()
+
+    assert lines.feed(b"one\ntw") == "one\n"
+    assert lines.feed(b"o\nthree") == "two\n"
+    assert lines.end() == "three"
+    assert lines.end() == ""
+
+
+NASTY = st.text(st.sampled_from("ab\r\n\b\x1b[]0;m\x07ä€\0K"), max_size=60)
+
+
+@given(NASTY, st.lists(st.integers(0, 200), max_size=8))
+def test_how_the_bytes_are_cut_into_pieces_makes_no_difference(text: str, cuts: list[int]) -> None:
+    data = text.encode()
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    lines = Readable()
+
+    pieces = [lines.feed(data[a:b]) for a, b in pairwise(places)]
+
+    assert "".join([*pieces, lines.end()]) == readable(text)
+
+
+@given(st.text())
+def test_no_control_character_but_tab_and_newline_is_left(text: str) -> None:
+    left = {c for c in readable(text) if c < " " or "\x7f" <= c <= "\x9f"}
+
+    assert left <= {"\t", "\n"}
+
+
+def test_a_line_without_an_end_is_given_on_in_pieces() -> None:
+    lines = Readable()
+
+    given_on = "".join(lines.feed(b"x" * 1000) for _ in range(100))
+
+    assert 100_000 - LONG_LINE <= len(given_on) < 100_000
+    assert given_on + lines.end() == "x" * 100_000
+
+
+def test_an_escape_at_the_end_of_a_piece_is_not_torn() -> None:
+    lines = Readable()
+
+    assert lines.feed(b"x" * LONG_LINE + b"\x1b[3") == "x" * LONG_LINE
+    assert lines.feed(b"1mred\n") == "red\n"
+
+
+def test_a_progress_bar_without_an_end_takes_no_room() -> None:
+    lines = Readable()
+
+    given_on = [lines.feed(b"%d%%\r" % (i % 100)) for i in range(10_000)]
+
+    assert not any(given_on)
+    assert lines.end() == "99%"
+
+
+# --- the two ends -------------------------------------------------------------------------------
+
+
+def test_what_is_not_long_is_whole() -> None:
+    ends = Ends(4, 4)
+    ends.add(b"123")
+    ends.add(b"45678")
+
+    assert not ends.long
+    assert ends.whole() == b"12345678"
+
+
+def test_of_long_output_whole_lines_of_both_ends_are_kept() -> None:
+    ends = Ends(10, 10)
+    for number in range(100):
+        ends.add(b"%03d\n" % number)
+
+    assert ends.cut() == ("000\n001\n", 400 - 8 - 8, "098\n099\n")
+
+
+@given(st.lists(st.text(), min_size=1), st.integers(1, 40), st.integers(1, 40))
+def test_head_gap_and_tail_make_up_the_whole(texts: list[str], head: int, tail: int) -> None:
+    ends = Ends(head, tail)
+    for text in texts:
+        ends.add(text.encode(errors="replace"))
+    whole = "".join(texts).encode(errors="replace")
+
+    assert ends.long == (len(whole) > head + tail)
+    if not ends.long:
+        assert ends.whole() == whole
+        return
+    first, missing, last = ends.cut()
+    assert whole.startswith(first.encode())
+    assert whole.endswith(last.encode())
+    assert len(first.encode()) + missing + len(last.encode()) == len(whole)
+    assert head - 3 <= len(first.encode()) or first.endswith("\n")
+    assert len(last.encode()) <= tail
+
+
+def test_the_two_ends_take_no_more_room_than_they_show() -> None:
+    ends = Ends(100, 100)
+    for _ in range(10_000):
+        ends.add(b"0123456789")
+
+    assert ends.total == 100_000
+    assert len(ends.whole()) <= 300
+
+
+# --- news ---------------------------------------------------------------------------------------
+
+
+def test_news_are_given_once() -> None:
+    news = News()
+    assert not news
+    news.add("one\n")
+    news.add("two\n")
+
+    assert news
+    assert news.take() == "one\ntwo\n"
+    assert not news
+
+
+def test_more_news_than_anybody_reads_are_the_last_lines_and_a_word_about_the_others() -> None:
+    news = News()
+    for number in range(100_000):
+        news.add(f"{number}\n")
+
+    note, *lines = news.take().splitlines()
+
+    assert lines[-1] == "99999"
+    assert lines == [str(100_000 - len(lines) + i) for i in range(len(lines))]
+    assert sum(map(len, lines)) + len(lines) <= MAX_NEWS
+    skipped = sum(len(f"{n}\n") for n in range(100_000 - len(lines)))
+    assert note == f"[… {skipped} characters are not shown …]"
+    assert news.take() == ""
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Directory]:
+    with Directory(tmp_path) as opened:
+        yield opened
+
+
+def fed(directory: Directory, *pieces: bytes) -> Output:
+    output = Output(directory)
+    for piece in pieces:
+        output.feed(piece)
+    output.end()
+    return output
+
+
+def logs(top: Path) -> list[Path]:
+    return sorted((top / ".holdfast" / "output").glob("*.log"))
+
+
+LINES = b"".join(b"line %d\n" % number for number in range(20_000))
+
+
+def test_short_output_is_shown_whole_and_makes_no_file(
+    directory: Directory, tmp_path: Path
+) -> None:
+    text = "x" * (HEAD + TAIL)
+
+    assert fed(directory, text.encode()).text() == text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
+    directory: Directory, tmp_path: Path
+) -> None:
+    pieces = [LINES[start : start + 5_000] for start in range(0, len(LINES), 5_000)]
+
+    text = fed(directory, *pieces).text()
+
+    (log,) = logs(tmp_path)
+    assert log.read_bytes() == LINES
+    head, told, tail = text.partition("[… ")[0], text[text.index("[… ") :], text[-100:]
+    assert LINES.startswith(head.encode())
+    assert LINES.endswith(tail.encode())
+    assert f"all of it is in {log.relative_to(tmp_path)}, which read_file and search_files" in told
+    assert len(text) <= HEAD + TAIL + 200
+
+
+def test_the_file_is_not_for_version_control(directory: Directory, tmp_path: Path) -> None:
+    fed(directory, LINES)
+    (ignore := tmp_path / ".holdfast" / ".gitignore").write_text("mine\n")
+    fed(directory, LINES)
+
+    assert ignore.read_text() == "mine\n"
+    ignore.unlink()
+    fed(directory, LINES)
+    assert ignore.read_text() == "*\n"
+    assert len(logs(tmp_path)) == 3
+
+
+def test_the_file_is_for_its_owner_alone(directory: Directory, tmp_path: Path) -> None:
+    fed(directory, LINES)
+
+    (log,) = logs(tmp_path)
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_a_file_takes_so_much_and_then_says_so(
+    directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_LOG", 2**16)
+    line = b"x" * 1023 + b"\n"
+
+    text = fed(directory, *[line] * 1024).text()
+
+    (log,) = logs(tmp_path)
+    assert log.stat().st_size == 2**16
+    assert f"the beginning is in {log.relative_to(tmp_path)}" in text
+    assert "a file takes at most" in text
+
+
+def test_where_no_file_can_be_made_the_result_says_so(directory: Directory, tmp_path: Path) -> None:
+    (tmp_path / ".holdfast").write_text("in the way")
+
+    text = fed(directory, LINES).text()
+
+    assert "could not be kept in a file, because" in text
+    assert text.startswith("line 0\n")
+    assert text.endswith("line 19999\n")
+
+
+@contextmanager
+def full_disk(at: int) -> Iterator[None]:
+    """No file can grow beyond this size."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (at, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_where_the_disk_is_full_the_result_says_so(directory: Directory, tmp_path: Path) -> None:
+    with full_disk(50_000):
+        text = fed(directory, *[LINES[i : i + 5000] for i in range(0, len(LINES), 5000)]).text()
+
+    (log,) = logs(tmp_path)
+    assert LINES.startswith(log.read_bytes())
+    assert f"the beginning is in {log.relative_to(tmp_path)}" in text
+    assert "File too large" in text
+    assert text.endswith("line 19999\n")
+
+
+def test_a_log_lets_go_of_its_file(directory: Directory) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    log = Log(directory)
+    log.write(b"words")
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+
+    log.close()
+    log.close()
+
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,292 @@
+"""Writing whole files: new ones freely, others only as they were seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, RunResult, approve
+from holdfast.kernel.events import ToolProgressed, ToolStarted
+from holdfast.kernel.messages import dump, load
+from holdfast.kernel.tool import Tool
+from holdfast.testing import ScriptedModel, Turn, call
+from holdfast.tools.files.document import Document
+from holdfast.tools.files.plan import Plan, carry_out, current
+from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.read_file import read_file
+from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.write_file import write_file
+from tests.kernel.runs import only
+from tests.kernel.toolkit import assert_valid, outcomes, results_in, watched
+from tests.tools.trying import committed, patched, preview, run, text_of
+
+
+class Place:
+    """A directory, with the tools that work in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        directory = Directory(path)
+        self.read = read_file(directory)
+        self.write = write_file(directory, approval="never")
+        self.write_if_agreed = write_file(directory)
+
+    def put(self, name: str, data: bytes) -> None:
+        (self.path / name).write_bytes(data)
+
+    def get(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+async def refused(tool: Tool, history: Any = (), /, **values: Any) -> str:
+    """Why a call is refused: before anybody is asked, and again when it is to run."""
+    with pytest.raises(ChangeRefused) as first:
+        await preview(tool, history, **values)
+    with pytest.raises(ChangeRefused) as second:
+        await run(tool, history, **values)
+    assert str(first.value) == str(second.value)
+    assert str(second.value).endswith("Nothing was changed.")
+    return str(second.value)
+
+
+# --- new files ----------------------------------------------------------------------------------
+
+
+async def test_a_new_file_is_written_with_the_directories_that_it_needs(place: Place) -> None:
+    made = await run(place.write, path="doc/new/notes.md", content="one\ntwo\n")
+    assert place.get("doc/new/notes.md") == b"one\ntwo\n"
+    assert text_of(made) == "Wrote doc/new/notes.md (2 lines, 8 bytes): a new file."
+
+
+async def test_a_new_file_is_shown_as_added(place: Place) -> None:
+    shown = await preview(place.write, path="a.txt", content="one\ntwo")
+    assert shown == (
+        "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n\\ No newline at end of file"
+    )
+    assert not (place.path / "a.txt").exists()
+
+
+async def test_an_empty_file_is_written_and_filled_without_having_been_read(place: Place) -> None:
+    made = await run(place.write, path="a.txt", content="")
+    assert text_of(made) == "Wrote a.txt (0 lines, 0 bytes): a new file."
+    await run(place.write, path="a.txt", content="x")
+    assert place.get("a.txt") == b"x"
+
+
+# --- files that exist ---------------------------------------------------------------------------
+
+
+async def test_a_file_that_was_not_read_is_not_replaced(place: Place) -> None:
+    place.put("a.txt", b"mine\n")
+    words = await refused(place.write, path="a.txt", content="yours\n")
+    assert words == "a.txt exists and was not read: read it first. Nothing was changed."
+    assert place.get("a.txt") == b"mine\n"
+
+
+async def test_a_file_is_replaced_as_it_was_read(place: Place) -> None:
+    place.put("a.txt", b"one\ntwo\n")
+    history = committed(await run(place.read, path="a.txt"))
+    shown = await preview(place.write, history, path="a.txt", content="one\n2\n")
+    made = await run(place.write, history, path="a.txt", content="one\n2\n")
+    assert place.get("a.txt") == b"one\n2\n"
+    first, _, diff = text_of(made).partition("\n")
+    assert first == "Wrote a.txt (2 lines, 6 bytes) in the place of what was there:"
+    assert diff == shown
+    assert patched("one\ntwo\n", diff) == "one\n2\n"
+
+
+async def test_a_file_that_has_changed_since_it_was_read_is_not_replaced(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    history = committed(await run(place.read, path="a.txt"))
+    place.put("a.txt", b"two\n")
+    words = await refused(place.write, history, path="a.txt", content="three\n")
+    assert words == "a.txt has changed since it was read: read it again. Nothing was changed."
+    assert place.get("a.txt") == b"two\n"
+
+
+async def test_a_file_that_was_read_in_part_is_not_replaced(place: Place) -> None:
+    place.put("a.txt", b"1\n2\n3\n")
+    first = await run(place.read, path="a.txt", limit=2)
+    words = await refused(place.write, committed(first), path="a.txt", content="new\n")
+    assert "only a part of a.txt was read: read the rest first, from line 3 on" in words
+
+    rest = await run(place.read, path="a.txt", offset=3)
+    await run(place.write, committed(first, rest), path="a.txt", content="new\n")
+    assert place.get("a.txt") == b"new\n"
+
+
+async def test_a_file_that_is_gone_since_it_was_read_is_written_anew(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    history = committed(await run(place.read, path="a.txt"))
+    (place.path / "a.txt").unlink()
+    await run(place.write, history, path="a.txt", content="two\n")
+    assert place.get("a.txt") == b"two\n"
+
+
+async def test_what_was_written_here_need_not_be_read(place: Place) -> None:
+    made = await run(place.write, path="a.txt", content="one\n")
+    await run(place.write, committed(made), path="./a.txt", content="two\n")
+    assert place.get("a.txt") == b"two\n"
+
+
+async def test_a_file_that_holds_just_this_is_left_alone(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    before = (place.path / "a.txt").stat()
+    assert "already holds exactly this" in await preview(place.write, path="a.txt", content="one\n")
+    made = await run(place.write, path="a.txt", content="one\n")
+    assert "nothing was changed" in text_of(made)
+    assert (place.path / "a.txt").stat().st_ino == before.st_ino
+    await run(place.write, committed(made), path="a.txt", content="two\n")
+
+
+@pytest.mark.parametrize("old", [b"one\n", None])
+async def test_a_change_between_the_last_look_and_the_write_is_not_overwritten(
+    place: Place, old: bytes | None
+) -> None:
+    directory = Directory(place.path)
+    if old is not None:
+        place.put("a.txt", old)
+    made = Plan("a.txt", current(directory, "a.txt"), None, Document("two\n", ("\n",)))
+    place.put("a.txt", b"meanwhile\n")
+    with pytest.raises(PathRefused, match=r"a\.txt"):
+        carry_out(directory, made)
+    assert place.get("a.txt") == b"meanwhile\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "expected"),
+    [
+        (b"a\r\nb\r\n", b"x\r\ny\r\n"),
+        (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfx\ny\n"),
+        ("\ufeffa\n".encode("utf-16-le"), "\ufeffx\ny\n".encode("utf-16-le")),
+    ],
+)
+async def test_encoding_and_line_endings_stay(place: Place, old: bytes, expected: bytes) -> None:
+    place.put("a.txt", old)
+    history = committed(await run(place.read, path="a.txt"))
+    await run(place.write, history, path="a.txt", content="x\ny\n")
+    assert place.get("a.txt") == expected
+
+
+async def test_line_endings_that_are_given_are_written_and_people_are_told(place: Place) -> None:
+    place.put("a.txt", b"a\nb\n")
+    history = committed(await run(place.read, path="a.txt"))
+    shown = await preview(place.write, history, path="a.txt", content="a\r\nb\r\n")
+    assert shown == "(line endings: LF becomes CRLF)"
+    await run(place.write, history, path="a.txt", content="a\r\nb\r\n")
+    assert place.get("a.txt") == b"a\r\nb\r\n"
+
+
+async def test_a_picture_that_was_looked_at_may_be_replaced(place: Place) -> None:
+    place.put("a.png", b"\x89PNG\r\n\x1a\n\0\0")
+    history = committed(await run(place.read, path="a.png"))
+    shown = await preview(place.write, history, path="a.png", content="x\n")
+    assert shown.startswith("(a picture (image/png), 10 bytes, is replaced)\n---")
+
+
+async def test_half_a_character_is_refused(place: Place) -> None:
+    assert "U+D800" in await refused(place.write, path="a.txt", content="\ud800")
+    assert not (place.path / "a.txt").exists()
+
+
+# --- in a run -----------------------------------------------------------------------------------
+
+
+def agent(place: Place, *script: Turn) -> Agent:
+    return Agent(model=ScriptedModel(script), tools=[place.read, place.write_if_agreed])
+
+
+def stored(result: RunResult) -> Any:
+    """The history, after a restart."""
+    return load(dump(result.history))
+
+
+async def test_people_are_shown_the_diff_and_nothing_is_written_before_they_agree(
+    place: Place,
+) -> None:
+    place.put("a.txt", b"one\n")
+    asking = agent(
+        place, call("read_file", path="a.txt"), call("write_file", path="a.txt", content="two\n")
+    )
+    events, result = await watched(asking.run("Go."))
+
+    assert result.reason == "requires_action"
+    (action,) = result.actions
+    assert action.preview == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two"
+    assert only(ToolProgressed, events)[-1].text == action.preview
+    assert place.get("a.txt") == b"one\n"
+
+    agreed = agent(place, "Done.").run(
+        history=stored(result), resolve={action.call.id: approve(action)}
+    )
+    events, after = await watched(agreed)
+    assert place.get("a.txt") == b"two\n"
+    assert [started.label for started in only(ToolStarted, events)] == ["Write a.txt"]
+    assert outcomes(after.history) == ["ok", "ok"]
+    assert_valid(after.history)
+
+
+async def test_a_change_while_people_think_is_not_overwritten(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    result = await agent(
+        place, call("read_file", path="a.txt"), call("write_file", path="a.txt", content="two\n")
+    ).run("Go.")
+    (action,) = result.actions
+    place.put("a.txt", b"changed meanwhile\n")
+
+    after = await agent(place, "Oh.").run(
+        history=stored(result), resolve={action.call.id: approve(action)}
+    )
+
+    assert place.get("a.txt") == b"changed meanwhile\n"
+    assert outcomes(after.history) == ["ok", "failed"]
+    assert "a.txt has changed since it was read" in results_in(after.history)[-1].text
+
+
+async def test_nobody_is_asked_about_a_write_that_would_be_refused(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    result = await agent(place, call("write_file", path="a.txt", content="two\n"), "Oh.").run("Go.")
+    assert result.reason == "stop"
+    (made,) = results_in(result.history)
+    assert made.outcome == "failed"
+    assert "a.txt exists and was not read" in made.text
+
+
+async def test_a_read_in_the_same_message_does_not_count(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    both = [call("read_file", path="a.txt"), call("write_file", path="a.txt", content="two\n")]
+    result = await agent(place, both, "Oh.").run("Go.")
+    assert outcomes(result.history) == ["ok", "failed"]
+    assert "was not read" in results_in(result.history)[-1].text
+
+
+async def test_what_was_seen_in_an_earlier_run_is_known_in_the_next(place: Place) -> None:
+    place.put("a.txt", b"one\n")
+    first = await agent(place, call("read_file", path="a.txt"), "Read.").run("Read it.")
+    writes = Agent(
+        model=ScriptedModel([call("write_file", path="a.txt", content="two\n"), "Written."]),
+        tools=[Place(place.path).write],
+    )
+    second = await writes.run("Write it.", history=stored(first))
+    assert outcomes(second.history) == ["ok", "ok"]
+    assert place.get("a.txt") == b"two\n"
+
+    place.put("a.txt", b"three\n")
+    again = writes.replace(
+        model=ScriptedModel([call("write_file", path="a.txt", content="four\n"), "Oh."])
+    )
+    third = await again.run("Once more.", history=stored(second))
+    assert outcomes(third.history) == ["ok", "ok", "failed"]
+    assert place.get("a.txt") == b"three\n"
+
+
+def test_writing_is_done_once_and_asks_unless_told_not_to(place: Place) -> None:
+    assert (place.write.effect, place.write.approval) == ("once", "never")
+    assert place.write_if_agreed.approval == "ask"
