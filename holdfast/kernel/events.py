@@ -100,6 +100,8 @@ class Retrying(Tagged, frozen=True, tag="retrying"):
     """When the next begins: wall clock, microseconds."""
     kind: FailureKind
     message: str
+    detail: str = ""
+    """What exactly went wrong, for who can do something about it."""
 
 
 class Compacting(Tagged, frozen=True, tag="compacting"):

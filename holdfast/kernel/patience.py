@@ -46,6 +46,7 @@ class Patience:
                 now + int(verdict.seconds * 1_000_000),
                 failure.kind,
                 failure.message,
+                failure.detail,
             )
         )
         await self._pause(verdict.seconds, steerable)

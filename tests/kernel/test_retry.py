@@ -179,9 +179,23 @@ async def test_a_failed_call_is_tried_again_and_people_are_told() -> None:
     holdfast, model = agent(fail(status=529), fail(status=500), "Here.", world=world)
     events = await happened(holdfast)
     assert retries(events) == [
-        Retrying(1, 10, 0.5, START + 500_000, "overloaded", "scripted:model is overloaded."),
         Retrying(
-            2, 10, 1.0, START + 1_500_000, "server", "scripted:model had an error of its own."
+            1,
+            10,
+            0.5,
+            START + 500_000,
+            "overloaded",
+            "scripted:model is overloaded.",
+            "ProviderError: status 529",
+        ),
+        Retrying(
+            2,
+            10,
+            1.0,
+            START + 1_500_000,
+            "server",
+            "scripted:model had an error of its own.",
+            "ProviderError: status 500",
         ),
     ]
     assert ended(events).reason == "stop"
