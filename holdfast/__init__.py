@@ -89,7 +89,7 @@ _HOMES = {
     "holdfast.providers.openai_chat": ("OpenAIChat",),
     "holdfast.providers.openai_responses": ("OpenAIResponses",),
     "holdfast.providers.profile": ("Price", "Profile"),
-    "holdfast.providers.registry": ("model", "usable_providers"),
+    "holdfast.providers.registry": ("model", "unusable_providers", "usable_providers"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -176,6 +176,7 @@ if TYPE_CHECKING:
     from holdfast.providers.profile import Price as Price
     from holdfast.providers.profile import Profile as Profile
     from holdfast.providers.registry import model as model
+    from holdfast.providers.registry import unusable_providers as unusable_providers
     from holdfast.providers.registry import usable_providers as usable_providers
 
 __all__ = [*sorted(_HOME), "__version__"]

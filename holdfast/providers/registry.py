@@ -8,116 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.providers import profiles
+from holdfast.providers.known import PROVIDERS, Protocol, ProviderFacts
 from holdfast.providers.profile import Profile
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Http
 
-Protocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
-
-
-class ProviderFacts(Value, frozen=True):
-    """How a provider is reached."""
-
-    name: str
-    protocol: Protocol
-    base_url: str | None
-    """None where everybody has an address of their own."""
-    keys: tuple[str, ...]
-    """Environment variables that may hold the key, in the order in which they are looked at."""
-    more_urls: tuple[str, ...] = ()
-    """Environment variables for the base URL, beside `<NAME>_BASE_URL`."""
-    needs_key: bool = True
-    path: str = ""
-    """Where the API is on a host that is given without a path."""
-    key_header: str = ""
-    """The header for the key, where it is not that of the protocol."""
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Environment variables that may hold the base URL, in order."""
-        return (f"{self.name.upper().replace('-', '_')}_BASE_URL", *self.more_urls)
-
-
-def _chat(name: str, base_url: str, *keys: str) -> ProviderFacts:
-    return ProviderFacts(name, "openai_chat", base_url, keys)
-
-
-def _local(name: str, port: int, *more_urls: str) -> ProviderFacts:
-    key = f"{name.upper()}_API_KEY"
-    url = f"http://localhost:{port}/v1"
-    return ProviderFacts(name, "openai_chat", url, (key,), more_urls, needs_key=False, path="/v1")
-
-
-PROVIDERS: Final[Mapping[str, ProviderFacts]] = {
-    facts.name: facts
-    for facts in (
-        ProviderFacts(
-            "anthropic", "anthropic", "https://api.anthropic.com", ("ANTHROPIC_API_KEY",)
-        ),
-        ProviderFacts(
-            "openai", "openai_responses", "https://api.openai.com/v1", ("OPENAI_API_KEY",)
-        ),
-        ProviderFacts(
-            "openai-chat",
-            "openai_chat",
-            "https://api.openai.com/v1",
-            ("OPENAI_API_KEY",),
-            ("OPENAI_BASE_URL",),
-        ),
-        ProviderFacts(
-            "google",
-            "google",
-            "https://generativelanguage.googleapis.com",
-            ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-            ("GOOGLE_GEMINI_BASE_URL",),
-        ),
-        ProviderFacts(
-            "azure",
-            "openai_responses",
-            None,
-            ("AZURE_OPENAI_API_KEY",),
-            ("AZURE_OPENAI_ENDPOINT",),
-            path="/openai/v1",
-            key_header="api-key",
-        ),
-        _chat("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        _chat("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-        _chat("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-        _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        _chat("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "HUGGINGFACE_API_KEY"),
-        _chat("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        _chat("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
-        _chat("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-        _chat("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ProviderFacts(
-            "perplexity",
-            "openai_responses",
-            "https://api.perplexity.ai/v1",
-            ("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
-        ),
-        _chat("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
-        _chat("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-        _local("llamacpp", 8080),
-        _local("lmstudio", 1234),
-        _local("ollama", 11434, "OLLAMA_HOST"),
-        _local("vllm", 8000),
-        ProviderFacts(
-            "openai-compatible",
-            "openai_chat",
-            None,
-            ("OPENAI_COMPATIBLE_API_KEY",),
-            needs_key=False,
-        ),
-    )
-}
+DEMO: Final = "demo"
+"""A name without a provider: the one model that needs neither a key nor a network."""
 
 
 def model(
@@ -135,8 +40,12 @@ def model(
 
     The key and the base URL come from the environment where they are not given. `profile` replaces
     what is known about the model, or changes some of it: `{"window": 32_768}`. `options` are those
-    of the provider's own class, such as `chain` of `OpenAIResponses`.
+    of the provider's own class, such as `chain` of `OpenAIResponses`. `demo` is a model that asks
+    nobody.
     """
+    if isinstance(name, str) and name.partition(":")[0].strip() == DEMO:
+        given = {"api_key": api_key, "base_url": base_url, "headers": headers}
+        return _demo(name, {**given, "profile": profile, "http": http}, options)
     environ = os.environ if environ is None else environ  # no default: help() would print the keys
     facts, id = _parsed(name)
     make = _class_of(facts.protocol)
@@ -182,10 +91,54 @@ def usable_providers(environ: Mapping[str, str] | None = None) -> tuple[UsablePr
     return tuple(found)
 
 
+class UnusableProvider(Value, frozen=True):
+    """A provider that cannot be asked, or of which nothing says that it can."""
+
+    name: str
+    remedy: str
+    """What to do about it, for people: "set GROQ_API_KEY". Shows no key."""
+    broken: bool = False
+    """Whether something is set for it that cannot be right."""
+
+
+def unusable_providers(environ: Mapping[str, str] | None = None) -> tuple[UnusableProvider, ...]:
+    """All that `usable_providers` leaves out, each with what to do about it."""
+    environ = os.environ if environ is None else environ
+    found = []
+    for facts in PROVIDERS.values():
+        if _usable_by(facts, environ) is None:
+            broken = _broken(facts, environ)
+            remedy = broken or _missing(facts, environ)
+            found.append(UnusableProvider(facts.name, remedy, broken is not None))
+    return tuple(found)
+
+
+def _broken(facts: ProviderFacts, environ: Mapping[str, str]) -> str | None:
+    """What is set for this provider and cannot be right."""
+    try:
+        if _first(environ, facts.keys):
+            _key(facts, None, environ)
+        if _first(environ, facts.urls):
+            _base_url(facts, None, environ)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _missing(facts: ProviderFacts, environ: Mapping[str, str]) -> str:
+    key, url = " or ".join(facts.keys), " or ".join(facts.urls)
+    if facts.base_url is not None and not facts.needs_key:
+        return f"needs no key: asked at {facts.base_url}; set {url} when it runs elsewhere"
+    wanted = [key] if facts.needs_key and _first(environ, facts.keys) is None else []
+    if facts.base_url is None and _first(environ, facts.urls) is None:
+        wanted.append(url)
+    return f"set {', and '.join(wanted)}"
+
+
 def _usable_by(facts: ProviderFacts, environ: Mapping[str, str]) -> str | None:
-    key, url = _first(environ, facts.keys), _first(environ, facts.urls)
-    if key is not None and _is_broken(key[1]):
+    if _broken(facts, environ) is not None:
         return None
+    key, url = _first(environ, facts.keys), _first(environ, facts.urls)
     if not facts.needs_key:
         return url[0] if url else None
     if facts.base_url is None and url is None:
@@ -243,11 +196,11 @@ def _parsed(name: str) -> tuple[ProviderFacts, str]:
     if not isinstance(name, str):
         raise ConfigError(f"a model is named by text, and this is {name!r}: use 'provider:model'")
     provider, colon, id = (part.strip() for part in name.partition(":"))
-    if not colon:
-        raise ConfigError(f"{name!r} names no provider: {_meant(name)}")
     facts = PROVIDERS.get(provider)
+    if not colon and facts is None:
+        raise ConfigError(f"{name!r} names no provider: {_meant(name)}")
     if facts is None:
-        known = ", ".join(PROVIDERS)
+        known = ", ".join((*PROVIDERS, DEMO))
         why = _ELSEWHERE.get(provider.lower()) or _meant(name)
         raise ConfigError(f"there is no provider {provider!r}: {why} (known are {known})")
     if not id:
@@ -262,8 +215,8 @@ def _meant(name: str) -> str:
     """What was probably meant by a name that is none, as a sentence."""
     from difflib import get_close_matches
 
-    if name in PROVIDERS:
-        return f"write '{name}:model'"
+    if get_close_matches(name.lower(), [DEMO], cutoff=0.75):
+        return f"did you mean {DEMO!r}?"
     provider, _, id = name.partition(":" if ":" in name else "/")
     near = get_close_matches(provider.lower(), PROVIDERS, n=1, cutoff=0.75)
     if provider.lower() in _MEANT:
@@ -375,6 +328,19 @@ def _class_of(protocol: Protocol) -> Callable[..., Model]:
             return OpenAIResponses
 
 
+def _demo(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> Model:
+    from holdfast.providers.demo import Demo
+
+    _, colon, id = name.partition(":")
+    if colon and id.strip() != DEMO:
+        raise ConfigError(f"there is no model {name!r}: write {DEMO!r}")
+    useless = [option for option, value in given.items() if value is not None]
+    if useless:
+        raise ConfigError(f"{DEMO} asks nobody: leave {', '.join(useless)} out")
+    _refuse_unknown(DEMO, Demo, options)
+    return Demo(**options)
+
+
 def _check_options(
     facts: ProviderFacts, make: Callable[..., Model], options: Mapping[str, Any]
 ) -> None:
@@ -383,6 +349,10 @@ def _check_options(
     responses = facts.protocol == "openai_responses"
     if responses and options.get("chain") and facts.name not in ("openai", "azure"):
         raise ConfigError(f"{facts.name} keeps no answers to build upon: leave chain out")
+    _refuse_unknown(facts.name, make, options)
+
+
+def _refuse_unknown(provider: str, make: Callable[..., Model], options: Mapping[str, Any]) -> None:
     from inspect import signature
 
     ours = {"model", "provider", *signature(model).parameters}
@@ -390,4 +360,4 @@ def _check_options(
     unknown = [name for name in options if name not in known]
     if unknown:
         takes = f"it takes {', '.join(known)}" if known else "it takes none of its own"
-        raise ConfigError(f"{facts.name} has no option {', '.join(unknown)}: {takes}")
+        raise ConfigError(f"{provider} has no option {', '.join(unknown)}: {takes}")

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.kernel.errors import ConfigError
+from holdfast.providers.known import PROVIDERS
 from holdfast.providers.profile import EFFORTS, UNKNOWN, Price, Profile
 from holdfast.providers.profiles import Facts, changed, facts, lookup, models
-from holdfast.providers.registry import PROVIDERS
 
 ENTRIES = [
     pytest.param(provider, name, profile, id=f"{provider}:{name}")

@@ -19,10 +19,11 @@ from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.messages import Message, Text
 from holdfast.kernel.model import Model, Request, Settings
 from holdfast.providers.http import Reply
+from holdfast.providers.known import PROVIDERS, Protocol
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
-from holdfast.providers.profiles import lookup
-from holdfast.providers.registry import PROVIDERS, Protocol, model, usable_providers
+from holdfast.providers.profiles import lookup, models
+from holdfast.providers.registry import model, unusable_providers, usable_providers
 from holdfast.testing import usage
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -397,6 +398,71 @@ def test_a_key_that_can_be_none_makes_nobody_usable() -> None:
     assert usable_providers({"OPENAI_API_KEY": f"{SECRET}\nmore"}) == ()
 
 
+def test_an_address_that_is_none_makes_nobody_usable() -> None:
+    assert usable_providers({"OLLAMA_BASE_URL": "gpu:11434"}) == ()
+    assert usable_providers({"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": "nowhere"}) == ()
+
+
+def test_the_default_model_of_a_provider_has_a_profile() -> None:
+    for name, facts in PROVIDERS.items():
+        if facts.default:
+            assert facts.default in models(name)
+    assert all(PROVIDERS[name].default for name in ("anthropic", "openai", "google"))
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"OPENAI_API_KEY": SECRET}, {"OLLAMA_HOST": "gpu", "GROQ_API_KEY": "a b"}]
+)
+def test_everybody_is_either_usable_or_not(environ: Mapping[str, str]) -> None:
+    able = [one.name for one in usable_providers(environ)]
+    others = [one.name for one in unusable_providers(environ)]
+    assert sorted([*able, *others]) == sorted(PROVIDERS)
+
+
+@pytest.mark.parametrize(
+    ("environ", "provider", "remedy"),
+    [
+        ({}, "groq", "set GROQ_API_KEY"),
+        ({}, "google", "set GOOGLE_API_KEY or GEMINI_API_KEY"),
+        (
+            {},
+            "azure",
+            "set AZURE_OPENAI_API_KEY, and AZURE_BASE_URL or AZURE_OPENAI_ENDPOINT",
+        ),
+        (
+            {"AZURE_OPENAI_API_KEY": SECRET},
+            "azure",
+            "set AZURE_BASE_URL or AZURE_OPENAI_ENDPOINT",
+        ),
+        ({"AZURE_BASE_URL": "https://a.example"}, "azure", "set AZURE_OPENAI_API_KEY"),
+        ({}, "openai-compatible", "set OPENAI_COMPATIBLE_BASE_URL"),
+        (
+            {},
+            "vllm",
+            "needs no key: asked at http://localhost:8000/v1; "
+            "set VLLM_BASE_URL when it runs elsewhere",
+        ),
+    ],
+)
+def test_it_is_said_what_is_missing(environ: Mapping[str, str], provider: str, remedy: str) -> None:
+    (found,) = [one for one in unusable_providers(environ) if one.name == provider]
+    assert (found.remedy, found.broken) == (remedy, False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "remedy"),
+    [
+        ({"GROQ_API_KEY": f"{SECRET} {SECRET}"}, "GROQ_API_KEY holds a line break"),
+        ({"GROQ_BASE_URL": f"{SECRET}"}, "GROQ_BASE_URL is no address"),
+    ],
+)
+def test_what_is_broken_is_said_and_not_shown(environ: Mapping[str, str], remedy: str) -> None:
+    (found,) = [one for one in unusable_providers(environ) if one.broken]
+    assert found.name == "groq"
+    assert found.remedy.startswith(remedy)
+    assert SECRET not in found.remedy
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_whoever_is_usable_can_be_made(provider: str) -> None:
     facts = PROVIDERS[provider]
@@ -448,3 +514,14 @@ def test_who_is_reached_over_the_bridge_is_told_so(name: str) -> None:
 def test_who_keeps_no_answers_cannot_be_asked_to_build_upon_them() -> None:
     with pytest.raises(ConfigError, match="leave chain out"):
         model("perplexity:sonar", api_key="k", chain=True)
+
+
+@pytest.mark.parametrize("name", ["dmeo", "Demo", "demos"])
+def test_whoever_nearly_says_demo_is_told_its_name(name: str) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'demo'"):
+        model(name)
+
+
+def test_a_provider_alone_is_a_model_that_is_missing() -> None:
+    with pytest.raises(ConfigError, match="'anthropic' names no model: write 'anthropic:model'"):
+        model("anthropic")
