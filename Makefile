@@ -7,6 +7,7 @@
 .DELETE_ON_ERROR:
 .PHONY: help run test check fmt bench clean
 
+PROMPT ?= help
 PYTHON ?=  # the interpreter that .venv is made with; when empty, the first on PATH that will do
 PEERS ?=  # other frameworks to measure beside ours, as in: make bench PEERS="agno langgraph"
 PYTEST ?=  # more arguments for pytest, as in: make test PYTEST="-k interrupt"
@@ -18,8 +19,8 @@ unexport VIRTUAL_ENV  # ours is .venv, whatever is active in this shell
 help:  ## what can be done here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 
-run: .venv/ready  ## run the program of the README
-	$(bin)/python docs/run_readme.py
+run: .venv/ready  ## ask a model, or the demo if there is no key: make run PROMPT="list"
+	$(bin)/holdfast run "$(PROMPT)"
 
 test: check  ## check, then run every test
 	$(bin)/pytest -n auto --dist worksteal $(PYTEST)
@@ -38,7 +39,7 @@ bench: .venv/ready  ## measure, beside the least that the same work needs
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .tools dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find holdfast tests bench docs -name __pycache__ -prune -exec rm -rf {} +
+	find holdfast tests bench -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamp is newer than what it was made from: a second call does nothing.
 .venv/ready: pyproject.toml uv.lock

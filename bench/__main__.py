@@ -13,6 +13,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -178,6 +179,40 @@ def bench_start() -> None:
             print(f"{label:18}{taken:8.0f} ms{memory:8.1f} MB{taken / floor:10.2f} x floor")
 
 
+def first_output(*arguments: str) -> float:
+    """Milliseconds until the program writes the first byte to either stream."""
+    with tempfile.TemporaryDirectory() as directory:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *arguments],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        taken = (time.perf_counter() - began) * 1e3
+        process.communicate()
+    return taken
+
+
+COMMANDS: Final = (
+    ("--version",),
+    ("run", "--model", "demo", "--quiet", "say hello"),
+    ("run", "--model", "demo", "--quiet", "list"),
+)
+
+
+def bench_command_line() -> None:
+    print("\ncommand line: a process until its first output, wall clock\n")
+    for command in COMMANDS:
+        first_output(*command)  # compiles
+        taken = [first_output(*command) for _ in range(STARTS)]
+        shown = " ".join(command)
+        print(f"holdfast {shown:50}{statistics.median(taken):8.0f} ms{min(taken):8.0f} ms least")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", nargs="*", default=[], choices=[*PEERS, "all"])
@@ -188,6 +223,7 @@ def main() -> None:
     bench_wire()
     bench_streams()
     bench_start()
+    bench_command_line()
 
 
 if __name__ == "__main__":

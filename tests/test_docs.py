@@ -1,4 +1,4 @@
-"""Every Python program in the documents runs."""
+"""Every program and every command in the documents runs, and does what is shown."""
 
 from __future__ import annotations
 
@@ -7,20 +7,61 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from holdfast.cli.codes import ExitCode
+from holdfast.kernel.events import Event
+from holdfast.tools import bundled
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def programs() -> list[object]:
+def programs(kind: re.Pattern[str] = BLOCK) -> list[object]:
     return [
         pytest.param(text, id=f"{path.name}-{number}")
         for path in DOCUMENTS
-        for number, text in enumerate(BLOCK.findall(path.read_text("utf-8")), 1)
+        for number, text in enumerate(kind.findall(path.read_text("utf-8")), 1)
     ]
+
+
+def commands(session: str) -> list[tuple[str, str]]:
+    """Each command of a session, with what the document says that it prints."""
+    return [
+        (command, shown)
+        for command, _, shown in (part.partition("\n") for part in session.split("$ ")[1:])
+    ]
+
+
+def pattern(shown: str) -> str:
+    """A regular expression for an output. `…` stands for anything; on a line of its own, for any
+    number of lines."""
+    literal = re.escape(shown).replace("…\\\n", "(?:.*\\n)*").replace("…", ".*")
+    return literal.rstrip("\\\n") + "\\n*"
+
+
+@pytest.mark.parametrize("session", programs(SESSION))
+def test_a_command_in_the_documents_prints_what_is_shown(session: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Notes\n\nCall Ann on Monday.\n")
+    keys = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
+    environ = {k: v for k, v in os.environ.items() if not any(part in k for part in keys)}
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    for command, shown in commands(session):
+        done = subprocess.run(
+            ["bash", "-c", f"({command}) 2>&1"],
+            cwd=tmp_path,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert re.fullmatch(pattern(shown), done.stdout), f"$ {command}\n{done.stdout}"
 
 
 @pytest.mark.parametrize("program", programs())
@@ -47,13 +88,22 @@ def test_the_readme_begins_with_one_sentence_and_a_short_program() -> None:
     assert len([line for line in first.splitlines() if line.strip()]) <= 15
 
 
-def test_make_run_prints_the_whole_run() -> None:
-    script = [sys.executable, "docs/run_readme.py"]
-    shown = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    lines = shown.stdout.splitlines()
-    assert lines[0].startswith("RunStarted(")
-    assert lines[-1].startswith("RunEnded(reason='stop'")
-    assert "Light rain in Oslo" in shown.stdout
+def test_every_event_has_a_line_in_the_page_about_events() -> None:
+    page = (ROOT / "docs" / "events.md").read_text("utf-8")
+    for event in get_args(Event):
+        assert f"| `{event.__name__}` | `{event.__struct_config__.tag}` |" in page
+
+
+def test_every_tool_that_comes_along_has_a_line_in_the_page_about_them(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "bundled-tools.md").read_text("utf-8")
+    for tool in bundled(tmp_path):
+        assert f"| `{tool.name}` |" in page
+
+
+def test_every_exit_code_is_in_the_page_about_the_command_line() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    for code in ExitCode:
+        assert f"| {code:d} | {code.meaning}" in page
 
 
 def test_links_between_documents_point_somewhere() -> None:

@@ -1,0 +1,138 @@
+"""What people see of tool calls: which it is, what it says of itself, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from holdfast.cli import wording
+from holdfast.cli.page import Page
+from holdfast.cli.terminal import Out
+from holdfast.kernel.messages import ToolCall, ToolResult
+
+PROGRESS: Final = 20
+"""Lines of progress that are shown of one call."""
+RESULT: Final = 3
+"""Lines of a result that are shown."""
+NAME: Final = 64
+"""Characters of a tool's name that are shown."""
+
+
+class Call(Struct, eq=False):
+    """A call that people hear of."""
+
+    title: str
+    shown: bool = False
+    progress: int = 0
+    preview: str | None = None
+
+
+class Calls:
+    """Lines about calls, on a page that they share with the answer and with each other."""
+
+    def __init__(self, page: Page, status: Out) -> None:
+        self._page = page
+        self._status = status
+        self._calls: dict[str, Call] = {}
+
+    def began(self, call_id: str, tool: str) -> None:
+        """The model has begun to write a call."""
+        self._calls[call_id] = Call(wording.short(tool, NAME))
+        self.written(call_id)
+
+    def written(self, call_id: str) -> None:
+        """The model is still writing it."""
+        if call := self._calls.get(call_id):
+            self._page.wait(f"preparing {call.title}")
+
+    def called(self, call: ToolCall) -> None:
+        """The model has written it."""
+        title = self._one_line(wording.spelled(call.tool, call.arguments))
+        entry = self._calls[call.id] = Call(title)
+        if call.provider_executed:  # nobody will say that it starts
+            self._head(entry)
+
+    def started(self, call_id: str, tool: str, label: str) -> None:
+        call = self._call(call_id, tool)
+        if label not in ("", tool):
+            call.title = self._one_line(label)
+        self._head(call)
+
+    def progressed(
+        self, call_id: str, tool: str, what: Literal["preview", "progress"], text: str
+    ) -> None:
+        call = self._call(call_id, tool)
+        if what == "preview":
+            if text != call.preview:  # it is made once more when the call was agreed to
+                call.preview = text
+                self._below(call, self._preview(text))
+            return
+        if call.progress > PROGRESS:
+            return
+        lines, more = wording.first_lines(text, PROGRESS - call.progress)
+        if more:
+            lines.append("… (more)")
+        call.progress += len(lines)
+        self._below(call, [self._dim(line) for line in lines])
+
+    def finished(self, result: ToolResult, seconds: float) -> None:
+        call = self._call(result.call_id, result.tool)
+        del self._calls[result.call_id]
+        ok = result.outcome == "ok"
+        lines, more = wording.first_lines(wording.content(result), RESULT)
+        said = [] if ok else [wording.OUTCOMES[result.outcome]]
+        if seconds > 0.1:
+            said.append(wording.duration(seconds))
+        below = self._page.about is call
+        if not below:
+            said.insert(0, call.title)
+        mark = self._status.style(*wording.marks(result.outcome))
+        first = f"{mark} {', '.join(said)}".rstrip()
+        if not ok and lines:
+            first += f": {wording.cut(lines.pop(0), wording.LONGEST)}"
+        seen = call.progress or call.preview is not None
+        shown = [] if ok and seen else [self._dim(line) for line in lines]
+        if shown and more:
+            shown.append(self._dim(wording.more(more)))
+        self._page.lines(f"{'  ' if below else ''}{first}", *(f"  {line}" for line in shown))
+
+    def _call(self, call_id: str, tool: str) -> Call:
+        return self._calls.setdefault(call_id, Call(wording.short(tool, NAME)))
+
+    # --- lines ---
+
+    def _head(self, call: Call) -> None:
+        """The line that says which call the lines below are about, unless that is clear."""
+        if not (call.shown and self._page.about is call):
+            self._page.lines(f"{self._status.style('cyan', '●')} {call.title}", about=call)
+            call.shown = True
+
+    def _below(self, call: Call, lines: Sequence[str]) -> None:
+        """Lines about a call, below its head."""
+        if lines:
+            self._head(call)
+            self._page.lines(*(f"  {line}" for line in lines), about=call)
+
+    def _preview(self, text: str) -> list[str]:
+        shown, more = wording.previewed(text)
+        if any(line.startswith("@@ ") for line in shown):
+            shown = [self._diff_line(line) for line in shown]
+        return [*shown, self._dim(wording.more(more))] if more else shown
+
+    def _diff_line(self, line: str) -> str:
+        for start, style in wording.DIFF.items():
+            if line.startswith(start):
+                return self._status.style(style, line)
+        return line
+
+    def _dim(self, line: str) -> str:
+        """On one line of a terminal; elsewhere as long as a line may be."""
+        width = self._status.width - 5 if self._status.terminal else wording.LONGEST
+        return self._status.style("dim", wording.cut(line, width))
+
+    def _one_line(self, text: str) -> str:
+        return wording.short(
+            text, self._status.width - 3 if self._status.terminal else wording.LONGEST
+        )

@@ -1,0 +1,318 @@
+"""`holdfast completion`: what a shell needs to complete our command lines.
+
+The scripts are made from the parsers, so that they know what the program knows, and hold the names
+of the models that are known: completing starts no Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from holdfast.cli.arguments import VERBS, Parser, top_parser
+from holdfast.cli.codes import ExitCode
+from holdfast.providers import profiles
+from holdfast.providers.known import PROVIDERS
+from holdfast.providers.registry import DEMO
+
+if TYPE_CHECKING:
+    from argparse import Action
+
+
+def main(shell: str) -> int:
+    print(script(shell), end="")
+    return ExitCode.FINISHED
+
+
+def script(shell: str) -> str:
+    commands = [described("", top_parser())]
+    commands += [described(name, verb.parser()) for name, verb in VERBS.items()]
+    lines = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](commands)
+    return "".join(f"{line}\n" for line in lines)
+
+
+# --- What there is to complete ------------------------------------------------------------------
+
+Kind = Literal["none", "text", "file", "directory", "model", "provider", "choice"]
+
+_KINDS: Final[dict[str, Kind]] = {
+    "FILE": "file",
+    "DIR": "directory",
+    "MODEL": "model",
+    "PROVIDER": "provider",
+}
+"""What a value is, by what the help calls it."""
+
+
+class Option(NamedTuple):
+    """An option, or a word that stands by itself: then it has no names."""
+
+    names: tuple[str, ...]
+    help: str
+    kind: Kind
+    """Of its value: `none` when it takes none, `text` when nobody can know it."""
+    choices: tuple[str, ...]
+    repeats: bool
+
+
+class Command(NamedTuple):
+    """The program (without a name) or one of its verbs."""
+
+    name: str
+    options: tuple[Option, ...]
+    words: tuple[Option, ...]
+
+
+def described(name: str, parser: Parser) -> Command:
+    found = [_described(action) for action in parser._actions]
+    return Command(
+        name,
+        tuple(option for option in found if option.names),
+        tuple(option for option in found if not option.names),
+    )
+
+
+def _described(action: Action) -> Option:
+    choices = tuple(action.choices or ())
+    kind: Kind = "text"
+    if action.nargs == 0:
+        kind = "none"
+    elif choices:
+        kind = "choice"
+    elif isinstance(action.metavar, str):
+        kind = _KINDS.get(action.metavar, "text")
+    if kind in ("model", "provider"):
+        choices = _models() if kind == "model" else (DEMO, *PROVIDERS)
+    repeats = type(action).__name__ == "_AppendAction"
+    help = (action.help or "").partition(";")[0]
+    return Option(tuple(action.option_strings), help, kind, choices, repeats)
+
+
+def _models() -> tuple[str, ...]:
+    known = (f"{name}:{id}" for name in PROVIDERS for id in profiles.models(name))
+    return (DEMO, *known)
+
+
+def _header(shell: str) -> str:
+    return f"# Completion of holdfast for {shell}, made by: holdfast completion {shell}"
+
+
+# --- bash ---------------------------------------------------------------------------------------
+
+# bash splits words at : and =, which model names and --option=value hold: what belongs together is
+# put together again, and what readline keeps on the line is taken off the answers.
+_BASH: Final = r"""
+_holdfast_words() {
+    local word
+    for word in "${@:2}"; do
+        if [[ $word == "$1"* ]]; then COMPREPLY+=("$word"); fi
+    done
+}
+
+_holdfast_paths() {
+    local path
+    compopt -o filenames 2>/dev/null
+    while IFS= read -r path; do COMPREPLY+=("$path"); done < <(compgen "$1" -- "$2")
+}
+
+_holdfast_value() {
+    case "$1" in
+@VALUES@
+    *) return 1 ;;
+    esac
+}
+
+_holdfast() {
+    COMPREPLY=()
+    local -a words=("${COMP_WORDS[0]}")
+    local i word last
+    for ((i = 1; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]} last=$((${#words[@]} - 1))
+        if [[ $i -gt 1 && $word && ($word == [:=]* || ${COMP_WORDS[i - 1]} == *[:=]) ]]; then
+            words[last]+=$word
+        else
+            words+=("$word")
+        fi
+    done
+    last=$((${#words[@]} - 1))
+    local current=${words[last]} before= verb=
+    if ((last > 0)); then before=${words[last - 1]}; fi
+    if ((last > 1)); then verb=${words[1]}; fi
+    if [[ " ${words[*]:0:last} " == *" -- "* ]]; then return; fi
+
+    if [[ $current == --*=* ]]; then
+        before=${current%%=*} current=${current#*=}
+        _holdfast_value "$verb $before" "$current"
+        if [[ $COMP_WORDBREAKS != *=* ]]; then COMPREPLY=("${COMPREPLY[@]/#/$before=}"); fi
+    elif [[ $before == -* ]] && _holdfast_value "$verb $before" "$current"; then
+        :
+    elif [[ $current == -* ]]; then
+        case "$verb" in
+@OPTIONS@
+        esac
+    else
+        _holdfast_value "$verb " "$current"
+    fi
+    if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${current%"${current##*:}"}"}")
+    fi
+}
+
+complete -F _holdfast holdfast"""
+
+
+def _bash(commands: Sequence[Command]) -> Iterator[str]:
+    values: list[str] = []
+    options: list[str] = []
+    for name, known, words in commands:
+        for option in known:
+            if option.kind != "none":
+                patterns = "|".join(quote(f"{name} {one}") for one in option.names)
+                values.append(f"    {patterns}) {_bash_value(option)} ;;")
+        for word in words:
+            values.append(f"    {quote(f'{name} ')}) {_bash_value(word)} ;;")
+        if not name:
+            verbs = " ".join(command.name for command in commands if command.name)
+            values.append(f"""    ' ') _holdfast_words "$2" {verbs} ;;""")
+        names = " ".join(one for option in known for one in option.names)
+        options.append(f'        {quote(name)}) _holdfast_words "$current" {names} ;;')
+    yield _header("bash")
+    yield _BASH.replace("@VALUES@", "\n".join(values)).replace("@OPTIONS@", "\n".join(options))
+
+
+def _bash_value(option: Option) -> str:
+    match option.kind:
+        case "file":
+            return '_holdfast_paths -f "$2"'
+        case "directory":
+            return '_holdfast_paths -d "$2"'
+        case "choice" | "model" | "provider":
+            return f'_holdfast_words "$2" {" ".join(map(quote, option.choices))}'
+        case "text" | "none":
+            return ":"
+
+
+# --- zsh ----------------------------------------------------------------------------------------
+
+
+def _zsh(commands: Sequence[Command]) -> Iterator[str]:
+    yield "#compdef holdfast"
+    yield _header("zsh")
+    top, *verbs = commands
+    yield "_holdfast() {"
+    yield "    local curcontext=$curcontext state line"
+    yield "    typeset -A opt_args"
+    yield f"    _arguments -C {' '.join(_zsh_specs(top))} '1:verb:->verb' '*::word:->words'"
+    yield "    case $state in"
+    yield "    verb)"
+    yield f"        local -a verbs=({' '.join(quote(_zsh_verb(verb.name)) for verb in verbs)})"
+    yield "        _describe verb verbs ;;"
+    yield "    words)"
+    yield "        case $line[1] in"
+    for verb in verbs:
+        yield f"        {verb.name}) _arguments -s {' '.join(_zsh_specs(verb))} ;;"
+    yield "        esac ;;"
+    yield "    esac"
+    yield "}"
+    yield ""
+    for kind, function in _ZSH_LISTS.items():
+        names = next(o.choices for c in commands for o in (*c.options, *c.words) if o.kind == kind)
+        yield f"{function}() {{"
+        yield f"    compadd -- {' '.join(map(quote, names))}"
+        yield "}"
+        yield ""
+    yield 'if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _holdfast "$@"; else'
+    yield "    compdef _holdfast holdfast"
+    yield "fi"
+
+
+_ZSH_LISTS: Final = {"model": "_holdfast_models", "provider": "_holdfast_providers"}
+
+
+def _zsh_verb(name: str) -> str:
+    return f"{name}:{VERBS[name].summary}"
+
+
+def _zsh_specs(command: Command) -> Iterator[str]:
+    for option in command.options:
+        shut_out = "*" if option.repeats else f"({' '.join(option.names)})"
+        for name in option.names:
+            value = _zsh_value(option)
+            ends = "" if not value else "=" if name.startswith("--") else "+"
+            yield quote(f"{shut_out}{name}{ends}[{_zsh_text(option.help)}]{value}")
+    for word in command.words:
+        yield quote(f"{'*' if word.kind == 'text' else ''}{_zsh_value(word)}")
+
+
+def _zsh_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("]", "\\]").replace("[", "\\[").replace(":", "\\:")
+
+
+def _zsh_value(option: Option) -> str:
+    match option.kind:
+        case "file":
+            return ":file:_files"
+        case "directory":
+            return ":directory:_files -/"
+        case "choice":
+            return f":one of:({' '.join(option.choices)})"
+        case "model" | "provider":
+            return f":{option.kind}:{_ZSH_LISTS[option.kind]}"
+        case "text":
+            return ":text:()"
+        case "none":
+            return ""
+
+
+# --- fish ---------------------------------------------------------------------------------------
+
+
+_FISH: Final = """
+function __holdfast_after
+    set -l words (commandline -opc)
+    test "$words[2]" = "$argv[1]"
+end
+
+complete -c holdfast -f"""
+
+
+def _fish(commands: Sequence[Command]) -> Iterator[str]:
+    yield _header("fish")
+    yield _FISH
+    for command in commands:
+        here = f"complete -c holdfast -n '__holdfast_after \"{command.name}\"'"
+        if command.name:
+            about = _fish_quote(VERBS[command.name].summary)
+            yield f"complete -c holdfast -n '__holdfast_after \"\"' -a {command.name} -d {about}"
+        for option in command.options:
+            yield f"{here} {_fish_option(option)}"
+        for word in command.words:
+            if word.choices:
+                yield f"{here} -a {_fish_quote(' '.join(word.choices))}"
+
+
+def _fish_option(option: Option) -> str:
+    names = " ".join(
+        f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
+    )
+    return f"{names}{_fish_value(option)} -d {_fish_quote(option.help)}"
+
+
+def _fish_value(option: Option) -> str:
+    match option.kind:
+        case "file":
+            return " -r -F"
+        case "directory":
+            return " -x -a '(__fish_complete_directories)'"
+        case "choice" | "model" | "provider":
+            return f" -x -a {_fish_quote(' '.join(option.choices))}"
+        case "text":
+            return " -x"
+        case "none":
+            return ""
+
+
+def _fish_quote(text: str) -> str:
+    """As fish reads it: within single quotes only these two are special."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

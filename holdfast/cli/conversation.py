@@ -1,0 +1,131 @@
+"""One conversation on the command line: a run, what it waits for, the next run, until it rests."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import anyio
+
+from holdfast.agent import Agent, Resolution
+from holdfast.cli.ask import Asker
+from holdfast.cli.history import SavedHistory
+from holdfast.cli.stopping import stopping
+from holdfast.kernel.events import Action, Event, MessageCommitted
+from holdfast.kernel.messages import Message, Prompt
+from holdfast.kernel.outcome import RunFailed, RunResult
+from holdfast.kernel.run import Run
+
+
+class Shows(Protocol):
+    """Where events go: a view for people, or lines for programs."""
+
+    def show(self, event: Event) -> None: ...
+    def note(self, text: str) -> None: ...
+    def tick(self) -> None:
+        """A second has gone by."""
+
+    def end(self) -> None: ...
+
+
+class Conversation:
+    """Drives an agent for somebody at a terminal, or for a script."""
+
+    def __init__(
+        self, agent: Agent, view: Shows, asker: Asker, saved: SavedHistory | None = None
+    ) -> None:
+        self._agent = agent
+        self._view = view
+        self._asker = asker
+        self._saved = saved
+        self._history: Sequence[Message] = saved.messages if saved is not None else ()
+        self._run: Run | None = None
+        self._asking: anyio.CancelScope | None = None
+        self.trouble: Exception | None = None
+        """What kept us from showing or saving the rest, if anything did. It stops the run."""
+        self.stopped: signal.Signals | None = None
+        """The signal that told us to stop, if one did."""
+
+    async def go(self, prompt: Prompt | None) -> RunResult:
+        """Until it finishes, fails, is stopped, or waits for something that nobody here answers."""
+        resolve: Mapping[str, Resolution] = self._saved.lost if self._saved is not None else {}
+        with stopping(self._stop, self._view.end):
+            while True:
+                run = self._agent.run(prompt, history=self._history, resolve=resolve)
+                result = await self._follow(run)
+                if result.reason != "requires_action" or self._leaving:
+                    return result
+                resolve = await self._answers(result.actions)
+                if not resolve or self._leaving:  # an answer may come with the signal
+                    return result
+                prompt = None
+
+    async def _follow(self, run: Run) -> RunResult:
+        """Show a run and save what it commits, to its end."""
+        self._run = run
+        try:
+            async with run, anyio.create_task_group() as beside:
+                beside.start_soon(self._tick)
+                async for event in run:
+                    if isinstance(event, MessageCommitted):
+                        self._keep(run.history)
+                    self._tell(self._view.show, event)
+                beside.cancel_scope.cancel()
+            result = await _outcome(run)
+        finally:
+            self._run = None
+        if len(result.history) > len(self._history):  # one that was stopped may tell less
+            self._keep(result.history)
+        return result
+
+    @property
+    def _leaving(self) -> bool:
+        return self.trouble is not None or self.stopped is not None
+
+    def _keep(self, history: Sequence[Message]) -> None:
+        self._history = history
+        if self._saved is not None:
+            try:
+                self._saved.save(history)
+            except Exception as error:
+                self._give_up(error)
+
+    async def _tick(self) -> None:
+        while True:
+            await anyio.sleep(1)
+            self._tell(self._view.tick)
+
+    def _tell(self, view: Callable[..., None], *event: Event) -> None:
+        if self.trouble is None:
+            try:
+                view(*event)
+            except Exception as error:
+                self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        if self.trouble is None:
+            self.trouble = error
+        if self._run is not None:
+            self._run.interrupt()
+
+    async def _answers(self, actions: Sequence[Action]) -> Mapping[str, Resolution]:
+        """What somebody says to the actions; nothing when nobody does, or when told to stop."""
+        with anyio.CancelScope() as self._asking:
+            return await self._asker.resolve(actions)
+        return {}
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Somebody pressed Ctrl-C, or the like."""
+        self.stopped = number
+        if self._run is not None:
+            self._run.interrupt()
+        if self._asking is not None:
+            self._asking.cancel()
+
+
+async def _outcome(run: Run) -> RunResult:
+    try:
+        return await run
+    except RunFailed as failed:
+        return failed.result

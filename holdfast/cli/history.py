@@ -1,0 +1,171 @@
+"""A conversation in a file: saved after every message, and gone on with by the next run.
+
+Whoever is killed loses nothing that was committed, and nothing that may have had an effect on the
+world is done again behind anybody's back: a call is in the file, as started, before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+import msgspec
+from msgspec import Raw, Struct
+
+from holdfast.cli.locked import LockedFile, NotSaved
+from holdfast.kernel import results
+from holdfast.kernel.errors import ConfigError, FormatError
+from holdfast.kernel.messages import FORMAT, Message, ToolCall, ToolResult, Value, encode, load
+from holdfast.kernel.messages import decode as decoded
+from holdfast.kernel.tool import Tool, Values
+from holdfast.kernel.turn import Turn, fold_all
+from holdfast.kernel.way import Middleware, Proceed
+
+LOST: Final = "Interrupted by a restart; it may or may not have taken effect."
+REPEATABLE: Final = frozenset({"pure", "idempotent"})
+"""Effects of tools that are simply run again."""
+
+
+class _Kept(Struct, frozen=True):
+    """A history, and what is kept of it as it grows: a save costs what is new, not all there is."""
+
+    messages: tuple[Message, ...] = ()
+    turn: Turn = Turn()
+    encoded: tuple[Raw, ...] = ()
+
+    def grown(self, messages: tuple[Message, ...]) -> _Kept:
+        known = len(self.messages)
+        if messages[:known] != self.messages:
+            return _Kept().grown(messages)
+        new = messages[known:]
+        encoded = tuple(Raw(encode(message)) for message in new)
+        return _Kept(messages, fold_all(new, self.turn), self.encoded + encoded)
+
+
+class _File(Value, frozen=True):
+    """What `load` reads, and the calls that were begun and have no result yet."""
+
+    format: int
+    messages: tuple[Raw, ...]
+    started: Raw | None = None
+
+
+class _Started(Value, frozen=True):
+    started: tuple[str, ...] = ()
+
+
+class SavedHistory:
+    """The history of one conversation, and the file that holds it. One process at a time has it."""
+
+    def __init__(self, file: LockedFile, kept: _Kept, started: tuple[str, ...]) -> None:
+        self._file = file
+        self._kept = kept
+        self._started = started
+        self._starting: dict[str, anyio.Event] = {}
+        """Calls that are about to run, once they are recorded."""
+        self._trouble: NotSaved | None = None
+        """Why the last save failed, if it did."""
+
+    @classmethod
+    def open(cls, path: str) -> SavedHistory:
+        """Go on with what is in a file; one that is missing or empty holds nothing yet."""
+        file = LockedFile(path)
+        try:
+            return cls(file, *_read(path, file.content))
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """As they are in the file."""
+        return self._kept.messages
+
+    @property
+    def lost(self) -> Mapping[str, ToolResult]:
+        """What to tell of the calls that an earlier run began and did not end, as its `resolve`."""
+        return {
+            call.id: results.result(call, "lost", LOST)
+            for call in self._kept.turn.open
+            if call.id in self._started
+        }
+
+    def save(self, messages: Sequence[Message]) -> None:
+        """Have the file hold this history: all that a run has committed, as in `run.history`."""
+        try:
+            self._write(tuple(messages))
+        except NotSaved as error:
+            self._trouble = error
+            for waiting in self._starting.values():
+                waiting.set()
+            raise
+
+    def middleware(self, tools: Mapping[str, Tool]) -> Middleware:
+        """For the agent, behind its other middleware: no call runs before it is recorded.
+
+        A call waits until the answer that asks for it is saved: whoever reads the events of the run
+        saves what it commits.
+        """
+
+        async def recorded(call: ToolCall, values: Values, proceed: Proceed) -> object:
+            tool = tools.get(call.tool)
+            if tool is None or tool.effect not in REPEATABLE:
+                await self._record(call)
+            return await proceed()
+
+        return recorded
+
+    async def _record(self, call: ToolCall) -> None:
+        """Return when the file says that the call was begun; raise when it cannot be made to."""
+        self._starting[call.id] = known = anyio.Event()
+        try:
+            if any(call.id == asked.id for asked in self._kept.turn.open):
+                self.save(self.messages)
+            if self._trouble is None:
+                await known.wait()
+            if self._trouble is not None:
+                raise self._trouble
+        except NotSaved as error:
+            raise NotSaved(f"{call.tool} was not run: {error}") from error
+        finally:
+            del self._starting[call.id]
+
+    def _write(self, messages: tuple[Message, ...]) -> None:
+        try:
+            kept = self._kept.grown(messages)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise NotSaved(
+                f"{self._file.path} was not saved: it would hold what is not JSON ({error})"
+            ) from error
+        begun = (*self._started, *self._starting)
+        started = tuple(call.id for call in kept.turn.open if call.id in begun)
+        if (messages, started) != (self._kept.messages, self._started):
+            beside = Raw(encode(started)) if started else None
+            content = _File(FORMAT, kept.encoded, beside)
+            self._file.replace(msgspec.json.encode(content))
+        self._kept, self._started, self._trouble = kept, started, None
+        for call_id in started:
+            if call_id in self._starting:
+                self._starting[call_id].set()
+
+    def close(self) -> None:
+        """Let others have the file."""
+        self._file.close()
+
+    def __enter__(self) -> SavedHistory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _read(path: str, content: bytes) -> tuple[_Kept, tuple[str, ...]]:
+    if not content.strip():
+        return _Kept(), ()
+    try:
+        return _Kept().grown(load(content)), decoded(content, _Started).started
+    except FormatError as error:
+        raise ConfigError(
+            f"{path} is not a saved history, and was left alone: name another file. ({error})"
+        ) from None

@@ -1,0 +1,98 @@
+"""What the user asks: the words of the command line, what is piped in, and files."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import File, Prompt, Text
+
+MAX_STDIN: Final = 10 * 1024 * 1024
+MAX_FILE: Final = 32 * 1024 * 1024
+CHUNK: Final = 64 * 1024
+PATIENCE: Final = 2.0
+"""Seconds of silence on a pipe after which somebody is told what is waited for."""
+
+
+def prompt_of(words: str, piped: str, files: Sequence[str]) -> Prompt | None:
+    """The prompt; None when nothing was said, which goes on with a history as it is.
+
+    What is piped in stands below the words: `git diff | holdfast run "review this"`.
+    """
+    words = "" if words.strip() == "-" else words
+    text = "\n\n".join(said for said in (words.strip(), piped.strip("\n")) if said.strip())
+    attached = [attachment(path) for path in files]
+    if attached:
+        return [*([Text(text)] if text else []), *attached]
+    return text or None
+
+
+def attachment(path: str) -> File:
+    """A file of the user's, to go with the prompt."""
+    from mimetypes import guess_type
+
+    try:
+        with open(path, "rb") as opened:
+            data = opened.read(MAX_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot attach {path}: {error.strerror}") from None
+    if len(data) > MAX_FILE:
+        raise ConfigError(f"{path} has more than {MAX_FILE:,} bytes: attach a part of it")
+    kind, encoding = guess_type(path)
+    if kind is None or encoding is not None:
+        kind = "application/octet-stream" if b"\0" in data[:8192] else "text/plain"
+    return File(kind, name=os.path.basename(path), data=data)
+
+
+def read_stdin(words: str, note: Callable[[str], None]) -> str:
+    """What is piped in, if anything is; `-` asks for it also from a terminal.
+
+    The null device and other odd things say nothing. A pipe that stays silent is waited for, and
+    `note` says so.
+    """
+    asked = words.strip() == "-"
+    if sys.stdin is None:  # closed by whoever started us
+        return ""
+    try:
+        descriptor = sys.stdin.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):
+        return ""
+    piped = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+    if not (asked or piped):
+        return ""
+    if piped and not asked and not _speaks(descriptor, PATIENCE):
+        note("reading standard input too: end it, or start with < /dev/null")
+    data = _read(descriptor)
+    if len(data) > MAX_STDIN:
+        raise ConfigError(
+            f"standard input has more than {MAX_STDIN:,} bytes: "
+            "give the directory it is in with --dir, and let the tools read it"
+        )
+    return data.decode("utf-8", "replace")
+
+
+def _read(descriptor: int) -> bytes:
+    """To its end, or more than we take; also when whoever shares it with us never waits on it."""
+    data = bytearray()
+    while len(data) <= MAX_STDIN:
+        _speaks(descriptor)
+        try:
+            chunk = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            continue
+        if not chunk:
+            break
+        data += chunk
+    return bytes(data)
+
+
+def _speaks(descriptor: int, patience: float | None = None) -> bool:
+    """Whether there is something to read, or an end, before patience is."""
+    from select import select
+
+    return bool(select([descriptor], [], [], patience)[0])

@@ -1,0 +1,169 @@
+"""`holdfast run`: one prompt, answered in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from shlex import quote
+from typing import Final
+
+from holdfast.agent import Agent
+from holdfast.cli.ask import Asker
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.conversation import Conversation, Shows
+from holdfast.cli.history import SavedHistory
+from holdfast.cli.json_lines import JsonLines
+from holdfast.cli.load import load_tools
+from holdfast.cli.prompt import prompt_of, read_stdin
+from holdfast.cli.terminal import Out, safe
+from holdfast.cli.tty import Tty
+from holdfast.cli.view import View
+from holdfast.config import Color, RunOptions
+from holdfast.kernel import prepare
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.events import Action, EndReason
+from holdfast.kernel.messages import Message
+from holdfast.kernel.outcome import RunResult
+from holdfast.kernel.policy import Policy
+from holdfast.kernel.tool import Tool
+from holdfast.kernel.turn import fold_all
+
+CODES: Final[Mapping[EndReason, ExitCode]] = {
+    "stop": ExitCode.FINISHED,
+    "stop_after_tool": ExitCode.FINISHED,
+    "requires_action": ExitCode.WAITING,
+    "max_steps": ExitCode.STEP_LIMIT,
+    "interrupted": ExitCode.INTERRUPTED,
+    "error": ExitCode.FAILED,
+}
+
+DEMO: Final = "demo:demo"
+INSTRUCTIONS: Final = """\
+You answer somebody at a terminal. Be brief, and write Markdown.
+When there are tools, look before you answer, and do what is asked instead of describing it.
+Say at the end what you did and what is left to do."""
+
+
+def main(options: RunOptions) -> int:
+    """Answer a prompt. The exit code says how it ended."""
+    answer, status = (Out.of(s, colored(options.color)) for s in (sys.stdout, sys.stderr))
+    view: Shows
+    if options.json:
+        view = JsonLines(answer)
+    else:
+        view = View(answer, status, reasoning=options.reasoning, quiet=options.quiet)
+    with ExitStack() as held:
+        saved = held.enter_context(SavedHistory.open(options.history)) if options.history else None
+        piped = read_stdin(options.prompt, view.note)
+        prompt = prompt_of(options.prompt, piped, options.files)
+        if prompt is None and at_rest(saved.messages if saved else ()):
+            raise ConfigError(_nothing_to_do(options))
+        agent = agent_of(options, saved, view.note)
+        tty = Tty.open()
+        if tty is not None:
+            held.enter_context(tty)
+        seen = status.terminal and not (options.json or options.quiet)
+        asker = Asker(tty, options.approve, view.note, previews_seen=seen)
+        introduce(options, agent, status, view.note)
+        conversation = Conversation(agent, view, asker, saved)
+        result = asyncio.run(conversation.go(prompt))
+        if result.reason == "requires_action" and conversation.stopped is None:
+            words = waiting(result.actions, options.history, asked=tty is not None)
+            status.write(f"holdfast: {words}\n")
+    return exit_code(conversation, result)
+
+
+def at_rest(history: Sequence[Message]) -> bool:
+    """Whether there is nothing to go on with: no call that waits, no prompt without an answer."""
+    turn = fold_all(history)
+    return turn.last is None or turn.stopped or (turn.last == "answer" and not turn.open)
+
+
+def _nothing_to_do(options: RunOptions) -> str:
+    if options.history and os.path.getsize(options.history):
+        return f"the conversation in {options.history} waits for nothing: give a prompt to go on"
+    return 'there is no prompt: holdfast run "your question"'
+
+
+def colored(color: Color) -> Mapping[str, str]:
+    """The environment, with what was said about colours on the command line."""
+    said = {"always": {"NO_COLOR": "", "FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1"}}
+    return {**os.environ, **said.get(color, {})}
+
+
+def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[str], None]) -> Agent:
+    """Who answers, and with which tools."""
+    tools = [*bundled_tools(options, note), *load_tools(options.tools)]
+    agent = Agent(
+        model=options.model,
+        instructions=INSTRUCTIONS if options.instructions is None else options.instructions,
+        tools=tools,
+        effort=options.effort,
+        policy=Policy() if options.max_steps is None else Policy(max_steps=options.max_steps),
+    )
+    if saved is None:
+        return agent
+    return agent.replace(middleware=(saved.middleware(agent.toolset),))
+
+
+def bundled_tools(options: RunOptions, note: Callable[[str], None]) -> tuple[Tool, ...]:
+    """The tools for a directory: the one that was named, or the current one.
+
+    A home directory has to be named: what is in it is nobody's business by accident.
+    """
+    if not options.bundled_tools:
+        return ()
+    directory = options.dir
+    if directory is None:
+        directory = _here()
+        if os.path.realpath(directory) in (os.path.realpath(os.path.expanduser("~")), "/"):
+            note(f"no tools for files and commands in {directory}: name a directory with --dir")
+            from holdfast.tools.ask_user import ask_user
+
+            return (ask_user(),)
+    from holdfast.tools import bundled
+
+    return bundled(directory)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current directory was removed: go to another, or name one with --dir"
+        ) from None
+
+
+def introduce(options: RunOptions, agent: Agent, status: Out, note: Callable[[str], None]) -> None:
+    """Say who answers. A program that is no language model is always named as that."""
+    name = prepare.model_of(agent).name
+    if name == DEMO:
+        note(f"Demo, not a language model: {options.model_reason} (see holdfast models).")
+    elif status.terminal:
+        note(f"{name}: {options.model_reason}.")
+
+
+def waiting(actions: Sequence[Action], history: str | None, asked: bool) -> str:
+    """What is not answered, and what to do about it, for somebody who was `asked` or was not."""
+    tools = ", ".join(dict.fromkeys(action.call.tool for action in actions))
+    approval = any(action.kind == "approval" for action in actions)
+    do = [] if asked else ["run it in a terminal"]
+    if approval and not asked:
+        do.append("say --yes or --deny")
+    if history is not None:
+        do.append(f"go on later with --history {quote(history)}")
+    what = f"{safe(tools)} waits for an {'approval' if approval else 'answer'}"
+    return f"{what}: {', or '.join(do)}" if do else what
+
+
+def exit_code(conversation: Conversation, result: RunResult) -> int:
+    """How it ended, for whoever started us. What kept us from the end is raised."""
+    if conversation.trouble is not None:
+        raise conversation.trouble
+    if conversation.stopped is not None:
+        return 128 + conversation.stopped
+    return CODES[result.reason]

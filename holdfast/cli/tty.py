@@ -1,0 +1,135 @@
+"""The terminal that somebody sits at, also when standard input and output are pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+POLL: Final = 0.05
+"""Seconds between two looks at a terminal that the event loop cannot watch."""
+CHUNK: Final = 4096
+
+
+class Tty:
+    """Writes to a terminal, and reads from it line by line, as whoever sits there ends them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls) -> Tty | None:
+        """The controlling terminal of this process; None when it has none."""
+        try:
+            return cls(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        except OSError:  # nobody is there
+            return None
+
+    def write(self, text: str) -> None:
+        """As it is: what others wrote has to be made harmless before."""
+        data = text.encode(errors="replace")
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:  # while a question is open
+                from select import select
+
+                select([], [self._descriptor], [])
+            except OSError:  # whoever sat there is gone
+                return
+
+    async def ask(self, question: str) -> str | None:
+        """Write a question, and read the line that answers it; None at the end of the input.
+
+        Only what is typed from now on counts. However this ends, the terminal is left as it was.
+        """
+        typed = b""
+        try:
+            with _cooked(self._descriptor), _on_return(lambda: self.write(question)):
+                self.write(question)
+                try:
+                    while not typed.endswith(b"\n") and (chunk := await self._read()):
+                        typed += chunk  # Ctrl-D behind some text gives it without an end
+                finally:
+                    if not typed.endswith(b"\n"):
+                        self.write("\n")
+        except (OSError, termios.error):  # whoever sat there is gone, or it is not ours to use
+            return None
+        return typed.decode(errors="replace").rstrip("\r\n") if typed else None
+
+    async def _read(self) -> bytes:
+        """What was typed next; nothing at the end of the input, or when the terminal is gone."""
+        while True:
+            try:
+                return os.read(self._descriptor, CHUNK)
+            except BlockingIOError:
+                await _readable(self._descriptor)
+            except OSError:
+                return b""
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Tty:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def _cooked(descriptor: int) -> Iterator[None]:
+    """Lines that can be edited and are seen, and no blocking. What is typed before or behind the
+    answer is dropped."""
+    before, cooked = termios.tcgetattr(descriptor), termios.tcgetattr(descriptor)
+    cooked[0] |= termios.ICRNL
+    cooked[1] |= termios.OPOST
+    cooked[3] |= termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN
+    blocking = os.get_blocking(descriptor)
+    try:
+        termios.tcsetattr(descriptor, termios.TCSANOW, cooked)
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        os.set_blocking(descriptor, False)
+        yield
+    finally:
+        os.set_blocking(descriptor, blocking)
+        with suppress(termios.error):  # it may be gone
+            termios.tcflush(descriptor, termios.TCIFLUSH)  # or a shell would run what was pasted
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+@contextmanager
+def _on_return(call: Callable[[], None]) -> Iterator[None]:
+    """Call this when somebody who had stopped us (Ctrl-Z) lets us go on."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGCONT, call)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGCONT)
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until there may be something to read."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    try:
+        loop.add_reader(descriptor, _wake, ready)
+    except OSError:  # some platforms cannot watch /dev/tty
+        await asyncio.sleep(POLL)
+        return
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

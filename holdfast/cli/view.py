@@ -1,0 +1,206 @@
+"""What people see of a run: the answer on one stream, everything else on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from holdfast.cli import wording
+from holdfast.cli.calls import Calls
+from holdfast.cli.page import Page
+from holdfast.cli.terminal import Out, Style, safe
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.events import (
+    Compacted,
+    Compacting,
+    Delivered,
+    Event,
+    MessageCommitted,
+    Retrying,
+    RunEnded,
+    RunStarted,
+    StepStarted,
+    Summary,
+    ToolCalled,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    Warned,
+)
+from holdfast.kernel.messages import Message
+from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
+
+CallEvent = CallStarted | ArgumentsDelta | ToolCalled | ToolStarted | ToolProgressed | ToolFinished
+
+
+class View:
+    """Shows the events of a run.
+
+    A program that reads the answer gets it as the model wrote it, message by message: what a failed
+    attempt said is not among them. People see it grow.
+    """
+
+    def __init__(
+        self,
+        answer: Out,
+        status: Out,
+        *,
+        reasoning: bool = False,
+        quiet: bool = False,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._answer = answer
+        self._status = status
+        self._reasoning = reasoning
+        self._quiet = quiet
+        self._page = Page(answer, status, clock)
+        self._calls = Calls(self._page, status)
+
+    def show(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self._text(text)
+            case ReasoningDelta(text):
+                self._thought(text)
+            case CallStarted() | ToolCalled():
+                self._page.end_text()
+                self._call(event)
+            case ArgumentsDelta() | ToolStarted() | ToolProgressed() | ToolFinished():
+                self._call(event)
+            case MessageCommitted(message):
+                self._committed(message)
+            case RunStarted():
+                self._page.begin()
+            case StepStarted():
+                self._wait("waiting for the model")
+            case Retrying():
+                self._retry(event)
+            case Compacting(delta=delta):
+                self._compacting(begins=not delta)
+            case Compacted():
+                self._say(f"· {wording.compacted(event)}", "dim")
+            case Delivered(why, messages):
+                self._say(f"→ {wording.delivered(why, messages)}", "dim")
+            case Warned(text):
+                self._say(f"! {safe(text)}", "yellow", always=True)
+            case RunEnded():
+                self._ended(event)
+            case _:
+                assert_never(event)
+
+    def note(self, text: str) -> None:
+        """A line of our own."""
+        self._say(safe(text), "dim")
+
+    def tick(self) -> None:
+        """A second has gone by."""
+        self._page.tick()
+
+    def end(self) -> None:
+        """Leave the terminal as one would like to find it."""
+        self._page.end()
+
+    # --- what the model says ---
+
+    def _text(self, text: str) -> None:
+        if self._answer.terminal:
+            self._page.text(text)
+        else:
+            self._wait("writing")
+
+    def _thought(self, text: str) -> None:
+        if self._quiet:
+            return
+        if self._reasoning:
+            self._page.thoughts(text)
+        else:
+            self._page.end_text()
+            self._wait("thinking")
+
+    def _committed(self, message: Message) -> None:
+        if message.role == "assistant":
+            self._page.message(message.text if message.visibility != "user" else "")
+
+    def _wait(self, what: str) -> None:
+        if not self._quiet:
+            self._page.wait(what)
+
+    def _say(self, text: str, style: Style, *, always: bool = False) -> None:
+        """A line that is not about a call. More lines are set in, so that none looks like ours."""
+        if always or not self._quiet:
+            lines = text.replace("\n", "\n  ").split("\n")
+            self._page.lines(*(self._status.style(style, line) for line in lines))
+
+    # --- what becomes of its calls ---
+
+    def _call(self, event: CallEvent) -> None:
+        if self._quiet:
+            return
+        match event:
+            case CallStarted(call_id, tool):
+                self._calls.began(call_id, tool)
+            case ArgumentsDelta(call_id):
+                self._calls.written(call_id)
+            case ToolCalled(call):
+                self._calls.called(call)
+            case ToolStarted(call_id, tool, label):
+                self._calls.started(call_id, tool, label)
+            case ToolProgressed(call_id, tool, what, text):
+                self._calls.progressed(call_id, tool, what, text)
+            case ToolFinished(result, seconds):
+                self._calls.finished(result, seconds)
+
+    # --- what else happens ---
+
+    def _retry(self, event: Retrying) -> None:
+        shown = self._page.give_up_text()
+        when = f"in {wording.duration(event.delay)}" if event.delay >= 0.1 else "now"
+        message = safe(event.message).rstrip(".")
+        self._say(f"↻ {message}; attempt {event.attempt + 1} of {event.of} {when}", "yellow")
+        if shown:  # also to who wants it quiet: it stands there as if it were the answer
+            self._say("  The text above is void.", "yellow", always=True)
+
+    def _compacting(self, begins: bool) -> None:
+        if self._status.cursor:
+            self._wait("summarizing")
+        elif begins:
+            self._say("· Summarizing…", "dim")
+
+    def _ended(self, event: RunEnded) -> None:
+        self._page.end_text()
+        self._page.settle()
+        match event.reason:
+            case "error":
+                self._fail(event.failure)
+            case "interrupted":
+                self._say("Interrupted. What was said so far is kept.", "yellow")
+            case "max_steps":
+                said = (
+                    "Stopped: the limit of steps is reached. Ask it to go on, or raise the limit."
+                )
+                self._say(said, "yellow", always=True)
+                self._sum(event.summary)
+            case "stop" | "stop_after_tool":
+                self._sum(event.summary)
+            case "requires_action":
+                pass  # whoever asks people says what
+            case _:
+                assert_never(event.reason)
+
+    def _sum(self, summary: Summary) -> None:
+        """What it took, where that was more than a question and an answer."""
+        much = summary.steps > 1 or summary.tool_calls or summary.seconds >= 10
+        if self._status.terminal and much:
+            self._say(wording.summed(summary), "dim")
+
+    def _fail(self, failure: Failure | None) -> None:
+        if failure is None:
+            self._say("✗ The run failed.", "red", always=True)
+            return
+        self._say(f"✗ {safe(failure.message)}", "red", always=True)
+        if hint := wording.HINTS.get(failure.kind):
+            self._say(f"  {hint}", "bold", always=True)
+        facts = failure.kind if failure.status is None else f"{failure.kind}, {failure.status}"
+        if failure.detail and failure.message not in failure.detail:
+            facts += f": {safe(failure.detail)}"
+        self._say(f"  ({facts})", "dim", always=True)

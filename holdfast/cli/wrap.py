@@ -1,0 +1,101 @@
+"""Lines of a terminal that end between words, for text that is styled and still arriving."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_WIDE: Final = (
+    r"\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+    r"\U0001f300-\U0001faff\U00020000-\U0003fffd"
+)
+"""Characters of scripts that are written without blanks: a line may end at each."""
+_TOKEN: Final = re.compile(rf"\x1b\[[0-9;]*m|\n| +|[{_WIDE}]|[^\x1b\n {_WIDE}]+|\x1b")
+_IS_WIDE: Final = re.compile(f"[{_WIDE}]")
+_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+_MARK: Final = re.compile(r"[•│]|\d{1,3}[.)]")
+"""What stands before an item of a list or a quotation: more lines of it begin behind that."""
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes, without its styles."""
+    text = _STYLE.sub("", text)
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(
+        0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+class Wrap:
+    """A fold: text goes in as it comes, and comes out a word at a time.
+
+    What must keep its lines (code between fences, rows of a table) is left alone, and so is a word
+    that is longer than a line.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = max(width, 20)
+        self._column = 0
+        self._indent = 0
+        self._blanks = ""
+        self._word = ""
+        self._first = True
+        """No word stands on this line yet."""
+        self._as_it_is = False
+        """This line is left alone."""
+        self._code = False
+
+    def feed(self, text: str) -> str:
+        return "".join(map(self._take, _TOKEN.findall(text)))
+
+    def end(self) -> str:
+        """What was held back: the text ends here, or somebody else writes now."""
+        return self._flush()
+
+    def _take(self, token: str) -> str:
+        if token == "\n":
+            ended = self._flush() + self._blanks + token
+            self._column, self._indent, self._blanks = 0, 0, ""
+            self._first, self._as_it_is = True, False
+            return ended
+        if token[0] == " ":
+            shown = self._flush()
+            self._blanks += token
+            return shown
+        if _IS_WIDE.match(token):
+            shown, self._word = self._flush(), token
+            return shown + self._flush()
+        self._word += token
+        return self._flush() if self._as_it_is and token[0] != "\x1b" else ""
+
+    def _flush(self) -> str:
+        if not self._word:
+            return ""
+        word, self._word = self._word, ""
+        blanks, self._blanks = self._blanks, ""
+        taken = cells(word)
+        if self._first and taken:
+            self._begin(word, len(blanks) + taken)
+        elif self._breaks(len(blanks) + taken):
+            self._column = self._indent + taken
+            return "\n" + " " * self._indent + word
+        self._column += len(blanks) + taken
+        return blanks + word
+
+    def _begin(self, word: str, taken: int) -> None:
+        """The first word of a line says what kind of line it is."""
+        self._first = False
+        plain = _STYLE.sub("", word)
+        fence = plain.startswith("```")
+        self._as_it_is = self._code or fence or plain.startswith("|")
+        self._code = self._code is not fence
+        self._indent = taken + 1 if _MARK.fullmatch(plain) else taken - cells(word)
+
+    def _breaks(self, more: int) -> bool:
+        return (
+            not self._as_it_is and self._column > self._indent and self._column + more > self._width
+        )

@@ -1,0 +1,154 @@
+"""`holdfast models` says who can be asked here, and what to do about the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from holdfast.cli.models import main, table
+from holdfast.kernel.errors import ConfigError
+from holdfast.providers import profiles
+from holdfast.providers.known import PROVIDERS
+from holdfast.providers.registry import DEMO
+
+KEY: Final = "sk-0123456789abcdef"
+OTHERS: Final = "can be used when something is set or started"
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Any:
+    def show(environ: Mapping[str, str], provider: str | None = None, as_json: bool = False) -> Any:
+        assert main(provider, as_json=as_json, environ=environ) == 0
+        out: str = capsys.readouterr().out
+        return json.loads(out) if as_json else out
+
+    return show
+
+
+def line_of(name: str, text: str) -> str:
+    (found,) = [line for line in text.splitlines() if line.startswith(f"  {name} ")]
+    return " ".join(found.split())
+
+
+def test_everybody_is_named_once(shown: Any) -> None:
+    text = shown({"GROQ_API_KEY": KEY})
+    for name in {*PROVIDERS, DEMO}:
+        assert line_of(name, text)
+
+
+def test_who_can_be_asked_comes_first_with_the_variable_and_the_default(shown: Any) -> None:
+    usable, _, others = shown({"GEMINI_API_KEY": KEY, "HF_TOKEN": KEY}).partition(OTHERS)
+    default = PROVIDERS["google"].default
+    assert line_of("google", usable) == f"google google:{default} GEMINI_API_KEY is set"
+    assert line_of("huggingface", usable) == "huggingface (name one) HF_TOKEN is set"
+    assert line_of("demo", usable) == "demo demo always there; not a language model"
+    assert "google" not in others.replace("GOOGLE", "")
+
+
+def test_it_is_said_which_model_a_run_would_use(shown: Any) -> None:
+    assert shown({}).startswith("holdfast run uses demo: no key in the environment\n")
+    found = shown({"XAI_API_KEY": KEY})
+    assert found.startswith(f"holdfast run uses xai:{PROVIDERS['xai'].default}: XAI_API_KEY is set")
+    assert shown({"HOLDFAST_MODEL": "xai:x"}).startswith("holdfast run uses xai:x: HOLDFAST_MODEL")
+
+
+def test_the_others_come_with_what_to_do(shown: Any) -> None:
+    text = shown({})
+    assert line_of("groq", text) == "groq set GROQ_API_KEY"
+    ollama = line_of("ollama", text)
+    assert "http://localhost:11434/v1" in ollama
+    assert ollama.endswith("set OLLAMA_BASE_URL or OLLAMA_HOST when it runs elsewhere")
+
+
+def test_a_broken_key_is_said_to_be_broken_and_not_shown(shown: Any) -> None:
+    text = shown({"GROQ_API_KEY": f"{KEY} {KEY}"})
+    assert "GROQ_API_KEY holds a line break, a blank" in line_of("groq", text)
+    assert KEY not in text
+
+
+def test_no_key_is_ever_shown(shown: Any) -> None:
+    environ = {variable: KEY for facts in PROVIDERS.values() for variable in facts.keys}
+    assert KEY not in shown(environ)
+    assert KEY not in json.dumps(shown(environ, as_json=True))
+    assert not any(KEY in shown(environ, name) for name in PROVIDERS)
+
+
+def test_the_same_can_be_had_as_json(shown: Any) -> None:
+    found = shown({"XAI_API_KEY": KEY}, as_json=True)
+    default = f"xai:{PROVIDERS['xai'].default}"
+    assert (found["model"], found["because"]) == (default, "XAI_API_KEY is set")
+    xai, demo, *others = found["providers"]
+    assert xai == {
+        "name": "xai",
+        "usable": True,
+        "because": "XAI_API_KEY is set",
+        "default": default,
+    }
+    assert (demo["name"], demo["usable"]) == (DEMO, True)
+    assert {one["name"] for one in others} == set(PROVIDERS) - {"xai", DEMO}
+    assert not any(one["usable"] for one in others)
+    assert all(one["because"] and "default" in one for one in others)
+
+
+# --- One provider -------------------------------------------------------------------------------
+
+
+def test_the_models_of_a_provider_are_listed_as_their_profiles_say(shown: Any) -> None:
+    text = shown({}, "groq")
+    assert text.startswith("groq: set GROQ_API_KEY\n")
+    row = line_of("groq:openai/gpt-oss-20b", text)
+    assert row == "groq:openai/gpt-oss-20b 131,072 0.075 0.30 low medium high"
+    assert line_of("groq:qwen/qwen3.8-27b", text).endswith("4.00 cannot be set")
+    assert profiles.facts().date in text
+    assert [line_of(f"groq:{id}", text) for id in profiles.models("groq")]
+
+
+def test_what_is_not_known_of_a_model_is_marked(shown: Any) -> None:
+    assert line_of("perplexity:perplexity/sonar", shown({}, "perplexity")).endswith("? 0.25 2.50 ?")
+    assert line_of("openrouter:z-ai/glm-5.3", shown({}, "openrouter")).endswith("1,048,576 ? ? ?")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_listing_as_json_has_every_known_model(provider: str, shown: Any) -> None:
+    found = shown({}, provider, as_json=True)
+    assert found["provider"]["name"] == provider
+    assert [one["name"] for one in found["models"]] == [
+        f"{provider}:{id}" for id in profiles.models(provider)
+    ]
+    for one in found["models"]:
+        known = profiles.lookup(provider, one["name"].partition(":")[2])
+        assert one["window"] == known.window
+        assert (one["price"] or {}).get("input") == (known.price and known.price.input)
+        assert one["efforts"] == (None if known.efforts is None else list(known.efforts))
+
+
+def test_a_provider_without_known_models_says_how_to_name_one(shown: Any) -> None:
+    text = shown({"AZURE_OPENAI_API_KEY": KEY}, "azure")
+    assert text.startswith("azure: set AZURE_BASE_URL or AZURE_OPENAI_ENDPOINT\n")
+    assert "as azure:model" in text
+
+
+def test_the_demo_is_a_provider_of_one(shown: Any) -> None:
+    assert shown({}, DEMO) == "demo: always there; not a language model\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gogle", "there is no provider 'gogle': did you mean google?"),
+        ("groq:openai/gpt-oss-20b", "did you mean groq?"),
+        ("zzz", "there is no provider 'zzz' (holdfast models lists them all)"),
+    ],
+)
+def test_an_unknown_provider_is_refused_with_the_nearest(name: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        main(name, as_json=False, environ={})
+    assert said in str(raised.value)
+
+
+def test_columns_are_as_wide_as_what_is_in_them() -> None:
+    rows = [("a", "1", "x"), ("long", "100", "")]
+    assert list(table(rows, right=(1,))) == ["  a       1  x", "  long  100"]

@@ -1,0 +1,165 @@
+"""`holdfast run` in this process: how it ends, and what it says beside the answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Action, ConfigError, Message, Policy, ToolCall, ToolResult, dump, tool
+from holdfast.cli import run
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.run import at_rest, bundled_tools, colored, waiting
+from holdfast.cli.terminal import Out
+from holdfast.cli.tty import Tty
+from holdfast.config import RunOptions
+from holdfast.kernel.messages import injected, note
+from holdfast.testing import call, fail, say
+from tests.kernel.histories import answer, prompt, results
+from tests.kernel.histories import call as called
+from tests.kernel.runs import scripted
+
+
+@tool(approval="ask")
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.fixture
+def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run the verb with a model that plays a script, and with nobody at a terminal."""
+
+    def go(*script: Any, max_steps: int = 50, **options: Any) -> int:
+        agent = scripted(script, pay, policy=Policy(max_steps=max_steps))
+        monkeypatch.setattr(run, "agent_of", lambda *_: agent)
+        return run.main(RunOptions(**{"prompt": "Hi.", "model": "", "model_reason": "", **options}))
+
+    monkeypatch.setattr(Tty, "open", lambda: None)
+    monkeypatch.setattr("sys.stdin", None)
+    return go
+
+
+# --- How it ends --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "code"),
+    [
+        (["Hello."], {}, ExitCode.FINISHED),
+        ([fail("no", status=401)], {}, ExitCode.FAILED),
+        ([call("pay")], {}, ExitCode.WAITING),
+        ([call("pay"), "Done."], {"approve": "yes"}, ExitCode.FINISHED),
+        ([call("pay"), "Well."], {"approve": "deny"}, ExitCode.FINISHED),
+        ([call("pay")], {"approve": "yes", "max_steps": 1}, ExitCode.STEP_LIMIT),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(
+    go: Callable[..., int], script: list[Any], options: dict[str, Any], code: ExitCode
+) -> None:
+    assert go(*script, **options) == code
+
+
+def test_what_cannot_be_shown_is_raised(
+    go: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        with pytest.raises(BrokenPipeError):
+            go("Hello.")
+
+
+def test_without_a_prompt_there_is_nothing_to_do(go: Callable[..., int], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no prompt"):
+        go(prompt="")
+    path = tmp_path / "talk.json"
+    path.write_bytes(dump([prompt(), answer("Hello.")]))
+    with pytest.raises(ConfigError, match="waits for nothing: give a prompt to go on"):
+        go(prompt="", history=str(path))
+
+
+# --- What it says -------------------------------------------------------------------------------
+
+
+def test_a_quiet_run_still_says_what_it_waits_for(
+    go: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    go([say("Paying."), call("pay")], quiet=True)
+    said = capsys.readouterr()
+    assert said.out == "Paying.\n"
+    assert said.err == (
+        "holdfast: pay waits for an approval: run it in a terminal, or say --yes or --deny\n"
+    )
+
+
+def action(kind: Any, tool: str = "pay") -> Action:
+    return Action(kind, ToolCall("c1", tool, "{}"), "{}", "digest")
+
+
+@pytest.mark.parametrize(
+    ("kind", "history", "asked", "do"),
+    [
+        ("approval", None, False, "an approval: run it in a terminal, or say --yes or --deny"),
+        ("client", None, False, "an answer: run it in a terminal"),
+        ("approval", None, True, "an approval"),
+        ("approval", "my talk", True, "an approval: go on later with --history 'my talk'"),
+    ],
+)
+def test_what_is_waited_for_is_said_with_what_to_do(
+    kind: str, history: str | None, asked: bool, do: str
+) -> None:
+    assert waiting([action(kind), action(kind)], history, asked) == f"pay waits for {do}"
+
+
+def test_colours_that_are_asked_for_win_over_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with open(tmp_path / "file", "w") as stream:
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert Out.of(stream, colored("always")).color
+        assert not Out.of(stream, colored("auto")).color
+        monkeypatch.delenv("NO_COLOR")
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        assert Out.of(stream, colored("auto")).color
+        assert not Out.of(stream, colored("never")).color
+
+
+def test_a_current_directory_that_was_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="was removed: go to another, or name one with --dir"):
+        bundled_tools(RunOptions(model="demo", model_reason=""), pytest.fail)
+
+
+# --- What there is to go on with ----------------------------------------------------------------
+
+ASKED = answer(called("a", "pay"), finish="tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("history", "rests"),
+    [
+        ([], True),
+        ([prompt()], False),
+        ([prompt(), answer("Hello.")], True),
+        ([prompt(), answer("Hello."), note("for people")], True),
+        ([prompt(), answer("Half", visibility="user")], False),
+        ([prompt(), ASKED], False),
+        ([prompt(), ASKED, results(ToolResult("a", "pay", ()))], False),
+        ([prompt(), ASKED, results(ToolResult("a", "pay", (), stops=True))], True),
+        ([prompt(), answer("Hello."), injected("Go on.", "guard")], False),
+    ],
+)
+def test_a_conversation_rests_when_nobody_waits_for_anybody(
+    history: list[Message], rests: bool
+) -> None:
+    assert at_rest(history) is rests

@@ -1,0 +1,374 @@
+"""`holdfast run` as a newcomer meets it: real processes, a real terminal, the demo model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import load
+from tests.whole.program import (
+    PATIENCE,
+    PROGRAM,
+    at_terminal,
+    environment,
+    gone_within,
+    holdfast,
+    there_within,
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A directory to work in, with a file."""
+    place = tmp_path / "project"
+    place.mkdir()
+    (place / "notes.md").write_text("# Notes\n\nCall Ann on Monday.\n")
+    return place
+
+
+# --- In a script --------------------------------------------------------------------------------
+
+
+def test_without_a_key_the_demo_answers_and_says_what_it_is(here: Path) -> None:
+    done = holdfast("run", "say hello", at=here)
+    assert done.returncode == 0
+    assert done.stdout == "hello\n"
+    said = "Demo, not a language model: no key in the environment (see holdfast models).\n"
+    assert done.stderr == said
+
+
+def test_the_answer_is_on_one_stream_and_what_was_done_on_the_other(here: Path) -> None:
+    done = holdfast("run", "-m", "demo", "read notes.md", at=here)
+    assert "Call Ann on Monday." in done.stdout
+    assert "●" not in done.stdout
+    assert "● Read notes.md" in done.stderr
+
+
+def test_nothing_is_written_without_an_approval(here: Path) -> None:
+    done = holdfast("run", "-m", "demo", "write hi to new.txt", at=here)
+    assert done.returncode == 3
+    assert "write_file waits for an approval" in done.stderr
+    assert "--yes" in done.stderr
+    assert not (here / "new.txt").exists()
+
+
+def test_a_script_may_agree_to_everything_or_to_nothing(here: Path) -> None:
+    assert holdfast("run", "-m", "demo", "--deny", "write hi to no.txt", at=here).returncode == 0
+    assert not (here / "no.txt").exists()
+    assert holdfast("run", "-m", "demo", "--yes", "write hi to yes.txt", at=here).returncode == 0
+    assert (here / "yes.txt").read_text() == "hi"
+
+
+def test_every_event_is_a_line_of_json(here: Path) -> None:
+    done = holdfast("run", "-m", "demo", "--json", "list", at=here)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "run_started"
+    assert kinds[-1] == "run_ended"
+    assert {"tool_called", "tool_started", "tool_finished", "text_delta"} <= set(kinds)
+    assert done.stderr == ""
+
+
+def test_what_is_piped_in_is_part_of_the_prompt(here: Path) -> None:
+    done = holdfast("run", "-m", "demo", "say", at=here, stdin="something else\n")
+    assert "something else" in done.stdout
+
+
+def test_a_conversation_goes_on_where_it_was_saved(here: Path) -> None:
+    first = holdfast("run", "-m", "demo", "--history", "talk.json", "say one", at=here)
+    second = holdfast("run", "-m", "demo", "--history", "talk.json", "say two", at=here)
+    assert (first.returncode, second.returncode) == (0, 0)
+    history = load((here / "talk.json").read_bytes())
+    assert [m.text for m in history if m.role == "user"] == ["say one", "say two"]
+
+
+def test_a_users_own_tools_are_called(here: Path) -> None:
+    (here / "mine.py").write_text(
+        "from holdfast import tool\n"
+        "@tool(effect='pure')\n"
+        "async def weather(city: str) -> str:\n"
+        "    'Weather.'\n"
+        "    return f'Rain in {city}.'\n"
+    )
+    done = holdfast("run", "-m", "demo", "-t", "mine:weather", "call weather city=Oslo", at=here)
+    assert "Rain in Oslo." in done.stdout
+
+
+def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    (tmp_path / "secret").write_text("s3cret")
+    done = holdfast("run", "-m", "demo", "read secret", at=tmp_path, environ=home)
+    assert "s3cret" not in done.stdout
+    assert "name a directory with --dir" in done.stderr
+    named = holdfast("run", "-m", "demo", "--dir", ".", "read secret", at=tmp_path, environ=home)
+    assert "s3cret" in named.stdout
+
+
+# --- What goes wrong ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-m", "anthropic:claude-opus-5-5", "hi"], "set ANTHROPIC_API_KEY"),
+        (["-m", "claude-opus-5-5", "hi"], "did you mean 'anthropic:claude-opus-5-5'?"),
+        (["-m", "antropic:claude", "hi"], "did you mean 'anthropic:claude'?"),
+        (["-d", "missing", "hi"], "missing does not exist"),
+        (["-d", "notes.md", "hi"], "notes.md is no directory"),
+        (["-t", "nothing:here", "hi"], "there is no module 'nothing'"),
+        (["-f", "nothing.png", "hi"], "cannot attach nothing.png: No such file"),
+        (["--history", "notes.md", "hi"], "notes.md"),
+        (["--history", "missing/talk.json", "hi"], "missing"),
+        ([], 'holdfast run "your question"'),
+    ],
+)
+def test_wrong_usage_says_what_to_do(here: Path, arguments: list[str], said: str) -> None:
+    done = holdfast("run", *arguments, at=here)
+    assert done.returncode == 2
+    assert done.stderr.startswith("holdfast: ")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert (here / "notes.md").read_text().startswith("# Notes")
+
+
+def test_a_provider_that_cannot_be_reached_is_tried_again_until_somebody_stops_it(
+    here: Path,
+) -> None:
+    key = {"ANTHROPIC_API_KEY": "example", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    command = ("run", "-m", "anthropic:claude-opus-5-5", "hi")
+    with at_terminal(*command, at=here, environ=key) as terminal:
+        terminal.wait_for("attempt 2 of 10")
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+    assert "cannot be reached" in terminal.seen
+
+
+def test_a_full_disk_is_no_traceback_and_the_history_is_kept(here: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "run", "-m", "demo", "--history", "talk.json", "say hello"],
+            cwd=here,
+            env=environment(here.parent),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "holdfast: the output cannot be written: No space left on device\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert load((here / "talk.json").read_bytes())[-1].role == "assistant"
+
+
+def test_a_reader_that_leaves_ends_the_run_without_noise(here: Path) -> None:
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*PROGRAM, "run", "-m", "demo", "--json", "long answer"],
+        cwd=here,
+        env=environment(here.parent),
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert os.read(reading, 10)
+    os.close(reading)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 141
+    assert errors == ""
+
+
+def test_whoever_leaves_standard_error_ends_the_run_too(here: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*PROGRAM, "run", "-m", "demo", "say hello"],
+        cwd=here,
+        env=environment(here.parent),
+        stdin=subprocess.DEVNULL,
+        stderr=writing,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 141
+
+
+# --- At a terminal ------------------------------------------------------------------------------
+
+
+def test_somebody_is_asked_and_says_yes(here: Path) -> None:
+    with at_terminal("run", "-m", "demo", "write hi to new.txt", at=here) as terminal:
+        terminal.wait_for("Allow?")
+        assert "+hi" in terminal.seen
+        assert not (here / "new.txt").exists()
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert (here / "new.txt").read_text() == "hi"
+
+
+def test_somebody_is_asked_and_says_what_to_do_instead(here: Path) -> None:
+    with at_terminal("run", "-m", "demo", "write hi to new.txt", at=here) as terminal:
+        terminal.wait_for("Allow?")
+        terminal.type("use another name\n")
+        assert terminal.ended() == 0
+    assert not (here / "new.txt").exists()
+    assert "A person said no: use another name" in terminal.seen
+
+
+def test_whoever_pipes_something_in_is_asked_at_the_terminal(here: Path) -> None:
+    program = " ".join(PROGRAM)
+    shell = f"echo 'to new.txt' | {program} run -m demo 'write hi' | cat"
+    with at_terminal(at=here, shell=shell) as terminal:
+        terminal.wait_for("Allow?")
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert (here / "new.txt").exists()
+
+
+def test_the_model_asks_and_somebody_answers(here: Path) -> None:
+    prompt = "ask me Which colour: red, green or blue"
+    with at_terminal("run", "-m", "demo", prompt, at=here) as terminal:
+        terminal.wait_for("A number, or your own words:")
+        terminal.type("2\n")
+        assert terminal.ended() == 0
+    assert "green" in terminal.seen.rpartition("own words: 2")[2]
+
+
+def test_reasoning_is_folded_and_can_be_shown(here: Path) -> None:
+    with at_terminal("run", "-m", "demo", "think about trees", at=here) as terminal:
+        assert terminal.ended() == 0
+    folded = terminal.seen
+    with at_terminal("run", "-m", "demo", "--reasoning", "think about trees", at=here) as terminal:
+        assert terminal.ended() == 0
+    assert "· thought for" in folded
+    assert len(terminal.seen) > len(folded.replace("· thinking…", ""))
+
+
+# --- Ctrl-C -------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_keeps_what_was_said(here: Path) -> None:
+    command = ("run", "-m", "demo", "--history", "talk.json", "slowly say one two three four five")
+    with at_terminal(*command, at=here) as terminal:
+        terminal.wait_for("one")
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+    assert "Interrupted" in terminal.seen
+    answer = [m for m in load((here / "talk.json").read_bytes()) if m.role == "assistant"][-1]
+    assert answer.finish == "interrupted"
+    assert "one" in answer.text
+    assert "five" not in answer.text
+
+
+def test_ctrl_c_ends_everything_that_a_command_started(here: Path) -> None:
+    marker = f"30{os.getpid()}.5"
+    daemon = f"setsid sh -c 'trap \"\" TERM HUP INT; sleep {marker}' & nohup sleep {marker} & "
+    (here / "busy.sh").write_text(f"{daemon} echo begun; sleep {marker}\n")
+    with at_terminal("run", "-m", "demo", "--yes", "run sh busy.sh", at=here) as terminal:
+        terminal.wait_for("begun", times=1)
+        assert there_within(PATIENCE, marker)
+        terminal.type("\x03")
+        assert gone_within(2.0, marker)
+        assert terminal.ended() == 130
+
+
+def test_killing_the_program_ends_everything_that_a_command_started(here: Path) -> None:
+    marker = f"31{os.getpid()}.5"
+    (here / "busy.sh").write_text(f"setsid sleep {marker} & echo begun; sleep {marker}\n")
+    with at_terminal("run", "-m", "demo", "--yes", "run sh busy.sh", at=here) as terminal:
+        terminal.wait_for("begun")
+        assert there_within(PATIENCE, marker)
+        os.kill(terminal.process, signal.SIGKILL)
+        assert gone_within(2.0, marker)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_tool_that_will_not_stop(here: Path) -> None:
+    (here / "stubborn.py").write_text(
+        "import asyncio\n"
+        "from holdfast import tool\n"
+        "@tool\n"
+        "async def stay() -> str:\n"
+        "    'Stay.'\n"
+        "    while True:\n"
+        "        try:\n"
+        "            print('here', flush=True)\n"
+        "            await asyncio.sleep(60)\n"
+        "        except asyncio.CancelledError:\n"
+        "            print('not going', flush=True)\n"
+    )
+    command = ("run", "-m", "demo", "-t", "stubborn:stay", "call stay")
+    with at_terminal(*command, at=here) as terminal:
+        terminal.wait_for("here")
+        terminal.type("\x03")
+        terminal.wait_for("not going")
+        began = time.monotonic()
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+        assert time.monotonic() - began < 4.0  # a tool has a grace of five seconds
+
+
+def test_ctrl_c_does_not_wait_for_a_thread_that_nobody_can_stop(here: Path) -> None:
+    (here / "slow.py").write_text(
+        "import time\n"
+        "from holdfast import tool\n"
+        "@tool\n"
+        "def nap() -> str:\n"
+        "    'Nap.'\n"
+        "    print('napping', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with at_terminal("run", "-m", "demo", "-t", "slow:nap", "call nap", at=here) as terminal:
+        terminal.wait_for("napping")
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+    assert "left behind" in terminal.seen
+    assert "Traceback" not in terminal.seen
+
+
+def test_ctrl_c_at_a_question_leaves_it_open_and_it_is_asked_again(here: Path) -> None:
+    command = ("run", "-m", "demo", "--history", "talk.json")
+    with at_terminal(*command, "write hi to new.txt", at=here) as terminal:
+        terminal.wait_for("Allow?")
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+    assert not (here / "new.txt").exists()
+    with at_terminal(*command, at=here) as terminal:
+        terminal.wait_for("Allow?")
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert (here / "new.txt").read_text() == "hi"
+
+
+def test_a_command_that_was_cut_off_by_a_kill_is_not_run_again(here: Path) -> None:
+    command = ("run", "-m", "demo", "--yes", "--history", "talk.json")
+    # The command itself kills the program, in the middle of the call.
+    kill = "run echo ran >> ran.txt; kill -9 $(cat program.pid); sleep 60"
+    process = subprocess.Popen(
+        ["bash", "-c", 'echo $$ > program.pid; exec "$@"', "-", *PROGRAM, *command, kill],
+        cwd=here,
+        env=environment(here.parent),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    assert (here / "ran.txt").read_text() == "ran\n"
+    resumed = holdfast(*command, at=here)
+    assert resumed.returncode == 0
+    assert (here / "ran.txt").read_text() == "ran\n"
+    assert re.search("may or may not have taken effect", resumed.stdout + resumed.stderr)
