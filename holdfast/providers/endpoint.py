@@ -24,7 +24,8 @@ def check(
     if not isinstance(provider, str) or not provider or ":" in provider:
         raise ConfigError(f"provider is {provider!r}: use a name without a colon")
     if not isinstance(base_url, str) or not _is_address(base_url):
-        raise ConfigError(f"base_url is {base_url!r}: use http(s)://host/path")
+        # Not shown: it may hold a password.
+        raise ConfigError("base_url is no address: use http(s)://host/path")
     if "@" in urlsplit(base_url).netloc:
         raise ConfigError("base_url holds a user or a password: pass headers={'Authorization': …}")
     if api_key is None and not needs_key:

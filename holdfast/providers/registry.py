@@ -265,7 +265,7 @@ def _is_broken(key: str) -> bool:
 def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) -> str:
     if not isinstance(given, str | None):
         raise ConfigError(
-            f"base_url is a {type(given).__name__}: use text, as in https://host/path"
+            f"base_url is of type {type(given).__name__}: use text, as in https://host/path"
         )
     given = (given or "").strip()
     source, url = ("base_url", given) if given else _first(environ, facts.urls) or ("", "")

@@ -41,6 +41,7 @@ def test_what_can_be_right_is_taken() -> None:
         ({"base_url": "http://localhost:abc/v1"}, "http(s)://host/path"),
         ({"base_url": "https://x y"}, "http(s)://host/path"),
         ({"base_url": "https://user:secret@host/v1"}, "pass headers"),
+        ({"base_url": "htps://user:secret@host/v1"}, "http(s)://host/path"),
         ({"api_key": " "}, "pass api_key"),
         ({"api_key": ""}, "pass api_key"),
         ({"api_key": None}, "pass api_key"),

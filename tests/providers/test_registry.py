@@ -495,7 +495,7 @@ def test_no_signature_holds_the_environment() -> None:
     ("wrong", "advice"),
     [
         ({"api_key": 5}, "api_key is a int"),
-        ({"base_url": 5}, "base_url is a int"),
+        ({"base_url": 5}, "base_url is of type int"),
         ({"profile": [1]}, "use Profile"),
         ({"headers": ["a"]}, "headers are a list"),
     ],
