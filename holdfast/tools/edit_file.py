@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
 from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, shortened
 from holdfast.tools.files.document import decode
-from holdfast.tools.files.edits import Edit, apply
+from holdfast.tools.files.edits import Edit, Problem, apply
 from holdfast.tools.files.kind import kind
-from holdfast.tools.files.plan import LIMIT, Plan, carry_out
-from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.files.plan import LIMIT, ChangeRefused, Plan, carry_out
 from holdfast.tools.files.seen import Record, metadata, seen, written_beside
 from holdfast.tools.thread import to_end
+from holdfast.tools.visible import on_one_line, visible
 from holdfast.tools.workspace.directory import Directory, PathRefused
+
+Wanted: TypeAlias = Sequence[Mapping[str, Any]]
 
 NAME: Final = "edit_file"
 EDIT: Final[Mapping[str, Any]] = {
@@ -44,6 +47,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
         "edits": {
             "type": "array",
             "minItems": 1,
+            "maxItems": 200,
             "items": EDIT,
             "description": "Replacements, made one after another; all of them or none",
         },
@@ -56,21 +60,12 @@ SCHEMA: Final[Mapping[str, Any]] = {
 def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
     """The tool that edits files beneath a directory. People are shown a diff before they agree."""
 
-    def planned(
-        context: ToolContext, path: str, edits: Sequence[Mapping[str, Any]]
-    ) -> partial[Plan]:
-        file = directory.relative(path)
-        wanted = [Edit(**edit) for edit in edits]
-        return partial(plan, directory, file, wanted, expected(directory, context, file))
-
     async def preview(context: ToolContext, values: Values) -> str:
-        made = await to_end(planned(context, **values))
-        return shortened(made.diff, FOR_PEOPLE)
+        made = await to_end(partial(plan, directory, context, **values))
+        return visible(shortened(made.diff, FOR_PEOPLE))
 
-    async def run(
-        context: ToolContext, path: str, edits: Sequence[Mapping[str, Any]]
-    ) -> ToolResult:
-        text, record = await to_end(partial(change, directory, planned(context, path, edits)))
+    async def run(context: ToolContext, path: str, edits: Wanted) -> ToolResult:
+        text, record = await to_end(partial(change, directory, context, path, edits))
         return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
 
     return Tool(
@@ -88,29 +83,30 @@ def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask"
 
 def describe(values: Values) -> str:
     count = len(values["edits"])
-    return f"Edit {values['path']}" + (f" ({count} changes)" if count > 1 else "")
+    return f"Edit {on_one_line(values['path'])}" + (f" ({count} changes)" if count > 1 else "")
 
 
-def expected(directory: Directory, context: ToolContext, file: str) -> str | None:
+def expected(directory: Directory, context: ToolContext, path: str) -> str | None:
     """The version that the file has to have; None when what is to be replaced says enough.
 
     That is so for a file which was never read, and when an earlier call of the same message writes
     to it: the model knows of that.
     """
+    file = directory.settled(path)
     known = seen(context.history, file)
     if known is None:
         return None
-    for path in written_beside(context.history, context.call_id):
-        try:
-            if directory.relative(path) == file:
+    for other in written_beside(context.history, context.call_id):
+        with suppress(PathRefused):
+            if directory.settled(other) == file:
                 return None
-        except PathRefused:
-            continue
     return known.version
 
 
-def plan(directory: Directory, file: str, edits: Sequence[Edit], version: str | None) -> Plan:
+def plan(directory: Directory, context: ToolContext, path: str, edits: Wanted) -> Plan:
     """What the file is to become. Refuses if it is no longer of the version that was seen."""
+    file = directory.relative(path)
+    version = expected(directory, context, path)
     try:
         was = directory.read(file, LIMIT)
     except PathRefused as refusal:
@@ -122,15 +118,21 @@ def plan(directory: Directory, file: str, edits: Sequence[Edit], version: str | 
     old = decode(was.data)
     if old is None:
         raise ChangeRefused(f"{file} is {kind(was.data)}: only text can be edited.")
-    new = apply(old, edits)
+    try:
+        new = apply(old, [Edit(**edit) for edit in edits])
+    except Problem as problem:
+        raise ChangeRefused(str(problem)) from None
     if new.text == old.text:
         raise ChangeRefused(f"these edits leave {file} as it was.")
     return Plan(file, was, old, new)
 
 
-def change(directory: Directory, planned: partial[Plan]) -> tuple[str, Record]:
+def change(
+    directory: Directory, context: ToolContext, path: str, edits: Wanted
+) -> tuple[str, Record]:
     """The diff that was made, and a record of what the file is now."""
-    made = planned()
+    made = plan(directory, context, path, edits)
     version = carry_out(directory, made)
     was = made.was.version if made.was is not None else None
-    return shortened(made.diff, FOR_MODELS), Record(made.file, version, was=was)
+    record = Record(directory.settled(path), version, was=was)
+    return shortened(made.diff, FOR_MODELS), record

@@ -15,6 +15,7 @@ from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.commands.output import Output, ended
 from holdfast.tools.commands.process import End, Process, start
 from holdfast.tools.description import description
+from holdfast.tools.visible import visible
 from holdfast.tools.workspace.directory import Directory
 
 NAME: Final = "execute"
@@ -40,10 +41,6 @@ QUIET: Final[Mapping[str, str]] = {
     "VISUAL": "true",
 }
 """Set for every command: nobody is there to page, to edit or to answer."""
-
-
-class CommandRefused(ToolFailed):
-    """A command that cannot be run, in words for whoever gave it."""
 
 
 def execute(
@@ -85,7 +82,7 @@ class _Commands:
         self._environ = environ
 
     def _limit(self, values: Values) -> float:
-        return min(float(values.get("timeout") or self._time_limit), MAX_TIME)
+        return float(min(values.get("timeout") or self._time_limit, MAX_TIME))
 
     def validate(self, values: Values) -> None:
         _check(values["command"])
@@ -135,13 +132,13 @@ def _schema(time_limit: float) -> Mapping[str, Any]:
 
 def _check(command: str) -> None:
     if not command.strip():
-        raise CommandRefused("the command is empty: give one")
+        raise ToolFailed("the command is empty: give one")
     if "\0" in command:
-        raise CommandRefused("a command cannot have a zero byte in it: leave it out")
+        raise ToolFailed("a command cannot have a zero byte in it: leave it out")
     if any("\ud800" <= character <= "\udfff" for character in command):
-        raise CommandRefused("the command has half of a surrogate pair in it: write it whole")
+        raise ToolFailed("the command has half of a surrogate pair in it: write it whole")
     if len(visible(command)) > MAX_COMMAND:
-        raise CommandRefused(
+        raise ToolFailed(
             f"the command has more than {MAX_COMMAND} characters: write it to a file, and run that"
         )
 
@@ -176,7 +173,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _keys() -> frozenset[str]:
-    from holdfast.providers.registry import PROVIDERS
+    from holdfast.providers.known import PROVIDERS
 
     return frozenset(key for facts in PROVIDERS.values() for key in facts.keys)
 
@@ -189,16 +186,8 @@ def _shell(environ: Mapping[str, str]) -> str:
     path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
     shell = shutil.which("bash", path=path) or shutil.which("sh", path=path)
     if shell is None:
-        raise CommandRefused(f"there is neither bash nor sh in {path or 'PATH'}: install one")
+        raise ToolFailed(f"there is neither bash nor sh in {path or 'PATH'}: install one")
     return shell
-
-
-def visible(text: str) -> str:
-    """Text for people, with everything in it that would not be seen, or move what is."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "replace").decode()
-        for c in text
-    )
 
 
 def _short(command: str, length: int = 80) -> str:

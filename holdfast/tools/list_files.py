@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from holdfast.kernel.tool import Tool, Values
 from holdfast.tools.description import description
+from holdfast.tools.files.kind import size
+from holdfast.tools.visible import on_one_line
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob
-from holdfast.tools.workspace.walk import Seen, Walk, below, on_one_line
+from holdfast.tools.workspace.walk import Seen, Walk
 
 MAX_ENTRIES: Final = 500
 MAX_BYTES: Final = 50_000
@@ -85,8 +87,8 @@ class Listing:
     ) -> None:
         self._directory = directory
         self._pattern = pattern
-        self._glob = Glob(pattern) if pattern else None
-        self._walk = Walk(directory, path, all=all, depth=depth, enters=self._enters)
+        glob = Glob(pattern) if pattern else None
+        self._walk = Walk(directory, path, all=all, depth=depth, glob=glob)
         self._start = self._walk.start
         self._lines: list[str] = []
         self._bytes = 0
@@ -119,11 +121,8 @@ class Listing:
             return False
         return True
 
-    def _enters(self, path: str) -> bool:
-        return self._glob is None or self._glob.leads_into(below(self._start, path))
-
     def _take(self, seen: Seen) -> None:
-        if self._glob is not None and not self._glob.matches(below(self._start, seen.path)):
+        if not self._walk.wants(seen):
             return
         if seen.left_out and seen.entry.kind != "directory":
             self._left_out += 1
@@ -163,7 +162,7 @@ def _line(directory: Directory, seen: Seen) -> str:
     path = on_one_line(seen.path)
     match seen.entry.kind:
         case "file":
-            return f"{path}  {in_units(seen.entry.size)}"
+            return f"{path}  {size(seen.entry.size)}"
         case "directory":
             return f"{path}/ (not listed)" if seen.left_out else f"{path}/"
         case "link":
@@ -184,14 +183,3 @@ def _target(directory: Directory, path: str) -> str:
         return "?"
     finally:
         os.close(descriptor)
-
-
-def in_units(size: int) -> str:
-    if size < 1024:
-        return f"{size} B"
-    amount = size / 1024
-    for unit in ("KB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TB"

@@ -16,15 +16,14 @@ from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
 from holdfast.tools.files.document import Document, decode, shown
 from holdfast.tools.files.kind import kind, picture, size
-from holdfast.tools.files.plan import LIMIT
+from holdfast.tools.files.plan import LIMIT, MAX_LINE
 from holdfast.tools.files.seen import Record, metadata
 from holdfast.tools.thread import to_end
+from holdfast.tools.visible import clipped, on_one_line
 from holdfast.tools.workspace.directory import Content, Directory, PathRefused
 
 NAME: Final = "read_file"
 MAX_LINES: Final = 2_000
-MAX_LINE: Final = 2_000
-"""Characters of a line."""
 MAX_BYTES: Final = 50_000
 MAX_PICTURE: Final = 5 * 1024 * 1024
 
@@ -52,9 +51,10 @@ def read_file(directory: Directory) -> Tool:
     """The tool that reads files beneath a directory."""
 
     async def run(
-        context: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES
+        context: ToolContext, path: str, offset: float = 1, limit: float = MAX_LINES
     ) -> ToolResult:
-        content, record = await to_end(partial(look, directory, path, offset, limit))
+        # 2.0 is an integer too, says JSON schema
+        content, record = await to_end(partial(look, directory, path, int(offset), int(limit)))
         return ToolResult(context.call_id, NAME, content, metadata=metadata(record))
 
     return Tool(
@@ -69,7 +69,8 @@ def read_file(directory: Directory) -> Tool:
 
 
 def describe(values: Values) -> str:
-    path, offset, limit = values["path"], values.get("offset", 1), values.get("limit")
+    path, offset = on_one_line(values["path"]), values.get("offset", 1)
+    limit = values.get("limit")
     if limit is not None:
         return f"Read {path}, lines {offset}–{offset + limit - 1}"
     return f"Read {path}" if offset == 1 else f"Read {path}, from line {offset}"
@@ -79,13 +80,13 @@ def look(
     directory: Directory, path: str, offset: int, limit: int
 ) -> tuple[tuple[Part, ...], Record]:
     """What there is to see in a file, and a record of what was shown."""
-    file = directory.relative(path)
+    file, known_as = directory.relative(path), directory.settled(path)
     found = contents(directory, file)
     document = decode(found.data)
     if document is None:
-        return look_at_picture(file, found), Record(file, found.version)
+        return look_at_picture(file, found), Record(known_as, found.version)
     page = turn_to(document, offset, limit)
-    record = Record(file, found.version, page.first, page.last)
+    record = Record(known_as, found.version, offset, page.last, length=len(page.text))
     return (Text(page.text),), record
 
 
@@ -113,9 +114,8 @@ class Page(Struct, frozen=True):
     """Some lines of a file, as they are shown."""
 
     text: str
-    first: int
     last: int | None
-    """None: to the end."""
+    """The line to which all is shown; None: to the end."""
 
 
 def turn_to(document: Document, offset: int, limit: int) -> Page:
@@ -126,21 +126,20 @@ def turn_to(document: Document, offset: int, limit: int) -> Page:
         count = f"{total} lines" if total != 1 else "1 line"
         raise PathRefused(f"there is no line {offset}: the file has {count}.")
     if not lines:
-        return Page("[The file is empty.]", 1, None)
+        return Page("[The file is empty.]", None)
     fitting: list[str] = []
     room = MAX_BYTES
+    long: int | None = None
     for number, line in enumerate(islice(lines, offset - 1, offset - 1 + min(limit, MAX_LINES))):
-        text = f"{offset + number:>5}\t{clipped(shown(line))}"
+        text = f"{offset + number:>5}\t{clipped(shown(line), MAX_LINE)}"
         room -= len(text.encode()) + 1
         if room < 0:
             break
         fitting.append(text)
+        if long is None and len(line) > MAX_LINE:
+            long = offset + number
     last = offset + len(fitting) - 1
     if last < total:
         fitting.append(f"[Lines {offset}–{last} of {total}. To go on, set offset to {last + 1}.]")
-    return Page("\n".join(fitting), offset, last if last < total else None)
-
-
-def clipped(line: str) -> str:
-    left = len(line) - MAX_LINE
-    return line if left <= 0 else f"{line[:MAX_LINE]}… [{left} more characters]"
+    whole = long - 1 if long is not None else last if last < total else None
+    return Page("\n".join(fitting), whole)

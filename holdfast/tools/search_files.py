@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.kernel.errors import ToolFailed
 from holdfast.kernel.tool import Tool, Values
 from holdfast.tools.description import description
+from holdfast.tools.visible import on_one_line
 from holdfast.tools.workspace.directory import Directory
-from holdfast.tools.workspace.walk import on_one_line
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -90,10 +90,6 @@ _KEPT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What an interpreter may need to start. Everything else, secrets among it, stays here."""
 
 
-class SearchFailed(ToolFailed):
-    """Why a search has no result, in words for whoever asked."""
-
-
 def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
     """`seconds`: how long a search may take."""
 
@@ -147,6 +143,7 @@ async def _search(directory: Directory, query: Mapping[str, Any], seconds: float
             *_command(top, seconds),
             stdin=asyncio.subprocess.PIPE,  # kept open: when it closes, the process ends
             stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,  # it is not the user who could mend it
             env={name: os.environ[name] for name in _KEPT if name in os.environ},
             pass_fds=(top,),
         )
@@ -184,12 +181,12 @@ async def _answer(process: Process, query: Mapping[str, Any], seconds: float) ->
     written = await process.stdout.read()
     code = await process.wait()
     if code == -signal.SIGALRM:
-        raise SearchFailed(
+        raise ToolFailed(
             f"the search took longer than {seconds:g} s: use a simpler pattern or a narrower path"
         )
     if code != 0:
-        raise SearchFailed(f"the search broke off (exit code {code}): try a narrower one")
+        raise ToolFailed(f"the search broke off (exit code {code}): try a narrower one")
     answer = json.loads(written)
     if "refused" in answer:
-        raise SearchFailed(answer["refused"])
+        raise ToolFailed(answer["refused"])
     return str(answer["text"])

@@ -19,9 +19,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.kernel.errors import ToolFailed
+from holdfast.tools.files.document import decode, is_binary, shown
+from holdfast.tools.visible import clipped, on_one_line
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob
-from holdfast.tools.workspace.walk import Walk, below, on_one_line
+from holdfast.tools.workspace.walk import Walk
 
 MAX_BYTES: Final = 50_000
 MAX_FILE: Final = 5 * 1024 * 1024
@@ -29,14 +31,12 @@ MAX_LINE: Final = 20_000
 """Characters of a line that an expression is tried on: its time may grow with their square."""
 MAX_SHOWN: Final = 300
 """Characters of a line that are shown."""
-HEAD: Final = 8192
-"""Bytes in which a NUL tells that a file is no text."""
+MAX_TOLD: Final = 200
+"""Characters of a pattern that are repeated."""
+
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-class BadExpression(ToolFailed):
-    """A regular expression that cannot be used, in words for whoever gave it."""
 
 
 class Query(Struct, frozen=True):
@@ -58,11 +58,12 @@ class Search:
     def __init__(self, directory: Directory, query: Query) -> None:
         self._directory = directory
         self._query = query
-        self._glob = Glob(query.glob) if query.glob else None
-        self._needle = query.pattern.encode(errors="surrogatepass")
+        glob = Glob(query.glob) if query.glob else None
+        literally = query.literal and not query.ignore_case
+        self._needle = query.pattern.encode(errors="surrogatepass") if literally else b""
+        """Bytes without which there is no match, unless it is UTF-16."""
         self._expression = compiled(query)
-        self._walk = Walk(directory, query.path, all=query.all, enters=self._enters)
-        self._start = self._walk.start
+        self._walk = Walk(directory, query.path, all=query.all, glob=glob)
         self._until = time.monotonic() + query.seconds
         self._late = False
         self._lines: list[str] = []
@@ -85,26 +86,22 @@ class Search:
 
     def _files(self) -> Iterator[str]:
         if self._is_file():  # asked for by name
-            yield self._start
+            yield self._walk.start
             return
         for seen in self._walk:
-            if seen.left_out or seen.entry.kind != "file":
+            if seen.left_out or seen.entry.kind != "file" or not self._walk.wants(seen):
                 continue
-            if self._glob is None or self._glob.matches(below(self._start, seen.path)):
-                if seen.entry.size <= MAX_FILE:
-                    yield seen.path
-                else:
-                    self._large += 1
+            if seen.entry.size <= MAX_FILE:
+                yield seen.path
+            else:
+                self._large += 1
 
     def _is_file(self) -> bool:
-        descriptor = self._directory.open(self._start)
+        descriptor = self._directory.open(self._walk.start)
         try:
             return stat.S_ISREG(os.fstat(descriptor).st_mode)
         finally:
             os.close(descriptor)
-
-    def _enters(self, path: str) -> bool:
-        return self._glob is None or self._glob.leads_into(below(self._start, path))
 
     def _read(self, path: str) -> bytes | None:
         """None, if there is nothing to search in it; then it was counted."""
@@ -117,19 +114,22 @@ class Search:
         if len(data) > MAX_FILE:
             self._large += 1
             return None
-        if b"\0" in data[:HEAD]:
-            self._binary += 1
-            return None
         return data
 
     # --- What is in them ------------------------------------------------------------------------
 
     def _search(self, path: str, data: bytes) -> None:
+        if self._needle not in data and not data.startswith(UTF_16) and not is_binary(data):
+            self._searched += 1
+            return  # without looking at lines
+        document = decode(data)
+        if document is None:
+            self._binary += 1
+            return
         self._searched += 1
         query = self._query
-        if query.literal and not query.ignore_case and self._needle not in data:
-            return  # without looking at lines
-        lines = lines_of(data)
+        text = shown(document.text)
+        lines = text.removesuffix("\n").split("\n") if text else []
         room = 0 if self._full else query.max_results - self._shown
         columns: dict[int, int] = {}
         hidden: set[int] = set()
@@ -182,7 +182,8 @@ class Search:
     def _words(self) -> Iterator[str]:
         query, walk = self._query, self._walk
         if not self._hits:
-            yield f"No match for {query.pattern!r} in {_counted(self._searched, 'file')}."
+            pattern = clipped(query.pattern, MAX_TOLD)
+            yield f"No match for {pattern!r} in {_counted(self._searched, 'file')}."
         else:
             counts = f"{_counted(self._hits, 'match')} in {_counted(self._with_hits, 'file')}"
             narrow = f"; {self._shown:,} shown: narrow it by path, glob or pattern."
@@ -199,6 +200,8 @@ class Search:
         if any(skipped.values()):
             told = ", ".join(f"{count:,} {what}" for what, count in skipped.items() if count)
             yield f"Skipped: {told}."
+        if self._large and not walk.visited:  # it was asked for by name
+            yield "A command such as grep can search it."
         if self._long:
             yield f"Only the first {MAX_LINE:,} characters of {self._long:,} long lines were tried."
         if walk.left_out and not self._hits:
@@ -215,19 +218,12 @@ def compiled(query: Query) -> re.Pattern[str]:
     try:
         return re.compile(query.pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        why = str(error) or type(error).__name__
-        raise BadExpression(
-            f"{query.pattern!r} is no regular expression: {why}. Mend it, or search for it as it "
-            "stands with literal=true."
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        pattern = clipped(query.pattern, MAX_TOLD)
+        raise ToolFailed(
+            f"{pattern!r} is no regular expression: {why}. Mend it, or search for it as it stands "
+            "with literal=true."
         ) from None
-
-
-def lines_of(data: bytes) -> list[str]:
-    """Without their ends. Nothing but a line feed ends a line, as everywhere else."""
-    lines = data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
 
 
 def shown_lines(hits: dict[int, int], hidden: set[int], count: int, context: int) -> list[int]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
-from holdfast.kernel.messages import Text, ToolResult
+from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
 from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, beside_the_lines, shortened
-from holdfast.tools.files.document import decode, lone_surrogate, rewritten
+from holdfast.tools.files.document import Document, decode, lone_surrogate, rewritten
 from holdfast.tools.files.kind import kind, size
-from holdfast.tools.files.plan import Plan, carry_out, current
-from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.files.plan import MAX_LINE, ChangeRefused, Plan, carry_out, current
 from holdfast.tools.files.seen import Record, Seen, metadata, seen
 from holdfast.tools.thread import to_end
-from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.visible import on_one_line, visible
+from holdfast.tools.workspace.directory import Content, Directory
 
 NAME: Final = "write_file"
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -33,16 +33,12 @@ SCHEMA: Final[Mapping[str, Any]] = {
 def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
     """The tool that writes files beneath a directory. People are shown a diff before they agree."""
 
-    def planned(context: ToolContext, path: str, content: str) -> partial[Plan]:
-        file = directory.relative(path)
-        return partial(plan, directory, file, content, seen(context.history, file))
-
     async def preview(context: ToolContext, values: Values) -> str:
-        made = await to_end(planned(context, **values))
-        return shown(made, FOR_PEOPLE) or f"{made.file} already holds exactly this."
+        made = await to_end(partial(plan, directory, context.history, **values))
+        return visible(shown(made, FOR_PEOPLE)) or f"{made.file} already holds exactly this."
 
     async def run(context: ToolContext, path: str, content: str) -> ToolResult:
-        text, record = await to_end(partial(write, directory, planned(context, path, content)))
+        text, record = await to_end(partial(write, directory, context.history, path, content))
         return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
 
     return Tool(
@@ -53,29 +49,47 @@ def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask
         effect="once",  # run again, it might replace what somebody wrote meanwhile
         approval=approval,
         label="write a file",
-        describe=lambda values: f"Write {values['path']}",
+        describe=lambda values: f"Write {on_one_line(values['path'])}",
         preview=preview,
     )
 
 
-def plan(directory: Directory, file: str, content: str, known: Seen | None) -> Plan:
+def plan(directory: Directory, history: Sequence[Message], path: str, content: str) -> Plan:
     """What the file is to become. Refuses to replace what the model has not seen."""
     if lone := lone_surrogate(content):
         raise ChangeRefused(f"content has half a character in it ({lone}), which no file can hold.")
+    file = directory.relative(path)
     was = current(directory, file)
     old = None if was is None else decode(was.data)
     made = Plan(file, was, old, rewritten(old, content))
     if was is not None and was.data not in (b"", made.data):
-        if known is None:
-            raise ChangeRefused(f"{file} exists and was not read: read it first.")
-        if known.version != was.version:
-            raise ChangeRefused(f"{file} has changed since it was read: read it again.")
-        if known.next is not None:
+        if why := unseen(file, was, old, seen(history, directory.settled(path))):
+            raise ChangeRefused(why)
+        if old is not None and "\ufffd" in content and lone_surrogate(old.text):
             raise ChangeRefused(
-                f"only a part of {file} was read: read the rest first, from line {known.next} on, "
-                "or change the part with edit_file."
+                f"{file} has bytes that are not UTF-8, shown as \ufffd, which would be lost. "
+                "Change the other parts with edit_file, or leave \ufffd out."
             )
     return made
+
+
+def unseen(file: str, was: Content, old: Document | None, known: Seen | None) -> str:
+    """Why a file must not be replaced by somebody who knows this of it; empty if it may."""
+    if known is None:
+        return f"{file} exists and was not read: read it first."
+    if known.version != was.version:
+        return f"{file} has changed since it was read: read it again."
+    if known.next is None:
+        return ""
+    if old is not None and len(old.text.split("\n")[known.next - 1]) > MAX_LINE:
+        return (
+            f"line {known.next} of {file} is longer than read_file shows: "
+            "change the file with edit_file."
+        )
+    return (
+        f"only a part of {file} was read: read the rest first, from line {known.next} on, "
+        "or change the part with edit_file."
+    )
 
 
 def shown(made: Plan, most: int) -> str:
@@ -89,12 +103,15 @@ def shown(made: Plan, most: int) -> str:
     return "\n".join(filter(None, [f"({words})" if words else "", diff]))
 
 
-def write(directory: Directory, planned: partial[Plan]) -> tuple[str, Record]:
+def write(
+    directory: Directory, history: Sequence[Message], path: str, content: str
+) -> tuple[str, Record]:
     """What was done, and a record of what the file is now."""
-    made = planned()
+    made = plan(directory, history, path, content)
+    known_as = directory.settled(path)
     if made.was is not None and made.was.data == made.data:
         text = f"{made.file} already holds exactly this: nothing was changed."
-        return text, Record(made.file, made.was.version)
+        return text, Record(known_as, made.was.version)
     version = carry_out(directory, made)
     lines = len(made.new.text.removesuffix("\n").split("\n")) if made.new.text else 0
     count = f"{lines} lines" if lines != 1 else "1 line"
@@ -103,4 +120,4 @@ def write(directory: Directory, planned: partial[Plan]) -> tuple[str, Record]:
         text += ": a new file."
     else:
         text += f" in the place of what was there:\n{shown(made, FOR_MODELS)}"
-    return text, Record(made.file, version)
+    return text, Record(known_as, version)

@@ -20,7 +20,7 @@ from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, Turn, call
 from holdfast.tools.edit_file import edit_file
 from holdfast.tools.files.document import ERRORS, Encoding, shown
-from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.files.plan import ChangeRefused
 from holdfast.tools.files.seen import seen
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory
@@ -406,3 +406,27 @@ async def test_edits_that_fail_leave_every_byte_of_a_file_as_it_was(
         assert place.file.read_bytes() == file.data
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
         assert os.listdir(path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("name", ["sub/../a.txt", "link"])
+async def test_a_changed_file_is_not_edited_by_another_of_its_names(
+    place: Place, name: str
+) -> None:
+    place.file.write_text("old\nrest\n")
+    (place.file.parent / "sub").mkdir()
+    (place.file.parent / "link").symlink_to("a.txt")
+    history = committed(await run(place.read, path="a.txt"))
+    place.file.write_text("old\nother rest\n")
+    with pytest.raises(ChangeRefused, match="has changed since it was read"):
+        await run(place.edit, history, path=name, edits=[edit("old", "new")])
+
+
+async def test_marks_for_bytes_that_are_no_text_are_said_to_be_marks(place: Place) -> None:
+    place.file.write_bytes(b"caf\xe9 au lait\n")
+    with pytest.raises(ChangeRefused, match="bytes that are not UTF-8"):
+        await run(place.edit, path="a.txt", edits=[edit("caf\ufffd au lait", "tea")])
+
+
+def test_a_name_cannot_play_tricks_where_people_read_it(place: Place) -> None:
+    assert place.edit.describe is not None
+    assert place.edit.describe({"path": "a\nb\u202e", "edits": []}).isprintable()

@@ -22,16 +22,18 @@ from typing import Any, Final, ParamSpec
 import pytest
 
 from holdfast import Agent
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.events import ToolProgressed, ToolStarted
 from holdfast.kernel.messages import ToolResult
+from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool, ToolContext
-from holdfast.providers.registry import PROVIDERS
+from holdfast.providers.known import PROVIDERS
 from holdfast.testing import ScriptedModel, call, no_leaked_tasks
 from holdfast.tools import execute as module
 from holdfast.tools.commands import output, supervisor
 from holdfast.tools.commands.process import Lost, NotStarted, start
-from holdfast.tools.execute import CommandRefused, environment, execute, visible
+from holdfast.tools.execute import environment, execute
+from holdfast.tools.visible import visible
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
@@ -176,9 +178,25 @@ async def test_long_output_is_shown_at_both_ends_and_whole_in_a_file(
     (log,) = (tmp_path / ".holdfast" / "output").iterdir()
     assert log.read_text() == "".join(f"{number}\n" for number in range(1, 100_001))
     assert result.text.startswith("1\n2\n")
-    assert str(log.relative_to(tmp_path)) in result.text
-    assert result.text.splitlines()[-2] == "100000"
+    number, where, code = result.text.splitlines()[-3:]
+    assert number == "100000"
+    assert str(log.relative_to(tmp_path)) in where
+    assert code.startswith("[exit code 0, ")
     assert len(result.text) < 33 * 1024
+
+
+@in_real_time
+async def test_a_result_that_is_cut_still_tells_its_end_and_where_all_of_it_is(
+    directory: Directory,
+) -> None:
+    tool = execute(directory, approval="never")
+    model = ScriptedModel([call("execute", command="seq 1 100000; exit 3"), "I see."])
+    await Agent(model=model, tools=[tool], policy=Policy(calls=Calls(max_result=4_000))).run("Go.")
+
+    (result,) = model.requests[-1].messages[-1].results
+    assert "bytes cut" in result.text
+    assert "[all of the output is in .holdfast/output/" in result.text
+    assert "[exit code 3, " in result.text
 
 
 # --- where and with what it runs ----------------------------------------------------------------
@@ -281,7 +299,7 @@ async def test_a_shell_of_the_directory_itself_is_not_used(
 async def test_a_command_that_cannot_be_run_is_refused(
     command: str, why: str, directory: Directory
 ) -> None:
-    with pytest.raises(CommandRefused, match=why):
+    with pytest.raises(ToolFailed, match=why):
         await run(directory, command)
 
 
@@ -289,7 +307,7 @@ async def test_a_command_that_cannot_be_run_is_refused(
 async def test_where_there_is_no_shell_the_tool_says_so(directory: Directory) -> None:
     tool = execute(directory, approval="never", environ={"PATH": "/nowhere"})
 
-    with pytest.raises(CommandRefused, match="neither bash nor sh in /nowhere"):
+    with pytest.raises(ToolFailed, match="neither bash nor sh in /nowhere"):
         await Call(tool, command="true").task
 
 
@@ -867,3 +885,9 @@ def test_the_tool_says_that_nothing_is_isolated_and_describes_each_argument(
     assert all(argument["description"] for argument in properties.values())
     assert "90 unless given" in properties["timeout"]["description"]
     assert (tool.effect, tool.on_steer, tool.approval) == ("once", "finish", "ask")
+
+
+@in_real_time
+async def test_any_number_of_seconds_may_be_asked_for(directory: Directory) -> None:
+    result = await Call(execute(directory), command="echo hi", timeout=10**400).task
+    assert "exit code 0" in result.text

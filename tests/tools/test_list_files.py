@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.tools import list_files as module
-from holdfast.tools.list_files import in_units, label, list_files
+from holdfast.tools.files.kind import size
+from holdfast.tools.list_files import label, list_files
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import BadGlob
 
@@ -211,7 +212,7 @@ async def test_a_listing_that_takes_too_long_tells_what_it_has(
 
 
 @pytest.mark.parametrize(
-    ("size", "words"),
+    ("count", "words"),
     [
         (0, "0 B"),
         (1023, "1023 B"),
@@ -223,8 +224,8 @@ async def test_a_listing_that_takes_too_long_tells_what_it_has(
         (2 * 1024**4, "2.0 TB"),
     ],
 )
-def test_a_size_is_told_in_units(size: int, words: str) -> None:
-    assert in_units(size) == words
+def test_a_size_is_told_in_units(count: int, words: str) -> None:
+    assert size(count) == words
 
 
 @pytest.mark.parametrize(

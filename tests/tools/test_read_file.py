@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, File, Text, ToolResult
 from holdfast.kernel.events import ToolStarted
+from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, call
 from holdfast.tools.files.document import Document
@@ -86,7 +87,7 @@ def test_any_page_has_the_lines_that_were_asked_for(lines: list[str], data: st.D
     last = min(len(lines), offset + limit - 1)
     numbered = [f"{number:>5}\t{lines[number - 1]}" for number in range(offset, last + 1)]
     assert page.text.split("\n")[: len(numbered)] == numbered
-    assert (page.first, page.last) == (offset, None if last == len(lines) else last)
+    assert page.last == (None if last == len(lines) else last)
 
 
 async def test_no_more_than_two_thousand_lines_are_shown(tmp_path: Path, tool: Tool) -> None:
@@ -172,7 +173,7 @@ async def test_what_is_neither_text_nor_a_picture_is_refused_by_its_kind(
 ) -> None:
     (tmp_path / "a.bin").write_bytes(data)
     words = await refusal(tool, path="a.bin")
-    assert words == f"a.bin is {kind} of {len(data)} bytes: only text and pictures can be read."
+    assert words == f"a.bin is {kind} of {len(data)} B: only text and pictures can be read."
 
 
 async def test_a_file_that_is_too_large_is_refused(tmp_path: Path, tool: Tool) -> None:
@@ -199,13 +200,13 @@ async def test_a_picture_is_shown_as_one(
     (tmp_path / "img").mkdir()
     (tmp_path / "img/a").write_bytes(data)
     made = await result_of(tool, {"path": "img/a"})  # through the whole loop
-    text = Text(f"img/a is a picture ({media_type}) of {len(data)} bytes.")
+    text = Text(f"img/a is a picture ({media_type}) of {len(data)} B.")
     assert made.content == (text, File(media_type, "a", data))
 
 
 async def test_a_picture_that_is_too_large_is_refused(tmp_path: Path, tool: Tool) -> None:
     (tmp_path / "a.png").write_bytes(PNG + bytes(5 * 1024 * 1024))
-    assert "at most 5.0 MiB" in await refusal(tool, path="a.png")
+    assert "at most 5.0 MB" in await refusal(tool, path="a.png")
 
 
 async def test_text_that_begins_like_a_picture_is_text(tmp_path: Path, tool: Tool) -> None:
@@ -233,3 +234,30 @@ def test_the_lines_that_are_read_are_told_to_people() -> None:
 
 def test_reading_asks_nobody_and_may_be_done_any_number_of_times(tool: Tool) -> None:
     assert (tool.effect, tool.approval, tool.parallel) == ("pure", "never", True)
+
+
+async def test_a_whole_number_may_be_written_with_a_point(tmp_path: Path, tool: Tool) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    made = await run(tool, path="a.txt", offset=2.0, limit=1.0)
+    assert text_of(made) == "    2\ttwo\n[Lines 2–2 of 3. To go on, set offset to 3.]"
+    with pytest.raises(PathRefused, match=r"there is no line 4: the file has 3 lines\."):
+        await run(tool, path="a.txt", offset=4.0)
+
+
+async def test_a_line_of_which_only_the_beginning_is_shown_was_not_seen(
+    tmp_path: Path, tool: Tool
+) -> None:
+    (tmp_path / "a.txt").write_text("one\n" + "x" * 2001 + "\nthree\n")
+    known = told(await run(tool, path="a.txt"))
+    assert known is not None
+    assert known.next == 2
+
+
+async def test_a_result_that_was_cut_on_its_way_shows_nothing_for_sure(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a line of twenty or so\n" * 1_500)
+    small = Policy(calls=Calls(max_result=16_000))
+    made = await result_of(read_file(Directory(tmp_path)), {"path": "a.txt"}, policy=small)
+    assert "bytes cut" in made.text
+    known = told(made)
+    assert known is not None
+    assert known.next == 1

@@ -23,10 +23,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast.kernel.errors import ToolFailed
 from holdfast.tools import search_files as module
 from holdfast.tools import searching
-from holdfast.tools.search_files import SearchFailed, label, search_files
-from holdfast.tools.searching import BadExpression, Query, Search
+from holdfast.tools.search_files import label, search_files
+from holdfast.tools.searching import Query, Search
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
 CATASTROPHE = "(a+)+$"
@@ -234,7 +235,11 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
         "1 match in 1 file.",
         "Skipped: 2 binary, 1 larger than 5 MB.",
     ]
-    assert found(directory, pattern="x", path="large")[-1] == "Skipped: 1 larger than 5 MB."
+    assert found(directory, pattern="x", path="large") == [
+        "No match for 'x' in 0 files.",
+        "Skipped: 1 larger than 5 MB.",
+        "A command such as grep can search it.",
+    ]
 
 
 def test_a_file_that_vanishes_is_counted(top: Path) -> None:
@@ -281,11 +286,11 @@ async def test_a_refusal_comes_through_the_process_in_words(
     directory: Directory, top: Path
 ) -> None:
     (top / "out").symlink_to("/etc")
-    with pytest.raises(SearchFailed, match="out is outside of the directory"):
+    with pytest.raises(ToolFailed, match="out is outside of the directory"):
         await ask(directory, pattern="x", path="out")
     with pytest.raises(PathRefused, match="is outside of the directory"):
         await ask(directory, pattern="x", path="/etc")
-    with pytest.raises(SearchFailed, match=r"at position 4.*literal=true"):
+    with pytest.raises(ToolFailed, match=r"at position 4.*literal=true"):
         await ask(directory, pattern="main(")
 
 
@@ -293,7 +298,7 @@ async def test_a_refusal_comes_through_the_process_in_words(
     "pattern", ["(", "[z-a]", "*x", "(?P<n>x)(?P<n>y)", "x{99999999999}", "(" * 1000 + ")" * 1000]
 )
 def test_a_bad_expression_is_refused_with_what_is_wrong(directory: Directory, pattern: str) -> None:
-    with pytest.raises(BadExpression, match="literal=true"):
+    with pytest.raises(ToolFailed, match="literal=true"):
         found(directory, pattern=pattern)
 
 
@@ -354,7 +359,7 @@ async def test_an_expression_that_never_ends_is_ended_while_the_event_loop_goes_
     while not search.done():
         await asyncio.sleep(1)  # virtual: it takes a few milliseconds
         turns += 1
-    with pytest.raises(SearchFailed, match=r"longer than 0.5 s: use a simpler pattern or a narr"):
+    with pytest.raises(ToolFailed, match=r"longer than 0.5 s: use a simpler pattern or a narr"):
         await search
     assert turns > 5
     assert is_gone(await processes.get())
@@ -382,7 +387,7 @@ async def test_a_process_that_broke_is_told_as_that(
     search = asyncio.create_task(ask(directory, pattern=CATASTROPHE))
     process = await processes.get()
     process.terminate()
-    with pytest.raises(SearchFailed, match=r"broke off \(exit code -15\)"):
+    with pytest.raises(ToolFailed, match=r"broke off \(exit code -15\)"):
         await search
 
 
@@ -505,8 +510,8 @@ def plainly(files: dict[str, str], needle: str, ignore_case: bool) -> list[str]:
     for path in sorted(files, key=lambda path: path.split("/")):
         if "\0" in files[path]:
             continue
-        for number, line in enumerate(files[path].split("\n"), 1):
-            line = line.removesuffix("\r")
+        text = files[path] if "\n" in files[path] else files[path].replace("\r", "\n")
+        for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
             if (needle.lower() in line.lower()) if ignore_case else (needle in line):
                 lines.append(f"{path}:{number}: {line}".replace("\r", "\\r"))
     return lines
@@ -519,6 +524,8 @@ def plainly(files: dict[str, str], needle: str, ignore_case: bool) -> list[str]:
 )
 @example({"a": "x\n\nx"}, "x", False)
 @example({"a": "É"}, "é", True)
+@example({"a": "x\rx"}, "x", False)
+@example({"a": "x\r\r\nx\r"}, "x", False)
 def test_a_search_for_plain_text_finds_what_a_plain_search_finds(
     files: dict[str, str], needle: str, ignore_case: bool
 ) -> None:
@@ -555,3 +562,38 @@ async def test_the_model_is_told_what_each_argument_means(directory: Directory) 
     spec = search_files(directory).spec
     assert spec.description.startswith("Search for text in files")
     assert all(each["description"] for each in spec.schema["properties"].values())
+
+
+# --- The same text and the same lines as read_file -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "one\ntwo\n".encode("utf-16"),
+        b"\xfe\xff" + "one\r\ntwo".encode("utf-16-be"),
+        b"one\rtwo\r",
+        b"\xef\xbb\xbfone\ntwo",
+    ],
+)
+@pytest.mark.parametrize("literal", [False, True])
+def test_lines_are_those_that_read_file_shows(
+    top: Path, directory: Directory, data: bytes, literal: bool
+) -> None:
+    write(top, {"a": data})
+    assert found(directory, pattern="two", literal=literal)[0] == "a:2: two"
+    assert found(directory, pattern="one", literal=literal)[0] == "a:1: one"
+
+
+def test_an_empty_file_has_no_line(top: Path, directory: Directory) -> None:
+    write(top, {"a": b"", "b": b"\xef\xbb\xbf", "c": b"\n"})
+    assert found(directory, pattern="^$")[0] == "c:1: "
+    assert found(directory, pattern="^$")[1] == "1 match in 1 file."
+
+
+async def test_an_expression_that_cannot_be_used_is_not_repeated_at_length(
+    directory: Directory,
+) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        await ask(directory, pattern="(" * 2_000)
+    assert len(str(caught.value)) < 500

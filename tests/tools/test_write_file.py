@@ -13,8 +13,7 @@ from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, Turn, call
 from holdfast.tools.files.document import Document
-from holdfast.tools.files.plan import Plan, carry_out, current
-from holdfast.tools.files.refusal import ChangeRefused
+from holdfast.tools.files.plan import ChangeRefused, Plan, carry_out, current
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.write_file import write_file
@@ -188,7 +187,7 @@ async def test_a_picture_that_was_looked_at_may_be_replaced(place: Place) -> Non
     place.put("a.png", b"\x89PNG\r\n\x1a\n\0\0")
     history = committed(await run(place.read, path="a.png"))
     shown = await preview(place.write, history, path="a.png", content="x\n")
-    assert shown.startswith("(a picture (image/png), 10 bytes, is replaced)\n---")
+    assert shown.startswith("(a picture (image/png), 10 B, is replaced)\n---")
 
 
 async def test_half_a_character_is_refused(place: Place) -> None:
@@ -290,3 +289,73 @@ async def test_what_was_seen_in_an_earlier_run_is_known_in_the_next(place: Place
 def test_writing_is_done_once_and_asks_unless_told_not_to(place: Place) -> None:
     assert (place.write.effect, place.write.approval) == ("once", "never")
     assert place.write_if_agreed.approval == "ask"
+
+
+# --- what is the same file, and what was really seen of it --------------------------------------
+
+
+@pytest.mark.parametrize("name", ["./a.txt", "sub/../a.txt", "sub//../a.txt", "link", "sub/up"])
+async def test_a_file_is_known_by_all_of_its_names(place: Place, name: str) -> None:
+    place.put("a.txt", b"old\n")
+    (place.path / "sub").mkdir()
+    (place.path / "link").symlink_to("a.txt")
+    (place.path / "sub" / "up").symlink_to("../link")
+    history = committed(await run(place.read, path=name))
+    await run(place.write, history, path="a.txt", content="new\n")
+    history = committed(await run(place.read, path="a.txt"))
+    await run(place.write, history, path=name, content="newer\n")
+    assert place.get("a.txt") == b"newer\n"
+
+
+async def test_a_link_that_was_turned_to_another_file_does_not_let_that_be_replaced(
+    place: Place,
+) -> None:
+    place.put("a.txt", b"a\n")
+    place.put("b.txt", b"b\n")
+    (place.path / "link").symlink_to("a.txt")
+    history = committed(await run(place.read, path="link"))
+    (place.path / "link").unlink()
+    (place.path / "link").symlink_to("b.txt")
+    why = await refused(place.write, history, path="link", content="new")
+    assert why == "link exists and was not read: read it first. Nothing was changed."
+
+
+async def test_a_file_with_a_line_that_was_not_shown_whole_is_not_replaced(place: Place) -> None:
+    place.put("a.txt", b"x" * 3_000 + b"\ny\n")
+    history = committed(await run(place.read, path="a.txt"))
+    why = await refused(place.write, history, path="a.txt", content="y\n")
+    assert why == (
+        "line 1 of a.txt is longer than read_file shows: change the file with edit_file. "
+        "Nothing was changed."
+    )
+
+
+async def test_marks_for_bytes_that_are_no_text_are_not_written_in_their_place(
+    place: Place,
+) -> None:
+    place.put("a.txt", b"caf\xe9\nbar\n")
+    history = committed(await run(place.read, path="a.txt"))
+    why = await refused(place.write, history, path="a.txt", content="caf\ufffd\nbaz\n")
+    assert "bytes that are not UTF-8" in why
+    assert "edit_file" in why
+    await run(place.write, history, path="a.txt", content="cafe\nbaz\n")
+    assert place.get("a.txt") == b"cafe\nbaz\n"
+
+
+async def test_who_has_to_agree_sees_what_would_not_be_seen(place: Place) -> None:
+    shown = await preview(place.write, path="a.txt", content="a\x1b[8mb\u202e\u200b\r\n\tc\n")
+    assert shown.endswith("+a\\x1b[8mb\\u202e\\u200b\n+\tc")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2K", "a\u202eb"])
+def test_a_name_cannot_play_tricks_where_people_read_it(place: Place, name: str) -> None:
+    for tool in (place.read, place.write):
+        assert tool.describe is not None
+        assert tool.describe({"path": name, "content": ""}).isprintable()
+
+
+async def test_a_long_diff_is_bounded_in_bytes(place: Place) -> None:
+    place.put("a.txt", "語\n".encode() * 10)
+    history = committed(await run(place.read, path="a.txt"))
+    made = await run(place.write, history, path="a.txt", content=("語" * 900 + "\n") * 300)
+    assert len(text_of(made).encode()) < 60_000

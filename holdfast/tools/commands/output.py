@@ -15,6 +15,8 @@ TAIL: Final = 16 * 1024
 """Bytes of the beginning and of the end that the model is shown."""
 MAX_LOG: Final = 64 * 1024 * 1024
 """Bytes of a file that keeps long output."""
+READABLE: Final = 5 * 1024 * 1024
+"""Bytes of a file that read_file and search_files look into, both of them."""
 MAX_NEWS: Final = 4 * 1024
 """Characters that people are shown at once."""
 LONG_LINE: Final = 8 * 1024
@@ -244,14 +246,20 @@ class Output:
         if not self._ends.long:
             return self._ends.whole().decode()
         head, missing, tail = self._ends.cut()
-        return f"{ended(head)}[… {missing} bytes are left out here: {self._where()} …]\n{tail}"
+        gap = f"[… {missing} bytes are left out here …]"
+        return f"{ended(head)}{gap}\n{ended(tail)}[{self._where()}]\n"
 
     def _where(self) -> str:
+        """Where all of it is. Told last: of a result that is too long the middle is cut out."""
         log = self._log
         if not log.path:
-            return f"they could not be kept in a file, because {log.problem}"
-        where = f"is in {log.path}, which read_file and search_files can read"
-        return f"the beginning {where}, but {log.problem}" if log.problem else f"all of it {where}"
+            return f"the output could not be kept in a file, because {log.problem}"
+        what = "the beginning" if log.problem else "all"
+        how = "which read_file and search_files can read"
+        if self._ends.total > READABLE:
+            how = "which is large: look at parts of it with commands such as grep and sed"
+        but = f"; {log.problem}" if log.problem else ""
+        return f"{what} of the output is in {log.path}, {how}{but}"
 
 
 def ended(text: str) -> str:

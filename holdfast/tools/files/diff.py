@@ -5,15 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, TypeAlias
 
 from holdfast.tools.files.document import Document, agreeing, shown
+from holdfast.tools.visible import clipped, on_one_line
 
 CONTEXT: Final = 3
 """Lines around a change."""
-COMPARED: Final = 2_000_000
-"""Pairs of lines that are compared one by one, so that no diff takes for ever. Where there would be
+COMPARED: Final = 300_000
+"""Pairs of equal lines that are looked at, so that no diff takes for ever. Where there would be
 more, all that lies between two lines that surely belong together is shown as changed."""
 NO_NEWLINE: Final = "\\ No newline at end of file"
 
@@ -23,17 +24,19 @@ FOR_MODELS: Final = 400
 WIDTH: Final = 1_000
 """Characters of a line that are shown."""
 SIZE: Final = 48_000
-"""Characters that are shown in all."""
+"""Bytes that are shown in all."""
 
 Block: TypeAlias = tuple[int, int, int, int]
 """Lines from … to … of the old text that give way to lines from … to … of the new one."""
+Pair: TypeAlias = tuple[int, int]
+"""A line of the old text and one of the new that is the same."""
 
 
 def unified(path: str, old: str | None, new: str) -> str:
     """The diff of two texts, whole; empty when they are the same. None: there was no file."""
     if old == new:
         return ""
-    name = path if path.isprintable() else ascii(path)[1:-1]
+    name = on_one_line(path)
     a, b = split(old or ""), split(new)
     hunks = (hunk(a, b, group) for group in grouped(blocks(a, b)))
     head = ("--- /dev/null" if old is None else f"--- a/{name}", f"+++ b/{name}")
@@ -68,12 +71,9 @@ def blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
     found: list[Block] = []
     room = COMPARED
     for gap in gaps(a, b):
-        a1, a2, b1, b2 = gap
-        room -= (a2 - a1) * (b2 - b1)
-        if a1 == a2 or b1 == b2 or room < 0:
-            found.append(gap)
-        else:
-            found += compared(a, b, gap)
+        pairs = list(islice(equal_pairs(a, b, gap), max(0, room) + 1))
+        room -= len(pairs)
+        found += between(rising(pairs), gap) if room >= 0 else [gap]
     return found
 
 
@@ -97,30 +97,31 @@ def trimmed(a: Sequence[str], b: Sequence[str], block: Block) -> Block:
     return a1 + head, a2 - tail, b1 + head, b2 - tail
 
 
-def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[tuple[int, int]]:
+def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[Pair]:
     """Places of lines that both texts have exactly once there: as many as are in the same order."""
     a1, a2, b1, b2 = block
     where = places_of_single(b, b1, b2)
-    pairs = [(at, where[line]) for line, at in places_of_single(a, a1, a2).items() if line in where]
-    before, number = longest_rising([place for _, place in pairs])
-    row: list[tuple[int, int]] = []
-    while number >= 0:
-        row.append(pairs[number])
-        number = before[number]
-    return row[::-1]
+    singles = places_of_single(a, a1, a2).items()
+    return rising([(at, where[line]) for line, at in singles if line in where])
 
 
-def longest_rising(places: Sequence[int]) -> tuple[list[int], int]:
-    """The longest row of rising numbers: in front of each, which one; and its last. -1: none."""
-    lowest: list[int] = []  # by its length, the least number that a row so far ends with
-    ends: list[int] = []  # ... and the position of that number
-    before: list[int] = []
-    for position, place in enumerate(places):
+def rising(pairs: Sequence[Pair]) -> list[Pair]:
+    """As many of the pairs as can be in one row in which both numbers rise. They come with the
+    first number rising; where it is the same, the second falls."""
+    lowest: list[int] = []  # by its length, the least second number that a row so far ends with
+    ends: list[int] = []  # ... and the position of that pair
+    before: list[int] = []  # of each pair, the position of the one in front of it; -1: none
+    for position, (_, place) in enumerate(pairs):
         length = bisect_left(lowest, place)
         before.append(ends[length - 1] if length else -1)
         lowest[length : length + 1] = [place]
         ends[length : length + 1] = [position]
-    return before, ends[-1] if ends else -1
+    row: list[Pair] = []
+    at = ends[-1] if ends else -1
+    while at >= 0:
+        row.append(pairs[at])
+        at = before[at]
+    return row[::-1]
 
 
 def places_of_single(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
@@ -129,13 +130,22 @@ def places_of_single(lines: Sequence[str], start: int, end: int) -> dict[str, in
     return {lines[at]: at for at in range(start, end) if times[lines[at]] == 1}
 
 
-def compared(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Block]:
-    from difflib import SequenceMatcher
-
+def equal_pairs(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Pair]:
+    """Every line of the old text with every line of the new one that is the same."""
     a1, a2, b1, b2 = gap
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, a[a1:a2], b[b1:b2], False).get_opcodes():
-        if tag != "equal":
-            yield a1 + i1, a1 + i2, b1 + j1, b1 + j2
+    places: dict[str, list[int]] = {}
+    for at in reversed(range(b1, b2)):
+        places.setdefault(b[at], []).append(at)
+    return ((at, place) for at in range(a1, a2) for place in places.get(a[at], ()))
+
+
+def between(row: Sequence[Pair], gap: Block) -> Iterator[Block]:
+    """What is left of a gap when the lines of these pairs belong together."""
+    a1, a2, b1, b2 = gap
+    for at_a, at_b in (*row, (a2, b2)):
+        if a1 < at_a or b1 < at_b:
+            yield a1, at_a, b1, at_b
+        a1, b1 = at_a + 1, at_b + 1
 
 
 def grouped(changes: Sequence[Block]) -> Iterator[list[Block]]:
@@ -182,18 +192,14 @@ def marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
 
 def shortened(diff: str, most: int) -> str:
     """At most so many lines, none of them very long, and a word about what is left out."""
-    lines = [clipped(line) for line in shown(diff).split("\n")]
+    lines = [clipped(line, WIDTH) for line in shown(diff).split("\n")]
     kept: list[str] = []
     room = SIZE
     for line in lines[:most]:
-        room -= len(line) + 1
+        room -= len(line.encode()) + 1
         if room < 0:
             break
         kept.append(line)
     if left := len(lines) - len(kept):
         kept.append(f"[… {left} more lines of this diff are not shown …]")
     return "\n".join(kept)
-
-
-def clipped(line: str) -> str:
-    return line if len(line) <= WIDTH else f"{line[:WIDTH]}… [{len(line) - WIDTH} more characters]"

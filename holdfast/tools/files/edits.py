@@ -12,10 +12,13 @@ from holdfast.tools.files import document as documents
 from holdfast.tools.files.alike import occurrences, old_lines, same_lines, same_lines_indented
 from holdfast.tools.files.document import Change, Document
 from holdfast.tools.files.nearest import nearest
-from holdfast.tools.files.refusal import ChangeRefused
 
 MANY: Final = 1_000
 """Places that are counted before we say *or more*."""
+MOST: Final = 100_000
+"""Places that are replaced together."""
+LARGEST: Final = 10 * 1024 * 1024
+"""Characters that a text may come to have: a larger file could not be read again."""
 LISTED: Final = 10
 """Line numbers that are told."""
 
@@ -34,12 +37,12 @@ def apply(document: Document, edits: Sequence[Edit]) -> Document:
         try:
             document = documents.change(document, spans(document, edit))
         except Problem as problem:
-            raise ChangeRefused(f"edit {number} of {len(edits)}: {problem}") from None
+            raise Problem(f"edit {number} of {len(edits)}: {problem}") from None
     return document
 
 
 class Problem(Exception):
-    """Why an edit has no place."""
+    """Why an edit cannot be made."""
 
 
 def spans(document: Document, edit: Edit) -> list[Change]:
@@ -49,10 +52,11 @@ def spans(document: Document, edit: Edit) -> list[Change]:
     check(edit, old, new)
     for look in (exact, same_lines, same_lines_indented):
         places = look(document.text, old, new, edit.replace_all)
-        found = list(islice(places, None if edit.replace_all else MANY))
+        found = list(islice(places, MOST + 1 if edit.replace_all else MANY))
         if len(found) > 1 and not edit.replace_all:
             raise Problem(too_many(document.text, found))
         if found:
+            check_size(document.text, found)
             return found
     raise Problem(not_found(document.text, old))
 
@@ -68,6 +72,14 @@ def check(edit: Edit, old: str, new: str) -> None:
         raise Problem(f"old_text and new_text are the same{why}: leave this edit out.")
     if lone := documents.lone_surrogate(new):
         raise Problem(f"new_text has half a character in it ({lone}), which no file can hold.")
+
+
+def check_size(text: str, found: Sequence[Change]) -> None:
+    if len(found) > MOST:
+        raise Problem(f"old_text is found more than {MOST:,} times: use a command such as sed.")
+    size = len(text) + sum(len(one.new) - (one.end - one.start) for one in found)
+    if size > LARGEST:
+        raise Problem(f"the file would have {size:,} characters, and may have {LARGEST:,}.")
 
 
 def exact(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
@@ -91,4 +103,7 @@ def not_found(text: str, old: str) -> str:
     if not close:
         return "old_text is not found, nor anything like it. Read the file to see what it holds."
     lines = "\n".join(f"{number:>5}\t{documents.shown(line)}" for number, line in close)
-    return f"old_text is not found. The nearest to it is:\n{lines}\nGive the text as it stands."
+    advice = "Give the text as it stands."
+    if "\ufffd" in old and documents.lone_surrogate(text):
+        advice = "A \ufffd stands for bytes that are not UTF-8 and cannot be given: leave them out."
+    return f"old_text is not found. The nearest to it is:\n{lines}\n{advice}"

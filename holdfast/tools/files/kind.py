@@ -47,5 +47,10 @@ def kind(data: bytes) -> str:
 def size(count: int) -> str:
     """A number of bytes for people."""
     if count < 1024:
-        return f"{count} bytes" if count != 1 else "1 byte"
-    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
+        return f"{count} B"
+    amount = count / 1024
+    for unit in ("KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.1f} {unit}" if amount < 10 else f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from heapq import nlargest
+from itertools import islice
 from typing import Final
+
+from holdfast.tools.visible import clipped
 
 SHOWN: Final = 6
 """Lines that are told of."""
@@ -14,9 +18,11 @@ COMMON: Final = 50
 """A line that is there more often than this says nothing about the place."""
 SHORT: Final = 4
 """Nor does a line of fewer characters."""
-COMPARED: Final = 5_000
-"""Lines that are compared letter by letter at the most, and how much of each."""
+COUNTED: Final = 5_000
+"""Lines whose letters are counted at the most, and how many of each."""
 LETTERS: Final = 300
+COMPARED: Final = 50
+"""Of these, lines that are compared letter by letter, which takes long."""
 SIMILAR: Final = 0.6
 
 
@@ -32,7 +38,7 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, str]
     begin = max(0, start)
     first = begin + max(0, first_difference(here[begin:], keys[begin - start :]) - 1)
     last = min(first + SHOWN, start + len(keys), len(lines))
-    return [(at + 1, clipped(lines[at])) for at in range(first, last)]
+    return [(at + 1, clipped(lines[at], WIDTH)) for at in range(first, last)]
 
 
 def where_most_agree(here: Sequence[str], keys: Sequence[str]) -> int | None:
@@ -55,25 +61,25 @@ def where_one_is_similar(here: Sequence[str], keys: Sequence[str]) -> int | None
     """Where a line stands that is like the longest of the wanted ones."""
     from difflib import SequenceMatcher
 
-    longest = max(keys, key=len)[:LETTERS]
-    if len(longest) < SHORT:
-        return None
-    matcher = SequenceMatcher(None, b=longest, autojunk=False)
-    best, found = SIMILAR, None
-    alike = [at for at, line in enumerate(here) if 2 * len(longest) >= len(line) >= SHORT]
-    for at in alike[:COMPARED]:
+    longest = max(keys, key=len)
+    matcher = SequenceMatcher(None, b=longest[:LETTERS], autojunk=False)
+
+    def letters(at: int) -> float:
         matcher.set_seq1(here[at][:LETTERS])
-        if matcher.real_quick_ratio() < best or matcher.quick_ratio() < best:
-            continue
-        if (ratio := matcher.ratio()) > best or (found is None and ratio >= best):
-            best, found = ratio, at
-    return None if found is None else found - keys.index(max(keys, key=len))
+        return matcher.quick_ratio()
+
+    def likeness(at: int) -> float:
+        matcher.set_seq1(here[at][:LETTERS])
+        return matcher.ratio()
+
+    some = (at for at, line in enumerate(here) if 2 * len(longest) >= len(line) >= SHORT)
+    promising = nlargest(COMPARED, islice(some, COUNTED), key=letters)
+    found = max(promising, key=likeness, default=None)
+    if len(longest) < SHORT or found is None or likeness(found) < SIMILAR:
+        return None
+    return found - keys.index(longest)
 
 
 def first_difference(here: Sequence[str], keys: Sequence[str]) -> int:
     pairs = zip(here, keys, strict=False)
     return next((at for at, (line, key) in enumerate(pairs) if line != key), 0)
-
-
-def clipped(line: str) -> str:
-    return line if len(line) <= WIDTH else line[:WIDTH] + "…"

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.kernel.errors import ToolFailed
 from holdfast.tools.files.diff import unified
 from holdfast.tools.files.document import Document, encode
 from holdfast.tools.workspace.directory import Content, Directory, PathRefused
@@ -18,6 +19,15 @@ from holdfast.tools.workspace.replace import version
 
 LIMIT: Final = 10 * 1024 * 1024
 """Bytes of a file that is read, edited or replaced."""
+MAX_LINE: Final = 2_000
+"""Characters of a line that are shown to the model."""
+
+
+class ChangeRefused(ToolFailed):
+    """A change that cannot or may not be made, in words for whoever wants it."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"{words} Nothing was changed.")
 
 
 class Plan(Struct, frozen=True):

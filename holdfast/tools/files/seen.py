@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from holdfast.kernel.messages import Message, Metadata
+from holdfast.kernel.messages import Message, Metadata, Text, ToolResult
 
 OURS: Final = "holdfast"
 """The key under which results carry it."""
@@ -26,7 +26,7 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """What one call showed or made of a file."""
 
     file: str
-    """Its path, relative to the directory."""
+    """`Directory.settled` of its path: the same for all names of it."""
     version: str
     first: int = 1
     """The first line that was shown, from 1."""
@@ -34,6 +34,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """The last line that was shown; None: all there are."""
     was: str | None = None
     """The version that was changed into this one, if it was not replaced as a whole."""
+    length: int | None = None
+    """Characters of the text that shows it. A result whose text has fewer was cut on its way."""
 
 
 class Seen(Struct, frozen=True):
@@ -64,7 +66,15 @@ def records(history: Sequence[Message]) -> Iterator[Record]:
         for result in message.results:
             if result.metadata and OURS in result.metadata:
                 with suppress(msgspec.ValidationError):  # what another tool of ours says
-                    yield msgspec.convert(result.metadata[OURS], Record)
+                    yield arrived(result, msgspec.convert(result.metadata[OURS], Record))
+
+
+def arrived(result: ToolResult, record: Record) -> Record:
+    """The record of what is in the result: a text with a gap in it shows no line for sure."""
+    whole = any(isinstance(p, Text) and len(p.text) == record.length for p in result.content)
+    if record.length is None or whole:
+        return record
+    return msgspec.structs.replace(record, last=record.first - 1)
 
 
 def after(known: Seen | None, record: Record) -> Seen:

@@ -26,6 +26,8 @@ _FOLDER: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_NEIGHBOURS: Final = 1_000
 """Names that are looked at to find a similar one."""
 _UNCHANGED: Final = "nothing was changed: "
+_REPLACING: Final = threading.Lock()
+"""Of two threads that expect the same version one succeeds, also with a Directory each."""
 
 
 class PathRefused(ToolFailed):
@@ -66,7 +68,6 @@ class Directory:
         weakref.finalize(self, self._held.close)
         self._opener = opener or best_opener()
         self._given = os.path.abspath(path)
-        self._replacing = threading.Lock()
         self.path: str = os.path.realpath(path)
         """Absolute, for people and for commands."""
 
@@ -98,6 +99,16 @@ class Directory:
         slash = "/" if names and path.endswith(("/", "/.")) else ""  # it says: a directory
         return ("/".join(names) or ".") + slash
 
+    def settled(self, path: str) -> str:
+        """A path without links and `..`, as they are now: the same for all names of a file.
+
+        To tell files apart, not to open them: by then it may lead elsewhere.
+        """
+        relative = self.relative(path)
+        found = os.path.realpath(os.path.join(self.path, relative))
+        top = self.path.rstrip("/") + "/"
+        return found.removeprefix(top) if found.startswith(top) else relative
+
     # --- Reading --------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
@@ -125,11 +136,11 @@ class Directory:
                 raise _too_large(f"more than {limit:,}", limit)
         return Content(data, replace.version(data))
 
-    def entries(self, path: str = ".") -> list[Entry]:
-        """What is in a directory, sorted by name."""
+    def entries(self, path: str = ".", most: int | None = None) -> list[Entry]:
+        """What is in a directory, sorted by name; no more than `most` of it, whichever that is."""
         relative = self.relative(path)
         with self._refusing(path, relative), self._scan(relative) as names:
-            found = [entry for name in names if (entry := _entry(name)) is not None]
+            found = [entry for name in islice(names, most) if (entry := _entry(name)) is not None]
         return sorted(found, key=lambda entry: entry.name)
 
     # --- Writing --------------------------------------------------------------------------------
@@ -146,7 +157,7 @@ class Directory:
             old = replace.replaceable(folder, name)
             new = replace.written(folder, data, old)
             try:
-                with self._replacing:  # of two threads that expect the same version one succeeds
+                with _REPLACING:
                     if unless_changed is not None:
                         replace.refuse_changed(folder, name, unless_changed)
                     os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -173,8 +184,6 @@ class Directory:
             return self._opener(top, relative, flags | os.O_CLOEXEC)
 
     def _open_plain(self, relative: str, flags: int) -> int:
-        if flags & O_PATH:
-            return self.open_beneath(relative, flags)
         # Without these a FIFO waits for its other end, and a terminal becomes ours.
         descriptor = self.open_beneath(relative, flags | os.O_NONBLOCK | os.O_NOCTTY)
         try:
@@ -381,7 +390,7 @@ def _entry(name: os.DirEntry[str]) -> Entry | None:
 
 def _too_large(size: str, limit: int) -> Reason:
     return Reason(
-        f"has {size} bytes, and at most {limit:,} can be read at once: search in it, or read a "
-        "part of it with a command",
+        f"has {size} bytes, and at most {limit:,} can be read: look at a part of it with a "
+        "command, such as grep or sed",
         errno.EFBIG,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ MAX_FILE: Final = 256 * 1024
 """Bytes. A larger one is taken for something else."""
 MAX_LINE: Final = 500
 """Characters. No name is that long."""
+MAX_RULES: Final = 2_000
+"""Of one file. It takes a moment to understand them, and more to try them all on each name."""
 
 DIRECTORIES: Final = frozenset(
     {
@@ -63,7 +66,8 @@ class Ignored(Struct, frozen=True):
 
     def and_file(self, depth: int, data: bytes) -> Ignored:
         """The same, and what another file says, which is so many directories further down."""
-        rules = tuple(rule for line in _lines(data) if (rule := rule_in(line)) is not None)
+        found = (rule for line in _lines(data) if (rule := rule_in(line)) is not None)
+        rules = tuple(islice(found, MAX_RULES))
         return Ignored(((depth, rules[::-1]), *self.files)) if rules else self
 
     def holds(self, path: str, is_directory: bool) -> bool:

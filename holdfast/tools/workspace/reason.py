@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from holdfast.tools.visible import on_one_line
+
 REASONS: Final[Mapping[int, str]] = {
     errno.EACCES: "may not be used: there is no permission for it",
     errno.EAGAIN: "is being changed by something else: try again",
@@ -65,10 +67,8 @@ def unsayable(path: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path for a sentence: on one line, of bounded length, and only what can be sent on."""
-    if len(path) > MAX_SHOWN:
-        path = path[: MAX_SHOWN - 1] + "…"
-    return path if path and path.isprintable() else repr(path)
+    """A path for a sentence."""
+    return on_one_line(path, MAX_SHOWN)
 
 
 def similar(name: str, names: Sequence[str]) -> list[str]:

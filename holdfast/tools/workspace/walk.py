@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
+from holdfast.tools.workspace.glob import Glob
 from holdfast.tools.workspace.ignored import FILE, MAX_FILE, Ignored
 
 MAX_VISITED: Final = 200_000
@@ -36,17 +37,18 @@ class Walk:
         *,
         all: bool = False,
         depth: int | None = None,
-        enters: Callable[[str], bool] = lambda path: True,
+        glob: Glob | None = None,
         limit: int = MAX_VISITED,
     ) -> None:
-        """`depth`: 1 is what is in the directory itself. `enters`: whether a directory matters."""
+        """`depth`: 1 is what is in the directory itself. `glob`: seen from the start; a directory
+        in which nothing can match is not entered."""
         self._directory = directory
         self.start = directory.relative(start).rstrip("/") or "."
         """From the top of the directory."""
         self._all = all
         self._obeys_files = not all
         self._depth = depth
-        self._enters = enters
+        self._glob = glob
         self._limit = limit
         self.visited = 0
         self.unreadable = 0
@@ -79,12 +81,20 @@ class Walk:
             seen.entry.kind == "directory"
             and not seen.left_out
             and (self._depth is None or depth < self._depth)
-            and self._enters(seen.path)
+            and (self._glob is None or self._glob.leads_into(self._below(seen.path)))
         )
+
+    def wants(self, seen: Seen) -> bool:
+        """Whether it matches the glob, if there is one."""
+        return self._glob is None or self._glob.matches(self._below(seen.path))
+
+    def _below(self, path: str) -> str:
+        return path if self.start == "." else path[len(self.start) + 1 :]
 
     def _level(self, path: str, ignored: Ignored) -> Iterator[tuple[Seen, Ignored]]:
         try:
-            entries = self._directory.entries(path)
+            # One more than will be looked at, so as to know that there are more.
+            entries = self._directory.entries(path, self._limit - self.visited + 1)
         except PathRefused:
             if path == self.start:
                 raise
@@ -123,13 +133,3 @@ class Walk:
 
 def joined(path: str, name: str) -> str:
     return name if path == "." else f"{path}/{name}"
-
-
-def below(start: str, path: str) -> str:
-    """A path that was seen on a walk, as seen from its start."""
-    return path if start == "." else path[len(start) + 1 :]
-
-
-def on_one_line(path: str) -> str:
-    """A path with nothing in it that would end the line, or that cannot be sent on."""
-    return path if path.isprintable() else repr(path)

@@ -240,11 +240,20 @@ def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
 
     (log,) = logs(tmp_path)
     assert log.read_bytes() == LINES
-    head, told, tail = text.partition("[… ")[0], text[text.index("[… ") :], text[-100:]
-    assert LINES.startswith(head.encode())
-    assert LINES.endswith(tail.encode())
-    assert f"all of it is in {log.relative_to(tmp_path)}, which read_file and search_files" in told
-    assert len(text) <= HEAD + TAIL + 200
+    *shown, told = text.splitlines(keepends=True)
+    gap = next(number for number, line in enumerate(shown) if line.startswith("[… "))
+    assert LINES.startswith("".join(shown[:gap]).encode())
+    assert LINES.endswith("".join(shown[gap + 1 :]).encode())
+    name = log.relative_to(tmp_path)
+    assert told == f"[all of the output is in {name}, which read_file and search_files can read]\n"
+    assert len(text) <= HEAD + TAIL + 250
+
+
+def test_a_file_that_is_too_large_for_the_other_tools_is_said_to_be(directory: Directory) -> None:
+    text = fed(directory, *[LINES] * 30).text()
+    assert text.endswith(
+        "which is large: look at parts of it with commands such as grep and sed]\n"
+    )
 
 
 def test_the_file_is_not_for_version_control(directory: Directory, tmp_path: Path) -> None:
@@ -276,7 +285,7 @@ def test_a_file_takes_so_much_and_then_says_so(
 
     (log,) = logs(tmp_path)
     assert log.stat().st_size == 2**16
-    assert f"the beginning is in {log.relative_to(tmp_path)}" in text
+    assert f"[the beginning of the output is in {log.relative_to(tmp_path)}" in text
     assert "a file takes at most" in text
 
 
@@ -287,7 +296,7 @@ def test_where_no_file_can_be_made_the_result_says_so(directory: Directory, tmp_
 
     assert "could not be kept in a file, because" in text
     assert text.startswith("line 0\n")
-    assert text.endswith("line 19999\n")
+    assert "line 19999\n[" in text
 
 
 @contextmanager
@@ -307,9 +316,9 @@ def test_where_the_disk_is_full_the_result_says_so(directory: Directory, tmp_pat
 
     (log,) = logs(tmp_path)
     assert LINES.startswith(log.read_bytes())
-    assert f"the beginning is in {log.relative_to(tmp_path)}" in text
+    assert f"[the beginning of the output is in {log.relative_to(tmp_path)}" in text
     assert "File too large" in text
-    assert text.endswith("line 19999\n")
+    assert "line 19999\n[" in text
 
 
 def test_a_log_lets_go_of_its_file(directory: Directory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,10 @@ def test_git_applies_it_too(tmp_path: Path, old: str, new: str) -> None:
 
 
 def test_a_name_cannot_pretend_to_be_a_line_of_the_diff() -> None:
-    assert made(None, "a\n", "x\n+++ b/y").split("\n")[:2] == ["--- /dev/null", r"+++ b/x\n+++ b/y"]
+    assert made(None, "a\n", "x\n+++ b/y").split("\n")[:2] == [
+        "--- /dev/null",
+        r"+++ b/'x\n+++ b/y'",
+    ]
 
 
 def test_only_what_lies_between_the_first_and_the_last_change_is_compared() -> None:
@@ -193,3 +197,9 @@ def test_a_diff_of_many_wide_lines_is_cut_too() -> None:
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:
     old, new = document(b"caf\xe9 1\n"), document(b"caf\xe9 2\n")
     assert shortened(made(old.text, new.text), 10).split("\n")[-1] == "+caf\ufffd 2"
+
+
+def test_no_diff_takes_for_ever() -> None:
+    began = time.process_time()
+    unified("a", "x\n" * 1_400, "y\nx\nz\n" * 450)
+    assert time.process_time() - began < 4

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -134,3 +135,10 @@ def test_a_line_that_was_made_to_take_for_ever_takes_no_time() -> None:
     assert not left_out(stars, "a" * 255)
     assert not left_out(directories, "a/" * 300 + "a")
     assert not left_out("[" * 500, "a")
+
+
+def test_of_a_file_with_very_many_rules_the_first_count() -> None:
+    began = time.process_time()
+    ignored = Ignored().and_file(0, b"\n".join(b"a*%d" % n for n in range(35_000)))
+    assert time.process_time() - began < 2
+    assert ignored.holds("ab999", is_directory=False)

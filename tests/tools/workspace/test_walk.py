@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.tools.workspace.directory import Directory, PathRefused
-from holdfast.tools.workspace.walk import Walk, on_one_line
+from holdfast.tools.visible import on_one_line
+from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
+from holdfast.tools.workspace.walk import Walk
 
 
 @pytest.fixture
@@ -190,3 +191,22 @@ def test_a_path_with_dots_is_walked_by_what_is_in_it(directory: Directory) -> No
 def test_a_name_is_one_line_that_can_be_sent(name: str, line: str) -> None:
     assert on_one_line(name) == line
     line.encode()
+
+
+def test_no_more_of_a_huge_directory_is_listed_than_is_looked_at(tmp_path: Path) -> None:
+    class Counting(Directory):
+        listed = 0
+
+        def entries(self, path: str = ".", most: int | None = None) -> list[Entry]:
+            found = super().entries(path, most)
+            self.listed += len(found)
+            return found
+
+    for number in range(50):
+        (tmp_path / f"{number}").touch()
+    directory = Counting(tmp_path)
+    with directory:
+        walk = Walk(directory, limit=10)
+        assert len(list(walk)) == 10
+        assert walk.stopped
+        assert directory.listed == 11
