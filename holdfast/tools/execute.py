@@ -91,9 +91,9 @@ class _Commands:
     def preview(self, values: Values) -> str:
         where = os.path.normpath(os.path.join(self._root.path, values.get("directory") or "."))
         return (
-            f"{visible(values['command'])}\n\n"
-            f"In {visible(where)}, for at most {self._limit(values):g} s. "
-            "Runs as you, without isolation."
+            "Runs as you, without isolation, "
+            f"in {visible(where)}, for at most {self._limit(values):g} s:\n\n"
+            f"{visible(values['command'])}"
         )
 
     async def run(self, context: ToolContext, **values: Any) -> ToolResult:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -14,8 +15,9 @@ from holdfast.kernel.messages import Content as Part
 from holdfast.kernel.messages import File, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
-from holdfast.tools.files.document import Document, decode, shown
+from holdfast.tools.files.document import decode, is_binary, shown
 from holdfast.tools.files.kind import kind, picture, size
+from holdfast.tools.files.part import part
 from holdfast.tools.files.plan import LIMIT, MAX_LINE
 from holdfast.tools.files.seen import Record, metadata
 from holdfast.tools.thread import to_end
@@ -55,7 +57,8 @@ def read_file(directory: Directory) -> Tool:
     ) -> ToolResult:
         # 2.0 is an integer too, says JSON schema
         content, record = await to_end(partial(look, directory, path, int(offset), int(limit)))
-        return ToolResult(context.call_id, NAME, content, metadata=metadata(record))
+        said = None if record is None else metadata(record)
+        return ToolResult(context.call_id, NAME, content, metadata=said)
 
     return Tool(
         name=NAME,
@@ -78,26 +81,46 @@ def describe(values: Values) -> str:
 
 def look(
     directory: Directory, path: str, offset: int, limit: int
-) -> tuple[tuple[Part, ...], Record]:
-    """What there is to see in a file, and a record of what was shown."""
+) -> tuple[tuple[Part, ...], Record | None]:
+    """What there is to see in a file, and a record of what was shown, if it can be changed."""
     file, known_as = directory.relative(path), directory.settled(path)
     found = contents(directory, file)
+    if found is None:
+        return (Text(look_into(directory, file, offset, limit).text),), None
     document = decode(found.data)
     if document is None:
         return look_at_picture(file, found), Record(known_as, found.version)
-    page = turn_to(document, offset, limit)
+    lines = document.text.removesuffix("\n").split("\n") if document.text else []
+    page = turn_to(lines[offset - 1 :], len(lines), offset, limit)
     record = Record(known_as, found.version, offset, page.last, length=len(page.text))
     return (Text(page.text),), record
 
 
-def contents(directory: Directory, file: str) -> Content:
+def contents(directory: Directory, file: str) -> Content | None:
+    """None for a file that is too large to be held, or changed."""
     try:
         return directory.read(file, LIMIT)
     except PathRefused as refusal:
+        if refusal.code == errno.EFBIG:
+            return None
         if refusal.code != errno.EISDIR:
             raise
         words = f"{file} is a directory: use list_files to see what is in it."
         raise PathRefused(words, refusal.code) from None
+
+
+def look_into(directory: Directory, file: str, offset: int, limit: int) -> Page:
+    """Some lines of a file that is too large to be held."""
+    descriptor = directory.open(file)
+    try:
+        beginning = os.pread(descriptor, 8192, 0)
+        if is_binary(beginning):
+            found = size(os.fstat(descriptor).st_size)
+            raise PathRefused(f"{file} is {kind(beginning)} of {found}: too large to be shown.")
+        found_part = part(descriptor, offset, min(limit, MAX_LINES))
+    finally:
+        os.close(descriptor)
+    return turn_to(found_part.lines, found_part.total, offset, limit)
 
 
 def look_at_picture(file: str, found: Content) -> tuple[Part, ...]:
@@ -118,19 +141,17 @@ class Page(Struct, frozen=True):
     """The line to which all is shown; None: to the end."""
 
 
-def turn_to(document: Document, offset: int, limit: int) -> Page:
-    """The lines from `offset` on, as many as fit, and where to go on behind them."""
-    lines = document.text.removesuffix("\n").split("\n") if document.text else []
-    total = len(lines)
+def turn_to(lines: Sequence[str], total: int, offset: int, limit: int) -> Page:
+    """The lines, which begin at `offset`, as many as fit, and where to go on behind them."""
     if offset > max(1, total):
         count = f"{total} lines" if total != 1 else "1 line"
         raise PathRefused(f"there is no line {offset}: the file has {count}.")
-    if not lines:
+    if not total:
         return Page("[The file is empty.]", None)
     fitting: list[str] = []
     room = MAX_BYTES
     long: int | None = None
-    for number, line in enumerate(islice(lines, offset - 1, offset - 1 + min(limit, MAX_LINES))):
+    for number, line in enumerate(islice(lines, min(limit, MAX_LINES))):
         text = f"{offset + number:>5}\t{clipped(shown(line), MAX_LINE)}"
         room -= len(text.encode()) + 1
         if room < 0:

@@ -26,7 +26,7 @@ from holdfast.tools.workspace.glob import Glob
 from holdfast.tools.workspace.walk import Walk
 
 MAX_BYTES: Final = 50_000
-MAX_FILE: Final = 5 * 1024 * 1024
+MAX_FILE: Final = 64 * 1024 * 1024
 MAX_LINE: Final = 20_000
 """Characters of a line that an expression is tried on: its time may grow with their square."""
 MAX_SHOWN: Final = 300

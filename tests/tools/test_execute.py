@@ -819,8 +819,8 @@ async def test_a_person_is_asked_and_sees_the_command(directory: Directory) -> N
     assert outcome.reason == "requires_action"
     (action,) = outcome.actions
     assert action.preview == (
-        "echo a\\u202eb\\x1b[2K\nls\n\n"
-        f"In {directory.path}, for at most 3600 s. Runs as you, without isolation."
+        f"Runs as you, without isolation, in {directory.path}, for at most 3600 s:\n\n"
+        "echo a\\u202eb\\x1b[2K\nls"
     )
 
 

@@ -14,7 +14,6 @@ from holdfast.kernel.events import ToolStarted
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, call
-from holdfast.tools.files.document import Document
 from holdfast.tools.files.seen import Seen, seen
 from holdfast.tools.read_file import MAX_BYTES, describe, read_file, turn_to
 from holdfast.tools.workspace.directory import Directory, PathRefused
@@ -83,7 +82,7 @@ def test_any_page_has_the_lines_that_were_asked_for(lines: list[str], data: st.D
     lines[-1] += "."  # so that it is a line
     offset = data.draw(st.integers(1, len(lines)))
     limit = data.draw(st.integers(1, 14))
-    page = turn_to(Document("\n".join(lines)), offset, limit)
+    page = turn_to(lines[offset - 1 :], len(lines), offset, limit)
     last = min(len(lines), offset + limit - 1)
     numbered = [f"{number:>5}\t{lines[number - 1]}" for number in range(offset, last + 1)]
     assert page.text.split("\n")[: len(numbered)] == numbered
@@ -176,10 +175,22 @@ async def test_what_is_neither_text_nor_a_picture_is_refused_by_its_kind(
     assert words == f"a.bin is {kind} of {len(data)} B: only text and pictures can be read."
 
 
-async def test_a_file_that_is_too_large_is_refused(tmp_path: Path, tool: Tool) -> None:
-    with (tmp_path / "a.txt").open("wb") as file:
+async def test_of_a_file_that_is_too_large_to_be_held_a_part_is_read(
+    tmp_path: Path, tool: Tool
+) -> None:
+    lines = [f"{number} {'x' * 80}" for number in range(1, 150_001)]
+    (tmp_path / "a.log").write_text("\r\n".join(lines), "utf-8", newline="")
+    shown = await run(tool, path="a.log", offset=149_999, limit=1)
+    go_on = "[Lines 149999–149999 of 150000. To go on, set offset to 150000.]"
+    assert text_of(shown) == f"149999\t{lines[149_998]}\n{go_on}"
+    assert shown.metadata is None  # it was seen in part, and cannot be changed
+    assert "the file has 150000 lines" in await refusal(tool, path="a.log", offset=150_001)
+
+
+async def test_a_large_file_that_is_no_text_is_refused(tmp_path: Path, tool: Tool) -> None:
+    with (tmp_path / "a.bin").open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
-    assert "a.txt" in await refusal(tool, path="a.txt")
+    assert "a.bin is binary data of 10 MB" in await refusal(tool, path="a.bin")
 
 
 # --- pictures -----------------------------------------------------------------------------------

@@ -233,11 +233,11 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
     assert found(directory, pattern="x") == [
         "text:1: x",
         "1 match in 1 file.",
-        "Skipped: 2 binary, 1 larger than 5 MB.",
+        "Skipped: 2 binary, 1 larger than 64 MB.",
     ]
     assert found(directory, pattern="x", path="large") == [
         "No match for 'x' in 0 files.",
-        "Skipped: 1 larger than 5 MB.",
+        "Skipped: 1 larger than 64 MB.",
         "A command such as grep can search it.",
     ]
 

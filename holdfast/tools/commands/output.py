@@ -14,9 +14,7 @@ HEAD: Final = 16 * 1024
 TAIL: Final = 16 * 1024
 """Bytes of the beginning and of the end that the model is shown."""
 MAX_LOG: Final = 64 * 1024 * 1024
-"""Bytes of a file that keeps long output."""
-READABLE: Final = 5 * 1024 * 1024
-"""Bytes of a file that read_file and search_files look into, both of them."""
+"""Bytes of a file that keeps long output: as many as search_files looks into."""
 MAX_NEWS: Final = 4 * 1024
 """Characters that people are shown at once."""
 LONG_LINE: Final = 8 * 1024
@@ -255,11 +253,9 @@ class Output:
         if not log.path:
             return f"the output could not be kept in a file, because {log.problem}"
         what = "the beginning" if log.problem else "all"
-        how = "which read_file and search_files can read"
-        if self._ends.total > READABLE:
-            how = "which is large: look at parts of it with commands such as grep and sed"
         but = f"; {log.problem}" if log.problem else ""
-        return f"{what} of the output is in {log.path}, {how}{but}"
+        can = "which read_file and search_files can read"
+        return f"{what} of the output is in {log.path}, {can}{but}"
 
 
 def ended(text: str) -> str:

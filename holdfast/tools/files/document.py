@@ -34,6 +34,7 @@ SAMPLE: Final = 8 * 1024
 CONTROL: Final = bytes({*range(32), 127} - set(b"\t\n\r\f\b\x1b"))
 """Text has next to none of them; what is compressed, or compiled, has many."""
 _LONE: Final = re.compile("[\ud800-\udfff]")
+_DECODED: Final = re.compile("[^\\x00-\\x7f\ud800-\udfff]")
 
 
 class Document(Struct, frozen=True):
@@ -169,6 +170,11 @@ def rewritten(document: Document | None, content: str) -> Document:
     if document.style in ("CRLF", "CR") and "\r" not in content:
         endings = (document.endings[0],) * len(endings)
     return Document(text, endings, document.encoding, document.bom)
+
+
+def in_another_encoding(document: Document) -> bool:
+    """Whether all that is not ASCII in it is no UTF-8 either: an old 8-bit encoding, probably."""
+    return lone_surrogate(document.text) is not None and not _DECODED.search(document.text)
 
 
 def lone_surrogate(text: str) -> str | None:

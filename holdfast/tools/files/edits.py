@@ -50,6 +50,8 @@ def spans(document: Document, edit: Edit) -> list[Change]:
     old = documents.as_lines_of(document, edit.old_text)
     new = documents.as_lines_of(document, edit.new_text)
     check(edit, old, new)
+    if not new.isascii() and documents.in_another_encoding(document):
+        raise Problem("the file is not in UTF-8, so that only ASCII can be put into it.")
     for look in (exact, same_lines, same_lines_indented):
         places = look(document.text, old, new, edit.replace_all)
         found = list(islice(places, MOST + 1 if edit.replace_all else MANY))

@@ -89,6 +89,12 @@ class Directory:
         if why := unsayable(path):
             raise PathRefused(f"{shown(path)} {why}", errno.EINVAL)
         names = _names(path)
+        if path == "~" or path.startswith("~/"):
+            raise PathRefused(
+                f"{shown(path)} would be in a directory named ~ here: use a path inside "
+                f"{shown(self.path)}",
+                errno.EINVAL,
+            )
         if path.startswith("/"):
             for top in (_names(self.path), _names(self._given)):
                 if names[: len(top)] == top:
@@ -96,8 +102,9 @@ class Directory:
                     break
             else:
                 raise PathRefused(f"{shown(path)} {self._outside()}", errno.EXDEV)
+        here = "./" if names[:1] == ["~"] else ""  # a directory that really has this name
         slash = "/" if names and path.endswith(("/", "/.")) else ""  # it says: a directory
-        return ("/".join(names) or ".") + slash
+        return here + ("/".join(names) or ".") + slash
 
     def settled(self, path: str) -> str:
         """A path without links and `..`, as they are now: the same for all names of a file.

@@ -249,13 +249,6 @@ def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
     assert len(text) <= HEAD + TAIL + 250
 
 
-def test_a_file_that_is_too_large_for_the_other_tools_is_said_to_be(directory: Directory) -> None:
-    text = fed(directory, *[LINES] * 30).text()
-    assert text.endswith(
-        "which is large: look at parts of it with commands such as grep and sed]\n"
-    )
-
-
 def test_the_file_is_not_for_version_control(directory: Directory, tmp_path: Path) -> None:
     fed(directory, LINES)
     (ignore := tmp_path / ".holdfast" / ".gitignore").write_text("mine\n")

@@ -272,3 +272,11 @@ def test_so_many_places_that_replacing_them_would_take_long_are_refused() -> Non
 def test_a_text_does_not_grow_without_bound() -> None:
     words = refusal("a" * 50_000, ("a", "b" * 100_000, True))
     assert "would have 5,000,000,000 characters" in words
+
+
+def test_what_is_in_an_old_encoding_gets_no_other_one_mixed_in() -> None:
+    latin = decode("café au lait".encode("latin-1"))
+    assert latin is not None
+    with pytest.raises(Problem, match="not in UTF-8, so that only ASCII can be put into it"):
+        apply(latin, [Edit("lait", "crème")])
+    assert encode(apply(latin, [Edit("lait", "soja")])) == "café au soja".encode("latin-1")

@@ -217,7 +217,8 @@ def is_directory(number: str) -> bool:
         ("dir/.", "dir/"),
         ("dir/..", "dir/.."),
         ("../x", "../x"),
-        ("~/x", "~/x"),
+        ("./~/x", "./~/x"),
+        ("~x", "~x"),
         ("{top}", "."),
         ("{top}/", "."),
         ("{top}/dir/inner", "dir/inner"),
@@ -391,7 +392,7 @@ def test_a_device_is_refused() -> None:
         ("FILE", "FILE is not there: there is file"),
         ("dir/iner", "dir/iner is not there: there is dir/inner"),
         ("dri/inner", "dri/inner is not there: there is dir"),
-        ("~/file", "~/file is not there"),
+        ("~/file", "~/file would be in a directory named ~ here: use a path inside {top}"),
         ("repotr-0", "repotr-0 is not there: there is report-0, report-{n} and report-{n}"),
     ],
 )
@@ -400,6 +401,7 @@ def test_a_refusal_says_what_to_do(top: Path, directory: Directory, path: str, w
     (top / "dangling").symlink_to("dir/gone")
     for number in range(5):
         (top / f"report-{number}").touch()
+    words = words.replace("{top}", str(top))
     pattern = re.escape(words).replace(re.escape("{n}"), "[0-4]")
     assert re.fullmatch(pattern, refused(top, lambda: directory.read(path, LIMIT)))
 
