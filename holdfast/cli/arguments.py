@@ -264,7 +264,7 @@ def top_parser() -> Parser:
         epilog="holdfast VERB --help says more about each.",
     )
     version = sys.modules["holdfast"].__version__
-    parser.add_argument("--version", action="version", version=f"holdfast {version}")
+    parser.add_argument("-V", "--version", action="version", version=f"holdfast {version}")
     return parser
 
 
@@ -276,12 +276,23 @@ def parse(argv: Sequence[str]) -> tuple[str, Namespace]:
     if not argv:
         top_parser().parse_args(["--help"])
     verb, *rest = argv
+    if verb in ("help", "version"):
+        _tell(verb, rest)
     if verb in VERBS:
         return verb, VERBS[verb].parser().read(rest)
     if verb.startswith("-"):
         top_parser().parse_known_args([verb])
         raise UsageError(_misplaced(verb, rest))
     raise UsageError(_no_verb(verb, rest))
+
+
+def _tell(what: str, about: Sequence[str]) -> None:
+    """`holdfast help run` and `holdfast version`: what people try before they know better."""
+    if what == "version" or not about:
+        top_parser().parse_args([f"--{what}"])
+    if about[0] in VERBS:
+        VERBS[about[0]].parser().parse_args(["--help"])
+    raise UsageError(_no_verb(about[0], about[1:]))
 
 
 def _misplaced(option: str, rest: Sequence[str]) -> str:

@@ -124,14 +124,13 @@ class Asker:
     async def _decision(self, terminal: Terminal, action: Action, seen: bool) -> str:
         """What somebody says to a call, once they have seen as much of it as they want."""
         preview = action.preview or ""
-        hidden = seen and not wording.seen_whole(preview)
-        view = "[v]iew all of it, " if hidden else ""
+        view = "[v]iew all of it, " if seen and not wording.seen_whole(preview) else ""
         question = (
             f"Allow? [y]es, [n]o, [a]lways for {safe(action.call.tool)} in this run, {view}"
             "or say what to do instead: "
         )
-        while (said := await _something(terminal, question)).lower() in ("v", "view") and hidden:
-            terminal.write(_quoted(preview))
+        while (said := await _something(terminal, question)).lower() in ("v", "view"):
+            terminal.write(_quoted(preview) if preview.strip() else laid_out(action.arguments))
         return said
 
     async def _question(self, terminal: Terminal, question: Question) -> Answer:
@@ -173,12 +172,14 @@ async def _something(terminal: Terminal, question: str) -> str:
 def wanted(action: Action, preview_seen: bool) -> str:
     """What somebody is asked to approve: all of it, unless they have just seen it."""
     tool = safe(action.call.tool)
-    if action.preview is None:
+    preview = action.preview or ""
+    if not preview.strip():  # there was nothing to see
         return f"\n{tool} wants to run with:\n{laid_out(action.arguments)}"
+    if preview_seen:
+        return "\n"
     brief = safe(action.arguments)
     brief = brief if len(brief) <= SUMMARY else f"{brief[: SUMMARY - 1]}…"
-    preview = "" if preview_seen else _quoted(action.preview)
-    return f"\n{tool} wants to run: {brief}\n{preview}"
+    return f"\n{tool} wants to run: {brief}\n{_quoted(preview)}"
 
 
 def laid_out(arguments: str) -> str:

@@ -10,10 +10,12 @@ from msgspec import Struct
 from holdfast.cli import wording
 from holdfast.cli.page import Page
 from holdfast.cli.terminal import Out
-from holdfast.kernel.messages import ToolCall, ToolResult
+from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
 
 PROGRESS: Final = 20
 """Lines of progress that are shown of one call."""
+TAIL: Final = 5
+"""Lines of the result that are shown where not all of the progress was."""
 RESULT: Final = 3
 """Lines of a result that are shown."""
 NAME: Final = 64
@@ -26,6 +28,8 @@ class Call(Struct, eq=False):
     title: str
     shown: bool = False
     progress: int = 0
+    last: str = ""
+    """The last line of progress that was shown."""
     preview: str | None = None
 
 
@@ -36,6 +40,8 @@ class Calls:
         self._page = page
         self._status = status
         self._calls: dict[str, Call] = {}
+        self._running: dict[str, float] = {}
+        """Since when."""
 
     def began(self, call_id: str, tool: str) -> None:
         """The model has begun to write a call."""
@@ -59,6 +65,16 @@ class Calls:
         if label not in ("", tool):
             call.title = self._one_line(label)
         self._head(call)
+        self._running[call_id] = self._page.clock()
+
+    def tick(self) -> None:
+        """A second has gone by: what says nothing of itself is seen to run."""
+        if self._running:
+            self._page.wait_below("running", min(self._running.values()))
+
+    def rest(self) -> None:
+        """Nothing runs any more."""
+        self._running.clear()
 
     def progressed(
         self, call_id: str, tool: str, what: Literal["preview", "progress"], text: str
@@ -72,6 +88,7 @@ class Calls:
         if call.progress > PROGRESS:
             return
         lines, more = wording.first_lines(text, PROGRESS - call.progress)
+        call.last = lines[-1] if lines else call.last
         if more:
             lines.append("… (more)")
         call.progress += len(lines)
@@ -80,23 +97,42 @@ class Calls:
     def finished(self, result: ToolResult, seconds: float) -> None:
         call = self._call(result.call_id, result.tool)
         del self._calls[result.call_id]
-        ok = result.outcome == "ok"
-        lines, more = wording.first_lines(wording.content(result), RESULT)
-        said = [] if ok else [wording.OUTCOMES[result.outcome]]
-        if seconds > 0.1:
-            said.append(wording.duration(seconds))
-        below = self._page.about is call
-        if not below:
-            said.insert(0, call.title)
-        mark = self._status.style(*wording.marks(result.outcome))
-        first = f"{mark} {', '.join(said)}".rstrip()
-        if not ok and lines:
-            first += f": {wording.cut(lines.pop(0), wording.LONGEST)}"
-        seen = call.progress or call.preview is not None
-        shown = [] if ok and seen else [self._dim(line) for line in lines]
+        self._running.pop(result.call_id, None)
+        text = wording.content(result)
+        if result.outcome == "ok" and (call.progress or call.preview is not None):
+            self._seen_before(call, text, seconds)
+            return
+        lines, more = wording.first_lines(text, RESULT)
+        why = ""
+        if result.outcome != "ok" and lines:
+            why = lines.pop(0).removeprefix(f"{result.tool} failed: ")
+        shown = [self._dim(line) for line in lines]
         if shown and more:
             shown.append(self._dim(wording.more(more)))
-        self._page.lines(f"{'  ' if below else ''}{first}", *(f"  {line}" for line in shown))
+        ending = self._ending(call, result.outcome, seconds, why)
+        self._page.lines(ending, *(f"  {line}" for line in shown))
+
+    def _seen_before(self, call: Call, text: str, seconds: float) -> None:
+        """The end of a call whose doing was seen: the last line of its result says how it went."""
+        *tail, last = wording.last_lines(text, TAIL + 1) or [""]
+        if call.progress > PROGRESS:
+            self._below(call, [self._dim(line) for line in tail])
+        if last == call.last:
+            last = ""
+        timed = last.startswith("[")  # as a command's exit code is, which comes with its time
+        self._page.lines(self._ending(call, "ok", 0.0 if timed else seconds, last))
+
+    def _ending(self, call: Call, outcome: Outcome, seconds: float, words: str) -> str:
+        """The line that says how a call ended: below its others, or with its name."""
+        below = self._page.about is call
+        said = [] if below else [call.title]
+        if outcome != "ok":
+            said.append(wording.OUTCOMES[outcome])
+        if seconds > 0.1:
+            said.append(wording.duration(seconds))
+        parts = [", ".join(said), wording.cut(words, wording.LONGEST)]
+        mark = self._status.style(*wording.marks(outcome))
+        return f"{'  ' if below else ''}{mark} {': '.join(filter(None, parts))}".rstrip()
 
     def _call(self, call_id: str, tool: str) -> Call:
         return self._calls.setdefault(call_id, Call(wording.short(tool, NAME)))

@@ -26,6 +26,9 @@ class Shows(Protocol):
     def tick(self) -> None:
         """A second has gone by."""
 
+    def stopping(self) -> None:
+        """Somebody has told the run to stop."""
+
     def end(self) -> None: ...
 
 
@@ -120,6 +123,7 @@ class Conversation:
         self.stopped = number
         if self._run is not None:
             self._run.interrupt()
+            self._tell(self._view.stopping)
         if self._asking is not None:
             self._asking.cancel()
 

@@ -29,5 +29,8 @@ class JsonLines:
     def tick(self) -> None:
         """Nothing: a program counts the seconds itself."""
 
+    def stopping(self) -> None:
+        """Nothing: the run says how it ends."""
+
     def end(self) -> None:
         """Nothing: every line is complete."""

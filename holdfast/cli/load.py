@@ -34,7 +34,7 @@ def _named(spec: str) -> list[Tool | Callable[..., Any]]:
     several = [found] if isinstance(found, Tool) or callable(found) else found
     if isinstance(several, str) or not isinstance(several, Iterable):
         raise ConfigError(
-            f"--tools {spec}: that is a {type(found).__name__}; "
+            f"--tools {spec}: that is a value of type {type(found).__name__}; "
             "name a tool, a function, or a list of them"
         )
     return list(several)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from holdfast.cli import wording
 from holdfast.cli.markdown import Markdown
 from holdfast.cli.terminal import ERASE, Out, Safe
+from holdfast.cli.wrap import Wrap
 
 Block = Literal["", "text", "thoughts", "lines"]
 
@@ -47,15 +48,18 @@ class Page:
         """What the line above is about, for who has more to say about it."""
         self._answer = answer
         self._status = status
-        self._clock = clock or time.monotonic
+        self.clock = clock or time.monotonic
         self._on_status = Place()
         self._on_answer = self._on_status if answer.terminal and status.terminal else Place()
         # Without styles the marks of Markdown are what is left to see.
         self._markdown = Markdown() if answer.color else Safe()
+        self._wrap = Wrap(answer.width)
         self._thoughts = Safe()
         self._message_begun = False
         self._shown = False
         """Some text of the attempt that is going on."""
+        self._more_to_come = False
+        """Of a text that has begun, also where all of it is held back."""
         self._waits_for = ""
         self._since = 0.0
         self._drawn = ""
@@ -72,7 +76,7 @@ class Page:
 
     def _go_to(self, out: Out, place: Place, block: Block, apart: bool = False) -> None:
         """To where more of `block` is written."""
-        if self._on_answer is place and place.block == "text" and block != "text":
+        if self._on_answer is place and block != "text":
             self._pause_text()
         self._write(out, place, place.missing(block, apart))
         place.block = block
@@ -118,12 +122,17 @@ class Page:
         """A piece of the answer: people see it grow."""
         if self._answer.terminal:
             self.settle()
-            self._show(self._markdown.feed(text))
+            self.about = None
+            self._more_to_come = True
+            self._wrap.width = self._answer.width
+            self._show(self._wrap.feed(self._markdown.feed(text)))
 
     def message(self, text: str) -> None:
         """The whole of an answer: a program gets it as the model wrote it."""
         self.end_text()
         self._shown = False
+        if self._on_status.block == "thoughts" and self._on_status.breaks == 0:
+            self._write(self._status, self._on_status, "\n")
         if self._answer.terminal:
             self._message_begun = False
         elif text.strip():
@@ -144,7 +153,8 @@ class Page:
         """No more is coming of this text: show what was held back, and end its line."""
         if not self._answer.terminal:
             return
-        self._show(self._markdown.end())
+        self._more_to_come = False
+        self._show(self._wrap.feed(self._markdown.end()) + self._wrap.end())
         if self._on_answer.block == "text" and self._on_answer.breaks == 0:
             self._write(self._answer, self._on_answer, "\n")
 
@@ -162,19 +172,20 @@ class Page:
 
     def _pause_text(self) -> None:
         """Let others write: styles end here, and begin again when the text goes on."""
-        if isinstance(self._markdown, Markdown):
-            self._write(self._answer, self._on_answer, self._markdown.pause())
+        styles = self._markdown.pause() if isinstance(self._markdown, Markdown) else ""
+        if held := self._wrap.feed(styles) + self._wrap.pause():
+            self._show(held)
 
     # --- waiting ---
 
-    def wait(self, what: str) -> None:
+    def wait(self, what: str, since: float | None = None) -> None:
         """Say what is waited for and how long, in a line that is written anew in its place."""
         if what != self._waits_for:
             self.settle()
-            self._waits_for, self._since = what, self._clock()
+            self._waits_for, self._since = what, self.clock() if since is None else since
         if not self._status.cursor:
             return
-        seconds = int(self._clock() - self._since)
+        seconds = int(self.clock() - self._since)
         line = wording.cut(f"· {what}…{f' {seconds} s' if seconds else ''}", self._status.width - 1)
         if line == self._drawn:
             return
@@ -184,10 +195,23 @@ class Page:
         self._status.flush()
         self._drawn = line
 
+    def wait_below(self, what: str, since: float) -> None:
+        """The same, unless something else is waited for, or would be torn apart."""
+        if self._waits_for or self._more_to_come or self._on_status.block != "lines":
+            return
+        self.wait(what, since)
+
     def tick(self) -> None:
         """Time has passed: a line that says how long something takes says so."""
         if self._waits_for:
             self.wait(self._waits_for)
+
+    def erase_echo(self) -> None:
+        """A terminal shows the Ctrl-C that was typed: not on a line that we begin."""
+        self.settle()
+        if self._status.cursor and self._on_status.breaks:
+            self._status.write(ERASE)
+            self._status.flush()
 
     def settle(self) -> None:
         """Nothing is waited for any more."""
@@ -197,5 +221,5 @@ class Page:
             self._status.write(ERASE)
             self._status.flush()
         if what == "thinking" and self._status.terminal:
-            took = wording.duration(self._clock() - self._since)
+            took = wording.duration(self.clock() - self._since)
             self.lines(self._status.style("dim", f"· thought for {took}"))

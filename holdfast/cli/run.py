@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from shlex import quote
 from typing import Final
 
@@ -49,13 +49,22 @@ Say at the end what you did and what is left to do."""
 
 def main(options: RunOptions) -> int:
     """Answer a prompt. The exit code says how it ended."""
-    answer, status = (Out.of(s, colored(options.color)) for s in (sys.stdout, sys.stderr))
+    environ = colored(options.color)
+    answer, status = Out.of(sys.stdout, environ), Out.of(sys.stderr, environ, needed=False)
     view: Shows
     if options.json:
         view = JsonLines(answer)
     else:
-        view = View(answer, status, reasoning=options.reasoning, quiet=options.quiet)
+        view = View(
+            answer,
+            status,
+            reasoning=options.reasoning,
+            quiet=options.quiet,
+            kept_in=options.history,
+        )
     with ExitStack() as held:
+        # What a user's tool prints is no part of the answer.
+        held.enter_context(redirect_stdout(sys.stderr))
         saved = held.enter_context(SavedHistory.open(options.history)) if options.history else None
         piped = read_stdin(options.prompt, view.note)
         prompt = prompt_of(options.prompt, piped, options.files)

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Literal, NoReturn, TextIO
+from typing import Final, Literal, TextIO
 
 # --- Harmless text ------------------------------------------------------------------------------
 
@@ -117,18 +117,21 @@ class Out:
         color: bool,
         width: int | None = None,
         cursor: bool | None = None,
+        needed: bool = True,
     ) -> None:
+        """Not `needed`: when it cannot be written, that is no trouble."""
         self.terminal = terminal
         """People look at it."""
         self.color = color
         self._width = width
         self.cursor = terminal if cursor is None else cursor
         """A line can be written anew in its place."""
+        self._needed = needed
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
 
     @classmethod
-    def of(cls, stream: TextIO | None, environ: Mapping[str, str]) -> Out:
+    def of(cls, stream: TextIO | None, environ: Mapping[str, str], *, needed: bool = True) -> Out:
         """The stream as it is: a terminal or not, with colours if it has them and they are wanted.
 
         `sys.stdout` is None in a program that was started without one.
@@ -143,6 +146,7 @@ class Out:
             color=_colors(environ, able),
             width=_columns(environ),
             cursor=able,
+            needed=needed,
         )
 
     @property
@@ -158,7 +162,8 @@ class Out:
     def write(self, text: str) -> None:
         """Write, where it goes. Raises an `OSError` once, and after that goes nowhere.
 
-        `BrokenPipeError`: whoever read it has left, as in `holdfast run … | head -1`.
+        `BrokenPipeError`: whoever read it has left, as in `holdfast run … | head -1`. Of a stream
+        that is not needed, no other is raised.
         """
         if self._stream is None:
             return
@@ -196,13 +201,14 @@ class Out:
             return text
         return text.translate(_IN_ASCII).encode(self._encoding, "replace").decode(self._encoding)
 
-    def _give_up(self, error: OSError) -> NoReturn:
+    def _give_up(self, error: OSError) -> None:
         stream, self._stream = self._stream, None
         assert stream is not None
         drop(stream)
         if isinstance(error, ConnectionResetError):  # what a socket says of a reader that left
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
-        raise error
+        if self._needed or isinstance(error, BrokenPipeError):
+            raise error
 
 
 def drop(stream: TextIO) -> None:

@@ -47,12 +47,19 @@ class View:
         *,
         reasoning: bool = False,
         quiet: bool = False,
+        kept_in: str | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        """`kept_in`: the file of the conversation, if there is one."""
         self._answer = answer
         self._status = status
         self._reasoning = reasoning
         self._quiet = quiet
+        self._kept_in = kept_in
+        self._total = Summary()
+        """Of all runs: after an approval, a conversation goes on as another one."""
+        self._retried = ""
+        """What the last attempt failed of."""
         self._page = Page(answer, status, clock)
         self._calls = Calls(self._page, status)
 
@@ -95,6 +102,11 @@ class View:
     def tick(self) -> None:
         """A second has gone by."""
         self._page.tick()
+        self._calls.tick()
+
+    def stopping(self) -> None:
+        """Somebody has told it to stop, perhaps by Ctrl-C."""
+        self._page.erase_echo()
 
     def end(self) -> None:
         """Leave the terminal as one would like to find it."""
@@ -157,6 +169,11 @@ class View:
         when = f"in {wording.duration(event.delay)}" if event.delay >= 0.1 else "now"
         message = safe(event.message).rstrip(".")
         self._say(f"↻ {message}; attempt {event.attempt + 1} of {event.of} {when}", "yellow")
+        again = event.attempt > 1 and event.message == self._retried
+        self._retried = event.message
+        if event.detail and not again:
+            detail = event.detail.removeprefix("ProviderError: ")
+            self._say(f"  {wording.short(detail, wording.LONGEST)}", "dim")
         if shown:  # also to who wants it quiet: it stands there as if it were the answer
             self._say("  The text above is void.", "yellow", always=True)
 
@@ -169,19 +186,18 @@ class View:
     def _ended(self, event: RunEnded) -> None:
         self._page.end_text()
         self._page.settle()
+        self._calls.rest()
+        self._total = wording.together(self._total, event.summary)
         match event.reason:
             case "error":
                 self._fail(event.failure)
             case "interrupted":
-                self._say("Interrupted. What was said so far is kept.", "yellow")
+                self._say(wording.interrupted(self._kept_in), "yellow")
             case "max_steps":
-                said = (
-                    "Stopped: the limit of steps is reached. Ask it to go on, or raise the limit."
-                )
-                self._say(said, "yellow", always=True)
-                self._sum(event.summary)
+                self._say(wording.step_limit(self._kept_in), "yellow", always=True)
+                self._sum(self._total)
             case "stop" | "stop_after_tool":
-                self._sum(event.summary)
+                self._sum(self._total)
             case "requires_action":
                 pass  # whoever asks people says what
             case _:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
-from unicodedata import category, east_asian_width
 
 import msgspec
 
 from holdfast.cli.terminal import Style, safe
+from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.events import Compacted, Delivery, Summary
 from holdfast.kernel.messages import File, Message, Outcome, ToolResult
@@ -64,21 +64,12 @@ def cut(text: str, width: int) -> str:
     width = max(width, 2)
     used = fits = 0
     for at, character in enumerate(text):
-        used += columns(character)
+        used += cells(character)
         if used > width:
             return f"{text[:fits]}…"
         if used < width:
             fits = at + 1
     return text
-
-
-def columns(character: str) -> int:
-    """How wide a terminal shows it."""
-    if character.isascii():
-        return 1
-    if category(character) in ("Mn", "Me", "Cf"):  # stands on the one before, or is not seen
-        return 0
-    return 2 if east_asian_width(character) in "WF" else 1
 
 
 def short(text: str, width: int) -> str:
@@ -98,8 +89,18 @@ def first_lines(text: str, count: int, *, folded: bool = True) -> tuple[list[str
     total = text.count("\n") + 1
     lines = text[:LOOKED_AT].replace("\r\n", "\n").split("\n", max(count, 0))[: max(count, 0)]
     if folded:
-        lines = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+        lines = [_folded(line) for line in lines]
     return [safe(line) for line in lines], total - len(lines)
+
+
+def last_lines(text: str, count: int) -> list[str]:
+    """The last lines, harmless and folded."""
+    text = text.strip("\n")[-LOOKED_AT:].replace("\r\n", "\n")
+    return [safe(_folded(line)) for line in text.split("\n")[-count:]] if text else []
+
+
+def _folded(line: str) -> str:
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def previewed(text: str) -> tuple[list[str], int]:
@@ -163,6 +164,27 @@ def delivered(why: Delivery, messages: Sequence[Message]) -> str:
             return "the answer does not have the form that was asked for: asked it again"
         case _:
             assert_never(why)
+
+
+def interrupted(kept_in: str | None) -> str:
+    return "Interrupted." + (f" What was said is kept in {safe(kept_in)}." if kept_in else "")
+
+
+def step_limit(kept_in: str | None) -> str:
+    do = "Ask it to go on, or raise --max-steps." if kept_in else "Raise it with --max-steps."
+    return f"Stopped: the limit of steps is reached. {do}"
+
+
+def together(one: Summary, other: Summary) -> Summary:
+    """What two runs of a conversation came to."""
+    return Summary(
+        one.steps + other.steps,
+        one.tool_calls + other.tool_calls,
+        one.tool_errors + other.tool_errors,
+        one.usage + other.usage,
+        other.cost if one.cost is None else one.cost + (other.cost or 0.0),
+        one.seconds + other.seconds,
+    )
 
 
 def summed(summary: Summary) -> str:

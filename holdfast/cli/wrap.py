@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from unicodedata import category, east_asian_width
 
 _WIDE: Final = (
     r"\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
@@ -17,15 +18,21 @@ _MARK: Final = re.compile(r"[•│]|\d{1,3}[.)]")
 """What stands before an item of a list or a quotation: more lines of it begin behind that."""
 
 
+NARROWEST: Final = 20
+"""Columns that a line has at least, whatever the terminal says."""
+
+
 def cells(text: str) -> int:
     """How many columns of a terminal a text takes, without its styles."""
     text = _STYLE.sub("", text)
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
-
     return sum(
-        0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+        0
+        if category(character) in ("Mn", "Me", "Cf")  # stands on the one before, or is not seen
+        else 2
+        if east_asian_width(character) in "WF"
+        else 1
         for character in text
     )
 
@@ -38,29 +45,43 @@ class Wrap:
     """
 
     def __init__(self, width: int) -> None:
-        self._width = max(width, 20)
+        self.width = width
+        """It may change: people resize their terminals."""
+        self._word = ""
+        self._new_text()
+
+    def _new_text(self) -> None:
+        self._code = False
+        self._new_line()
+
+    def _new_line(self) -> None:
         self._column = 0
         self._indent = 0
         self._blanks = ""
-        self._word = ""
         self._first = True
         """No word stands on this line yet."""
         self._as_it_is = False
         """This line is left alone."""
-        self._code = False
 
     def feed(self, text: str) -> str:
         return "".join(map(self._take, _TOKEN.findall(text)))
 
     def end(self) -> str:
-        """What was held back: the text ends here, or somebody else writes now."""
-        return self._flush()
+        """What was held back. After that, a new text may begin."""
+        held = self._flush()
+        self._new_text()
+        return held
+
+    def pause(self) -> str:
+        """What was held back, so that others can write. The text goes on at the start of a line."""
+        held = self._flush()
+        self._column, self._indent, self._blanks = 0, 0, ""
+        return held
 
     def _take(self, token: str) -> str:
         if token == "\n":
             ended = self._flush() + self._blanks + token
-            self._column, self._indent, self._blanks = 0, 0, ""
-            self._first, self._as_it_is = True, False
+            self._new_line()
             return ended
         if token[0] == " ":
             shown = self._flush()
@@ -96,6 +117,6 @@ class Wrap:
         self._indent = taken + 1 if _MARK.fullmatch(plain) else taken - cells(word)
 
     def _breaks(self, more: int) -> bool:
-        return (
-            not self._as_it_is and self._column > self._indent and self._column + more > self._width
-        )
+        if self._as_it_is or self._column <= self._indent:
+            return False
+        return self._column + more > max(self.width, NARROWEST)

@@ -121,6 +121,7 @@ def test_yes_and_deny_exclude_each_other() -> None:
         (["models", "groq", "xai"], "'xai' is one word too many"),
         (["completion", "bsh"], "did you mean bash?"),
         (["completion"], "SHELL"),
+        (["help", "modles"], "did you mean models?"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_what_was_meant(argv: list[str], said: str) -> None:
@@ -132,6 +133,28 @@ def test_a_refusal_is_one_line() -> None:
 
 
 # --- Help ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tried", "meant"),
+    [
+        (["help"], ["--help"]),
+        (["-h"], ["--help"]),
+        (["help", "models"], ["models", "--help"]),
+        (["version"], ["--version"]),
+        (["-V"], ["--version"]),
+    ],
+)
+def test_what_people_try_first_answers(
+    tried: list[str], meant: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for argv in (tried, meant):
+        with pytest.raises(SystemExit) as left:
+            parse(argv)
+        assert not left.value.code
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != ""
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -163,7 +163,7 @@ async def test_a_preview_is_shown_unless_it_was_before() -> None:
     assert wanted(action, preview_seen=False) == (
         '\nedit wants to run: {"path":"a.txt"}\n  | - a.txt\n  | + nothing\n'
     )
-    assert wanted(action, preview_seen=True) == '\nedit wants to run: {"path":"a.txt"}\n'
+    assert wanted(action, preview_seen=True) == "\n"
     terminal = Scripted("y")
     await Asker(terminal, "ask", silent, previews_seen=True).resolve([action])
     assert "nothing" not in terminal.shown
@@ -209,15 +209,29 @@ async def test_what_was_not_seen_of_a_preview_can_be_seen_before_it_is_agreed_to
     assert said == {action.call.id: approve(action)}
 
 
+@pytest.mark.parametrize(
+    ("wants", "shown"),
+    [(call("edit", path="a.txt"), "  | - a.txt\n"), (call("delete", path="a"), "  path: a\n")],
+)
+async def test_what_was_seen_can_be_seen_again(wants: Any, shown: str) -> None:
+    (action,) = await actions(wants)
+    terminal = Scripted("V", "y")
+    said = await Asker(terminal, "ask", silent).resolve([action])
+    assert terminal.shown.count(shown) == 2
+    assert said == {action.call.id: approve(action)}
+
+
 async def test_beside_a_preview_the_arguments_are_brief() -> None:
     (action,) = await actions(call("edit", path="x" * 1_000))
-    (line,) = wanted(action, preview_seen=True).strip().splitlines()
+    line = wanted(action, preview_seen=False).strip().splitlines()[0]
     assert len(line) < 130
     assert line.endswith("…")
 
 
-async def test_without_a_preview_nothing_is_left_out() -> None:
+@pytest.mark.parametrize("preview", [None, "", "\n"])
+async def test_without_a_preview_nothing_is_left_out(preview: str | None) -> None:
     (action,) = await actions(call("delete", path="x" * 100_000 + "the end"))
+    action = structs.replace(action, preview=preview)
     assert "the end" in wanted(action, preview_seen=True)
 
 

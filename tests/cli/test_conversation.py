@@ -31,6 +31,7 @@ class Watcher:
         self.events: list[Event] = []
         self.notes: list[str] = []
         self.ticks = 0
+        self.told_to_stop = 0
         self.ended = 0
         self._fails_at = fails_at
 
@@ -44,6 +45,9 @@ class Watcher:
 
     def tick(self) -> None:
         self.ticks += 1
+
+    def stopping(self) -> None:
+        self.told_to_stop += 1
 
     def end(self) -> None:
         self.ended += 1
@@ -171,10 +175,11 @@ async def test_a_call_whose_arguments_never_stay_the_same_does_not_go_on_for_eve
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_stops_the_run_and_keeps_what_was_said(number: signal.Signals) -> None:
-    talk = conversation(scripted([[say("Half"), hang()]]))
+    view = Watcher()
+    talk = conversation(scripted([[say("Half"), hang()]]), view=view)
     later(1, sends(number))
     result = await talk.go("Hi.")
-    assert result.reason == "interrupted"
+    assert (result.reason, view.told_to_stop) == ("interrupted", 1)
     assert texts(result.history, "answer") == ["Half"]
     assert talk.stopped is number
 
@@ -192,11 +197,12 @@ async def test_a_signal_that_was_to_be_ignored_still_is() -> None:
 
 async def test_a_signal_ends_a_question_and_leaves_it_open() -> None:
     paid: list[str] = []
-    terminal = Absent()
-    talk = conversation(scripted([call("pay")], paying(paid, approval="ask")), terminal)
+    terminal, view = Absent(), Watcher()
+    talk = conversation(scripted([call("pay")], paying(paid, approval="ask")), terminal, view=view)
     later(1, sends(signal.SIGINT))
     result = await talk.go("Pay.")
     assert len(terminal.asked) == 1
+    assert view.told_to_stop == 0  # the question stands on the line
     assert (result.reason, talk.stopped, paid) == ("requires_action", signal.SIGINT, [])
 
 

@@ -63,7 +63,9 @@ def test_a_missing_name_is_refused_with_the_tools_that_are_there(module: str) ->
 
 
 def test_what_is_no_tool_is_refused(module: str) -> None:
-    with pytest.raises(ConfigError, match="that is a int; name a tool, a function, or a list"):
+    with pytest.raises(
+        ConfigError, match="that is a value of type int; name a tool, a function, or a list"
+    ):
         load_tools([f"{module}:number"])
 
 

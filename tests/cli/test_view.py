@@ -248,6 +248,7 @@ async def test_a_retried_answer_is_void_on_a_terminal_and_never_in_a_pipe() -> N
 It is **su
 
 ↻ scripted:model is overloaded; attempt 2 of 10 in N s
+  status 529
   The text above is void.
 
 It is sunny.
@@ -272,8 +273,8 @@ async def test_an_interrupted_answer_is_kept() -> None:
     screen, pipes = Screen(), Pipes()
     for view in (screen.view, pipes.view):
         await watch(scripted([["Once **upon", hang()]]), view, stop_after=5)
-    assert screen.seen == "Once **upon\n\nInterrupted. What was said so far is kept.\n"
-    assert pipes.show() == ("Once **upon\n", "Interrupted. What was said so far is kept.\n")
+    assert screen.seen == "Once **upon\n\nInterrupted.\n"
+    assert pipes.show() == ("Once **upon\n", "Interrupted.\n")
 
 
 async def test_a_preview_is_shown_once_also_when_the_call_was_asked_about() -> None:
@@ -303,7 +304,7 @@ async def test_a_preview_is_shown_once_also_when_the_call_was_asked_about() -> N
     resolve = {action.call.id: Approved(action.digest) for action in actions}
     async for event in agent.run(history=run.history, resolve=resolve):
         screen.view.show(event)
-    assert screen.seen.startswith(before + '● edit(path="x")\n  ✓\n\nDone.\n')
+    assert screen.seen.startswith(before + '● edit(path="x")\n  ✓ done\n\nDone.\n')
 
 
 # --- The answer ---------------------------------------------------------------------------------
@@ -336,10 +337,38 @@ def test_without_colours_the_marks_stay_and_the_text_is_harmless() -> None:
 
 def test_text_grows_as_it_comes() -> None:
     screen = Screen()
-    assert screen.show(TextDelta("\n\nHel")) == "Hel"
-    assert screen.show(TextDelta("lo **wor")) == "Hello "
-    assert screen.show(TextDelta("ld**!")) == "Hello world!"
-    assert screen.show(answered("…"), TextDelta("Next")) == "Hello world!\n\nNext"
+    assert screen.show(TextDelta("\n\nHel")) == ""
+    assert screen.show(TextDelta("lo **wor")) == "Hello"
+    assert screen.show(TextDelta("ld** of")) == "Hello world"
+    assert screen.show(answered("…"), TextDelta("Next ")) == "Hello world of\n\nNext"
+
+
+@pytest.mark.parametrize("color", [True, False])
+def test_a_line_of_the_answer_ends_between_words(color: bool) -> None:
+    screen = Screen(color=color, width=20)
+    screen.show(*(TextDelta(f"{word} ") for word in ("one", "two three", "four five", "six")))
+    screen.view.end()
+    assert screen.seen == "one two three four\nfive six\n"
+
+
+def test_a_line_is_as_wide_as_the_terminal_has_become(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(width=20)
+    screen.show(TextDelta("one two three four five\n"))
+    monkeypatch.setattr(Out, "width", 30)
+    screen.show(TextDelta("one two three four five"))
+    screen.view.end()
+    assert screen.seen == "one two three four\nfive\none two three four five\n"
+
+
+def test_text_that_goes_on_has_a_whole_line() -> None:
+    screen = Screen(width=20)
+    screen.show(TextDelta("one two three"), Warned("w"), TextDelta(" four five six"))
+    screen.view.end()
+    assert screen.seen == "one two three\n\n! w\n\n four five six\n"
+
+
+def test_half_a_word_stands_above_what_is_said_after_it() -> None:
+    assert Screen().show(TextDelta("Hel"), Warned("w")) == "Hel\n\n! w\n"
 
 
 def test_text_goes_on_after_something_else_was_said() -> None:
@@ -353,7 +382,7 @@ def test_text_goes_on_after_something_else_was_said() -> None:
 
 def test_empty_lines_do_not_pile_up() -> None:
     screen = Screen()
-    shown = screen.show(TextDelta("a\n\n"), answered("a\n\n"), Warned("b"), TextDelta("\n\nc"))
+    shown = screen.show(TextDelta("a\n\n"), answered("a\n\n"), Warned("b"), TextDelta("\n\nc "))
     assert shown == "a\n\n! b\n\nc"
 
 
@@ -391,7 +420,7 @@ def test_reasoning_is_one_line_that_says_how_long() -> None:
     screen.clock.at = 12.4
     screen.view.tick()
     assert screen.seen == "· thinking… 12 s"
-    assert screen.show(TextDelta("Yes.")) == "· thought for 12 s\n\nYes."
+    assert screen.show(TextDelta("Yes. ")) == "· thought for 12 s\n\nYes."
 
 
 def test_a_line_is_written_anew_only_when_it_changes() -> None:
@@ -422,9 +451,7 @@ def test_reasoning_is_shown_to_who_wants_it() -> None:
     ]
     assert screen.show(*events) == "First,\nthen\\x1b[2J that.\n\nYes.\n"
     assert "\x1b[2mFirst,\x1b[0m\n" in screen.stream.getvalue()
-    assert pipes.show(*events) == ("Yes.\n", "First,\nthen\\x1b[2J that.")
-    pipes.view.end()
-    assert pipes.status.getvalue().endswith("that.\n")
+    assert pipes.show(*events) == ("Yes.\n", "First,\nthen\\x1b[2J that.\n")
 
 
 def test_a_file_gets_no_line_about_waiting() -> None:
@@ -494,6 +521,7 @@ def test_a_label_says_it_better() -> None:
             "✗ failed, 0.2 s: no such file",
             "✗ t(), failed, 0.2 s: no such file",
         ),
+        (finished("t failed: no", "failed"), "✗ failed: no", "✗ t(), failed: no"),
         (finished("not today", "refused"), "✗ refused: not today", "✗ t(), refused: not today"),
         (finished("enough", "skipped"), "✗ skipped: enough", "✗ t(), skipped: enough"),
         (finished("", "interrupted", 3.0), "✗ interrupted, 3 s", "✗ t(), interrupted, 3 s"),
@@ -530,7 +558,55 @@ def test_progress_is_shown_up_to_a_limit() -> None:
     assert some.splitlines()[-1] == f"  line {PROGRESS - 1}"
     many = screen.show(*(progress(f"more {n}") for n in range(100)))
     assert many == some + "  … (more)\n"
-    assert screen.show(finished("a\nb", seconds=1.0)) == many + "  ✓ 1 s\n"
+    result = "\n".join(f"line {n}" for n in range(120))
+    tail = "".join(f"  line {n}\n" for n in range(115, 120))
+    shown = screen.show(finished(f"{result}\n[exit code 2, 1.0 s]", seconds=1.1))
+    assert shown == f"{many}{tail}  ✓ [exit code 2, 1.0 s]\n"
+
+
+def test_what_a_result_ends_with_is_said_unless_it_was_just_seen() -> None:
+    begun: list[Event] = [called("t"), started("t"), progress("not found")]
+    above = "● t()\n  not found\n"
+    code = finished("not found\n[exit code 127, 0.3 s]", seconds=0.3)
+    assert Screen().show(*begun, code) == f"{above}  ✓ [exit code 127, 0.3 s]\n"
+    assert Screen().show(*begun, finished("2 files", seconds=3)) == f"{above}  ✓ 3 s: 2 files\n"
+    assert Screen().show(*begun, finished("not found", seconds=3)) == f"{above}  ✓ 3 s\n"
+
+
+def test_a_silent_command_says_how_it_ended_too() -> None:
+    shown = Screen().show(called("t"), preview("false"), finished("(no output)\n[exit code 1]"))
+    assert shown == "● t()\n  false\n  ✓ [exit code 1]\n"
+
+
+def test_a_silent_call_is_seen_to_run() -> None:
+    screen = Screen()
+    assert screen.show(called("t"), started("t")) == "● t()\n"
+    screen.clock.at = 5.0
+    screen.view.tick()
+    assert screen.seen == "● t()\n· running… 5 s"
+    assert screen.show(progress("half")) == "● t()\n  half\n"
+    screen.clock.at = 7.0
+    screen.view.tick()
+    assert screen.seen == "● t()\n  half\n· running… 7 s"
+    assert screen.show(finished("half", seconds=7.2)) == "● t()\n  half\n  ✓ 7.2 s\n"
+    screen.view.tick()
+    assert screen.seen.endswith("7.2 s\n")
+
+
+def test_a_call_that_was_left_open_does_not_run_in_the_next_run() -> None:
+    screen = Screen()
+    shown = screen.show(called("t"), started("t"), ended("requires_action"), RunStarted(1))
+    screen.view.tick()
+    assert screen.seen == shown
+
+
+def test_text_is_not_cut_by_a_call_that_runs() -> None:
+    screen = Screen()
+    screen.show(called("t"), started("t"), TextDelta("Mean"))
+    screen.view.tick()
+    screen.show(TextDelta("while "))
+    screen.view.tick()
+    assert screen.seen == "● t()\n\nMeanwhile"
 
 
 def test_progress_that_comes_at_once_is_limited_too() -> None:
@@ -580,8 +656,8 @@ def test_calls_side_by_side_say_which_they_are() -> None:
   of b
 ● a(n=1)
   of a
-✓ b(n=2), 1 s
-✓ a(n=1), 2 s
+✓ b(n=2), 1 s: two
+✓ a(n=1), 2 s: 1
 """
     )
 
@@ -656,7 +732,39 @@ def test_the_end_of_a_small_run_needs_no_words_in_quiet(reason: str) -> None:
 
 def test_the_limit_of_steps_is_said_also_in_quiet() -> None:
     assert lines(ended("max_steps"), quiet=True) == [
-        "Stopped: the limit of steps is reached. Ask it to go on, or raise the limit."
+        "Stopped: the limit of steps is reached. Raise it with --max-steps."
+    ]
+
+
+def test_a_conversation_that_is_kept_can_go_on() -> None:
+    assert lines(ended("max_steps"), kept_in="talk.json") == [
+        "Stopped: the limit of steps is reached. Ask it to go on, or raise --max-steps."
+    ]
+    assert lines(ended("interrupted"), kept_in="talk.json") == [
+        "Interrupted. What was said is kept in talk.json."
+    ]
+
+
+def test_the_ctrl_c_that_a_terminal_shows_is_not_on_our_line() -> None:
+    screen = Screen()
+    screen.show(Warned("w"))
+    screen.stream.write("^C")
+    screen.view.stopping()
+    assert screen.show(ended("interrupted")) == "! w\nInterrupted.\n"
+
+
+def test_why_an_attempt_failed_is_said_once() -> None:
+    def again(attempt: int, message: str = "It is busy.", detail: str = "") -> Retrying:
+        return Retrying(attempt, 9, 1.0, 0, "server", message, detail or "ProviderError: no\x1b")
+
+    first = ["↻ It is busy; attempt 2 of 9 in 1 s", "  no\\x1b"]
+    second = "↻ It is busy; attempt 3 of 9 in 1 s"
+    other = ["↻ It is gone; attempt 4 of 9 in 1 s", "  other"]
+    assert lines(again(1), again(2), again(3, "It is gone.", "other"), again(1)) == [
+        *first,
+        second,
+        *other,
+        *first,
     ]
 
 
@@ -676,6 +784,21 @@ def test_the_last_line_says_what_it_took() -> None:
     assert lines(ended(steps=1, tool_calls=1)) == ["1 step · 1 tool call · 0 s"]
     assert Pipes().show(ended(**summary)) == ("", "")
     assert lines(ended(**summary), quiet=True) == []
+
+
+def test_the_last_line_is_about_all_runs_of_a_conversation() -> None:
+    one: dict[str, Any] = {
+        "steps": 1,
+        "tool_calls": 2,
+        "tool_errors": 1,
+        "usage": Usage(input=1_000, output=20),
+        "cost": 0.01,
+        "seconds": 3.0,
+    }
+    assert lines(ended("requires_action", **one), RunStarted(1), ended(steps=1), ended(**one)) == [
+        "2 steps · 2 tool calls (1 failed) · 1,000 tokens in, 20 out · $0.0100 · 3 s",
+        "3 steps · 4 tool calls (2 failed) · 2,000 tokens in, 40 out · $0.0200 · 6 s",
+    ]
 
 
 def test_a_warning_is_said_also_in_quiet() -> None:
@@ -819,10 +942,20 @@ def test_a_reader_that_leaves_is_told_of_by_the_event_that_found_out() -> None:
 
 def test_a_full_disk_is_told_of_by_the_event_that_found_out() -> None:
     with open("/dev/full", "w") as stream:
-        view = View(Out.of(None, {}), Out.of(stream, {}))
+        view = View(Out.of(stream, {}), Out.of(None, {}))
         with pytest.raises(OSError, match="No space left"):
-            view.show(Warned("a"))
+            view.show(answered("a"))
         view.end()
+
+
+def test_a_status_that_cannot_be_written_does_not_cost_the_answer() -> None:
+    answer = io.StringIO()
+    with open("/dev/full", "w") as stream:
+        view = View(Out.of(answer, {}), Out.of(stream, {}, needed=False))
+        for event in (Warned("a"), answered("b"), Warned("c")):
+            view.show(event)
+        view.end()
+    assert answer.getvalue() == "b\n"
 
 
 def test_a_stream_without_symbols_gets_plain_ones() -> None:

@@ -73,6 +73,22 @@ def test_what_others_write_behind_half_a_word_is_behind_it() -> None:
     assert wrap.end() == " tw"
 
 
+def test_text_that_others_wrote_into_goes_on_at_the_start_of_a_line() -> None:
+    wrap = Wrap(20)
+    assert wrap.feed("```\none two three fo") + wrap.pause() == "```\none two three fo"
+    code = "ur five six seven eight"
+    assert wrap.feed(code) == code
+    assert wrap.feed("\n```\none two three fo") + wrap.pause() == "\n```\none two three fo"
+    assert wrap.feed("ur five six seven") + wrap.end() == "ur five six seven"
+
+
+def test_a_new_text_begins_anew() -> None:
+    wrap = Wrap(20)
+    wrap.feed("```\ncode  ")
+    wrap.end()
+    assert wrap.feed("one two three four five") + wrap.end() == "one two three four\nfive"
+
+
 PIECES = st.lists(
     st.sampled_from(["word", " ", "  ", "\n", "• ", "```", "| x |", "\x1b[1m", "\x1b[0m", "日本"])
     | st.text(st.characters(exclude_characters="\x1b"), max_size=6),

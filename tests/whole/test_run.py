@@ -101,6 +101,24 @@ def test_a_users_own_tools_are_called(here: Path) -> None:
     assert "Rain in Oslo." in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--json", "--quiet"])
+def test_what_a_users_tool_prints_is_no_part_of_the_answer(here: Path, option: str) -> None:
+    (here / "mine.py").write_text(
+        "from holdfast import tool\n"
+        "print('imported')\n"
+        "@tool(effect='pure')\n"
+        "async def weather() -> str:\n"
+        "    'Weather.'\n"
+        "    print('called')\n"
+        "    return 'Rain.'\n"
+    )
+    done = holdfast("run", "-m", "demo", option, "-t", "mine:weather", "call weather", at=here)
+    assert "Rain." in done.stdout
+    assert "imported" not in done.stdout
+    assert "called\n" not in done.stdout
+    assert "imported\ncalled\n" in done.stderr
+
+
 def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     (tmp_path / "secret").write_text("s3cret")
@@ -117,7 +135,7 @@ def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-m", "anthropic:claude-opus-5-5", "hi"], "set ANTHROPIC_API_KEY"),
+        (["-m", "anthropic:claude-opus-5-5", "hi"], "set ANTHROPIC_API_KEY\n"),
         (["-m", "claude-opus-5-5", "hi"], "did you mean 'anthropic:claude-opus-5-5'?"),
         (["-m", "antropic:claude", "hi"], "did you mean 'anthropic:claude'?"),
         (["-d", "missing", "hi"], "missing does not exist"),
@@ -170,6 +188,25 @@ def test_a_full_disk_is_no_traceback_and_the_history_is_kept(here: Path) -> None
     assert "holdfast: the output cannot be written: No space left on device\n" in done.stderr
     assert "Traceback" not in done.stderr
     assert load((here / "talk.json").read_bytes())[-1].role == "assistant"
+
+
+def test_a_full_disk_behind_standard_error_does_not_cost_the_answer(here: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "run", "-m", "demo", "read notes.md"],
+            cwd=here,
+            env=environment(here.parent),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0
+    assert "Call Ann on Monday." in done.stdout
 
 
 def test_a_reader_that_leaves_ends_the_run_without_noise(here: Path) -> None:
@@ -267,11 +304,20 @@ def test_ctrl_c_keeps_what_was_said(here: Path) -> None:
         terminal.wait_for("one")
         terminal.type("\x03")
         assert terminal.ended() == 130
-    assert "Interrupted" in terminal.seen
+    assert "Interrupted. What was said is kept in talk.json." in terminal.seen
     answer = [m for m in load((here / "talk.json").read_bytes()) if m.role == "assistant"][-1]
     assert answer.finish == "interrupted"
     assert "one" in answer.text
     assert "five" not in answer.text
+
+
+def test_the_ctrl_c_that_is_shown_is_not_on_the_line_of_something_else(here: Path) -> None:
+    with at_terminal("run", "-m", "demo", "--yes", "run sleep 60", at=here) as terminal:
+        terminal.wait_for("· running…")
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+    assert "^C\r" in terminal.seen  # and what stood there is erased
+    assert terminal.seen.endswith("Interrupted.\n")
 
 
 def test_ctrl_c_ends_everything_that_a_command_started(here: Path) -> None:
