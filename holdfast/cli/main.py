@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -82,15 +81,13 @@ def told(error: BaseException) -> tuple[ExitCode, str]:
 
     match error:
         case ConfigError():
-            return ExitCode.USAGE, _FOR_PROGRAMS.sub("", str(error))
+            return ExitCode.USAGE, str(error)
         case HoldfastError():
             return ExitCode.FAILED, str(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return ExitCode.FAILED, f"this is a bug: {what} (HOLDFAST_DEBUG=1 shows where)"
 
 
-_FOR_PROGRAMS: Final = re.compile(r", or pass \w+=…")
-"""What only who calls the library can do."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 

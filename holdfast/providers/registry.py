@@ -253,7 +253,7 @@ def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) ->
         )
     if not key and facts.needs_key:
         variables = " or ".join(facts.keys)
-        raise ConfigError(f"{facts.name} needs a key: set {variables}, or pass api_key=…")
+        raise ConfigError(f"{facts.name} needs a key: set {variables} (in a program: api_key=…)")
     return key or None
 
 
@@ -272,7 +272,9 @@ def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str
     if not url:
         if facts.base_url is None:
             variables = " or ".join(facts.urls)
-            raise ConfigError(f"{facts.name} has no address: set {variables}, or pass base_url=…")
+            raise ConfigError(
+                f"{facts.name} has no address: set {variables} (in a program: base_url=…)"
+            )
         return facts.base_url
     try:
         parts = urlsplit(_listening_at(url) if source == "OLLAMA_HOST" else url)

@@ -164,7 +164,8 @@ async def test_a_local_server_needs_no_key_but_may_have_one() -> None:
 def test_a_missing_key_names_the_variables_to_set(key: str | None) -> None:
     environ = {"GOOGLE_API_KEY": key} if key is not None else {}
     said = refusal("google:gemini-2.5-pro", environ, api_key=key)
-    assert said == "google needs a key: set GOOGLE_API_KEY or GEMINI_API_KEY, or pass api_key=…"
+    keys = "GOOGLE_API_KEY or GEMINI_API_KEY"
+    assert said == f"google needs a key: set {keys} (in a program: api_key=…)"
 
 
 @pytest.mark.parametrize("broken", [f"{SECRET}\nX-Other: 1", f"Bearer {SECRET}", f"“{SECRET}”"])
@@ -223,7 +224,7 @@ async def test_azure_is_asked_at_its_v1_address(endpoint: str) -> None:
 
 def test_a_missing_base_url_names_its_variable() -> None:
     said = refusal("openai-compatible:m")
-    assert "OPENAI_COMPATIBLE_BASE_URL, or pass base_url=…" in said
+    assert "OPENAI_COMPATIBLE_BASE_URL (in a program: base_url=…)" in said
     said = refusal("azure:m", {"AZURE_OPENAI_API_KEY": SECRET})
     assert "set AZURE_BASE_URL or AZURE_OPENAI_ENDPOINT" in said
 

@@ -135,7 +135,7 @@ def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-m", "anthropic:claude-opus-5-5", "hi"], "set ANTHROPIC_API_KEY\n"),
+        (["-m", "anthropic:claude-opus-5-5", "hi"], "set ANTHROPIC_API_KEY"),
         (["-m", "claude-opus-5-5", "hi"], "did you mean 'anthropic:claude-opus-5-5'?"),
         (["-m", "antropic:claude", "hi"], "did you mean 'anthropic:claude'?"),
         (["-d", "missing", "hi"], "missing does not exist"),
