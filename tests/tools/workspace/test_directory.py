@@ -829,7 +829,7 @@ os.mkdir(sys.argv[1] + "/dir")
 open(sys.argv[1] + "/file", "w").write("old")
 attempt(sys.argv[1], "file")
 attempt(sys.argv[1], "a/b")
-subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+subprocess.run(["mount", "-o", "remount,bind,ro", sys.argv[1]], check=True)
 attempt(sys.argv[1], "file")
 attempt(sys.argv[1], "a/b")
 """
