@@ -51,17 +51,7 @@ def main(options: RunOptions) -> int:
     """Answer a prompt. The exit code says how it ended."""
     environ = colored(options.color)
     answer, status = Out.of(sys.stdout, environ), Out.of(sys.stderr, environ, needed=False)
-    view: Shows
-    if options.json:
-        view = JsonLines(answer)
-    else:
-        view = View(
-            answer,
-            status,
-            reasoning=options.reasoning,
-            quiet=options.quiet,
-            kept_in=options.history,
-        )
+    view = view_of(options, answer, status)
     with ExitStack() as held:
         # What a user's tool prints is no part of the answer.
         held.enter_context(redirect_stdout(sys.stderr))
@@ -83,6 +73,18 @@ def main(options: RunOptions) -> int:
             words = waiting(result.actions, options.history, asked=tty is not None)
             status.write(f"holdfast: {words}\n")
     return exit_code(conversation, result)
+
+
+def view_of(options: RunOptions, answer: Out, status: Out) -> Shows:
+    if options.json:
+        return JsonLines(answer)
+    return View(
+        answer,
+        status,
+        reasoning=options.reasoning,
+        quiet=options.quiet,
+        kept_in=options.history,
+    )
 
 
 def at_rest(history: Sequence[Message]) -> bool:

@@ -32,13 +32,6 @@ MAKE: Final = os.O_WRONLY | os.O_CREAT
 NEW: Final = MAKE | os.O_EXCL
 
 
-@pytest.fixture(autouse=True)
-def _no_descriptor_is_left() -> Iterator[None]:
-    before = os.listdir("/dev/fd")
-    yield
-    assert set(os.listdir("/dev/fd")) <= set(before)  # of another test's, some may go meanwhile
-
-
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A directory `top` with what people and attackers put there, and `outside` beside it."""

@@ -28,13 +28,6 @@ LIMIT: Final = 1_000
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
 
 
-@pytest.fixture(autouse=True)
-def _no_descriptor_is_left() -> Iterator[None]:
-    before = os.listdir("/dev/fd")
-    yield
-    assert set(os.listdir("/dev/fd")) <= set(before)  # of another test's, some may go meanwhile
-
-
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
     """The directory, with an `outside` beside it that nothing may touch."""
