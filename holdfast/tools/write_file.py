@@ -115,7 +115,7 @@ def write(
     version = carry_out(directory, made)
     lines = len(made.new.text.removesuffix("\n").split("\n")) if made.new.text else 0
     count = f"{lines} lines" if lines != 1 else "1 line"
-    text = f"Wrote {made.file} ({count}, {len(made.data)} bytes)"
+    text = f"Wrote {made.file} ({count}, {size(len(made.data))})"
     if made.was is None:
         text += ": a new file."
     else:

@@ -61,7 +61,7 @@ async def refused(tool: Tool, history: Any = (), /, **values: Any) -> str:
 async def test_a_new_file_is_written_with_the_directories_that_it_needs(place: Place) -> None:
     made = await run(place.write, path="doc/new/notes.md", content="one\ntwo\n")
     assert place.get("doc/new/notes.md") == b"one\ntwo\n"
-    assert text_of(made) == "Wrote doc/new/notes.md (2 lines, 8 bytes): a new file."
+    assert text_of(made) == "Wrote doc/new/notes.md (2 lines, 8 B): a new file."
 
 
 async def test_a_new_file_is_shown_as_added(place: Place) -> None:
@@ -74,7 +74,7 @@ async def test_a_new_file_is_shown_as_added(place: Place) -> None:
 
 async def test_an_empty_file_is_written_and_filled_without_having_been_read(place: Place) -> None:
     made = await run(place.write, path="a.txt", content="")
-    assert text_of(made) == "Wrote a.txt (0 lines, 0 bytes): a new file."
+    assert text_of(made) == "Wrote a.txt (0 lines, 0 B): a new file."
     await run(place.write, path="a.txt", content="x")
     assert place.get("a.txt") == b"x"
 
@@ -96,7 +96,7 @@ async def test_a_file_is_replaced_as_it_was_read(place: Place) -> None:
     made = await run(place.write, history, path="a.txt", content="one\n2\n")
     assert place.get("a.txt") == b"one\n2\n"
     first, _, diff = text_of(made).partition("\n")
-    assert first == "Wrote a.txt (2 lines, 6 bytes) in the place of what was there:"
+    assert first == "Wrote a.txt (2 lines, 6 B) in the place of what was there:"
     assert diff == shown
     assert patched("one\ntwo\n", diff) == "one\n2\n"
 
