@@ -320,7 +320,7 @@ async def test_where_the_variables_are_too_long_the_tool_says_so(directory: Dire
         await Call(execute(directory, approval="never", environ=environ), command="true").task
 
     assert refusal.value.errno == errno.E2BIG
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)
 
 
 def descriptors() -> list[str]:
@@ -351,7 +351,7 @@ def test_where_no_file_can_be_opened_the_tool_says_so_and_leaves_none_open(
         with pytest.raises(NotStarted, match="too many files are open"):
             start("/bin/sh", "true", folder, {})
 
-    assert descriptors() == before
+    assert set(descriptors()) <= set(before)
     for filler in (*fillers, folder):
         os.close(filler)
 
@@ -753,7 +753,7 @@ def test_fifty_commands_leave_neither_descriptors_nor_processes(directory: Direc
 
     @in_real_time
     async def fifty() -> None:
-        before = descriptors(), children()
+        before = set(descriptors()), set(children())
         for number in range(50):
             left = "sleep 1000 &" if number % 10 == 2 else ""
             running = Call(tool, command=f"seq {number * 500}; {left}")
@@ -762,7 +762,9 @@ def test_fifty_commands_leave_neither_descriptors_nor_processes(directory: Direc
                 await running.interrupted()
             else:
                 await running.task
-        assert (descriptors(), children()) == before
+        # Of an earlier test's, some may go meanwhile.
+        assert set(descriptors()) <= before[0]
+        assert set(children()) <= before[1]
 
     with asyncio.Runner() as runner:  # the first loop of a process opens what it keeps
         runner.run(asyncio.to_thread(lambda: None))
