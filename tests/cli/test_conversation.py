@@ -17,6 +17,7 @@ from holdfast.cli.ask import Answers, Asker
 from holdfast.cli.conversation import Conversation
 from holdfast.cli.history import SavedHistory
 from holdfast.cli.locked import NotSaved
+from holdfast.cli.stopping import SIGNALS
 from holdfast.kernel.model import TextDelta
 from holdfast.testing import call, fail, hang, pause, say
 from holdfast.tools.ask_user import ask_user
@@ -98,6 +99,18 @@ def saved(path: Path) -> Iterator[SavedHistory]:
 
 def on_disk(path: Path) -> tuple[Message, ...]:
     return load(path.read_bytes())
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_at_a_terminal() -> Iterator[None]:
+    """Whoever runs the tests may ignore some, as nohup does."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        if before[number] is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def sends(number: signal.Signals) -> Callable[[], None]:
