@@ -332,10 +332,22 @@ def plan_cut(history: Sequence[Message], *, keep: int, keep_results: int) -> Cut
             break
         if _starts_step(message):
             covers = position
+    covers = min(covers, _first_unanswered(history))
     prompts = (at for at in range(len(history) - 1, -1, -1) if _is_prompt(history[at]))
     last_prompt = next(prompts, None)
     pinned = last_prompt if last_prompt is not None and last_prompt < covers else None
     return Cut(covers, pinned, max(covers, trim_before(history, keep_results)))
+
+
+def _first_unanswered(history: Sequence[Message]) -> int:
+    """Of the prompts that no answer came after, the first: several may wait for one answer."""
+    first = len(history)
+    for position in range(len(history) - 1, -1, -1):
+        if _is_answer(history[position]):
+            break
+        if _is_prompt(history[position]):
+            first = position
+    return first
 
 
 def trim_before(history: Sequence[Message], keep_results: int) -> int:
