@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
-from holdfast.kernel.context import estimate_text
+from holdfast.kernel.context import Trim, estimate_text
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
@@ -68,6 +68,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     """`all` starts every tool as soon as its call is complete; a stream that fails then is not
     retried."""
     ports: Ports = Ports()
+    name: str = "agent"
+    """What a durable host knows it by."""
 
     def __post_init__(self) -> None:
         model = _named(self.model) if isinstance(self.model, str) else self.model
@@ -102,6 +104,11 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     def toolset(self) -> Mapping[str, Tool]:
         """The tools by name."""
         return _by_name(cast(tuple[Tool, ...], self.tools))
+
+    @cached_property
+    def trim(self) -> Trim:
+        """How bulky tool results are shortened where they are."""
+        return trim_of(self)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -153,7 +160,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         """
         self._refuse_commit_tools()
         answers = resolve or {}
-        committed = History(_checked(history), trim_of(self))
+        committed = History(_checked(history), self.trim)
         if prompt is None and not committed:
             raise ConfigError("there is nothing to do: give a prompt, or a history to go on with")
         if prompt is not None and any(isinstance(one, Approved) for one in answers.values()):
@@ -182,9 +189,10 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             if call_id not in calls:
                 known = ", ".join(calls) or "none"
                 raise ConfigError(f"no call {call_id!r} waits for anything. Waiting: {known}")
-        return {call_id: self._state(calls[call_id], value) for call_id, value in resolve.items()}
+        return {call_id: self.answer(calls[call_id], value) for call_id, value in resolve.items()}
 
-    def _state(self, call: ToolCall, value: Resolution) -> CallState:
+    def answer(self, call: ToolCall, value: Resolution) -> Approved | Recorded:
+        """What somebody outside says to a call that waits, in the form in which it is kept."""
         known = self.toolset.get(call.tool)
         ours = known is not None and known.action is None
         if isinstance(value, Approved):

@@ -172,6 +172,18 @@ class Assembly:
             metadata=self.metadata,
         )
 
+    def so_far(self) -> Message | None:
+        """As `partial`, to be kept while the answer goes on: nothing is closed by looking."""
+        parts = [part for part in self._parts if not isinstance(part, _OpenCall)]
+        text = "".join(self._pieces)
+        if self._open == "text" and text:
+            parts.append(Text(text))
+        elif self._open == "reasoning" and text:
+            parts.append(Reasoning(text, None, self._reasoning_started, self._ports.now()))
+        if not any(self._visible(part) or isinstance(part, Reasoning) for part in parts):
+            return None
+        return Message("assistant", tuple(parts), "answer", finish="interrupted", model=self.model)
+
     # --- pieces ---
 
     def _piece(self, kind: Literal["text", "reasoning"], delta: TextDelta) -> Event | None:

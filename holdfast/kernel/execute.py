@@ -21,7 +21,7 @@ from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
-from holdfast.kernel.tool import Nothing, Tool, ToolContext, Values
+from holdfast.kernel.tool import Commit, Nothing, Tool, ToolContext, Values
 from holdfast.kernel.way import (
     Cleared,
     Middleware,
@@ -36,6 +36,9 @@ from holdfast.kernel.way import (
 
 LOG: Final = logging.getLogger("holdfast")
 """Has the tracebacks of tools, at INFO: the model is told only what was raised."""
+RECORDED: Final = frozenset({"once", "idempotent"})
+"""Effects of tools whose calls are written down before they run, where there is a journal."""
+NOT_STARTED: Final[tuple[Outcome, str]] = ("interrupted", "Not started: the chat was stopped.")
 
 
 class Executed(Struct, frozen=True):
@@ -113,6 +116,10 @@ class Batch:
         self._sink = sink
         self._states = standing.states
         self._history = standing.history
+        self._chat = standing.chat
+        self._starting = standing.starting
+        self.writes: dict[str, tuple[Any, ...]] = {}
+        """Of calls with effect `commit`, by id: what is to be written with their results."""
         self._way = Way(toolbox, sink, standing)
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, _Entry] = {}
@@ -204,6 +211,11 @@ class Batch:
     def busy(self) -> bool:
         """Whether the stream brought a call that was taken on."""
         return bool(self._entries)
+
+    @property
+    def left(self) -> int:
+        """How many calls run or wait for their turn."""
+        return len(self._running) + len(self._queue)
 
     @property
     def started(self) -> bool:
@@ -389,6 +401,10 @@ class Batch:
         call, tool = entry.call, ready.tool
         if entry.stopped is not None:  # a hook kept the cancellation to itself
             return _stopped(entry, ended=True)
+        if self._starting is not None and tool.effect in RECORDED:
+            may_run = await self._starting(call, tool)
+            if not may_run or entry.stopped is not None:
+                return results.result(call, *(entry.stopped or NOT_STARTED))
         entry.began = self._loop.time()
         self._sink.put(ToolStarted(call.id, call.tool, _label(ready)))
         if tool.timeout is not None:
@@ -401,6 +417,9 @@ class Batch:
             value = await self._invoke(entry, ready)
         else:
             value = await tool.function(**ready.values)  # the usual case, without another coroutine
+        if isinstance(value, Commit):
+            self.writes[call.id] = value.writes
+            value = value.value
         said = _about_the_change(ready) if changed else ""
         return results.returned(call, tool, value, self._max_result(tool), preface=said)
 
@@ -432,7 +451,11 @@ class Batch:
             deadline = entry.began + tool.timeout
         report = self._report_from_thread if tool.in_thread else self._report
         return ToolContext(
-            entry.call.id, partial(report, entry), history=self._history, deadline=deadline
+            entry.call.id,
+            partial(report, entry),
+            history=self._history,
+            deadline=deadline,
+            chat=self._chat,
         )
 
     def _report(self, entry: _Entry, text: str) -> Awaitable[None]:

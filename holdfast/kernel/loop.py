@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
-import anyio
 from msgspec.structs import replace
 
-from holdfast.kernel import compact, guard, prepare, results
+from holdfast.kernel import compact, prepare, results
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import (
@@ -35,14 +34,8 @@ from holdfast.kernel.decide import (
     decide,
     size,
 )
-from holdfast.kernel.errors import (
-    ContentFiltered,
-    Escalated,
-    Failure,
-    InvalidOutput,
-    StillOverLimit,
-    classify,
-)
+from holdfast.kernel.ending import check_output, interruption_marker, objection
+from holdfast.kernel.errors import Failure, StillOverLimit, classify
 from holdfast.kernel.events import (
     Compacted,
     Delivered,
@@ -70,7 +63,7 @@ from holdfast.kernel.messages import (
     results_message,
 )
 from holdfast.kernel.outcome import Ending, Failed, RunResult, Tally
-from holdfast.kernel.output import Fits, Repair, judge
+from holdfast.kernel.output import Repair
 from holdfast.kernel.patience import Patience, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
 from holdfast.kernel.way import Standing
@@ -79,7 +72,6 @@ if TYPE_CHECKING:
     from holdfast.agent import Agent
 
 NO_FACTS: Final = Facts()
-NO_OUTPUT: Final = Fits(None)
 KILLED: Final = Failure("internal", "The run was torn down from outside.")
 
 
@@ -473,72 +465,34 @@ class Loop:
         if reason == "max_steps":
             steps = self._rules.max_steps
             self._commit(note(f"Stopped: this turn reached its limit of {steps} steps."))
-        fits = self._check_output(reason)
+        fits = check_output(self._agent, self._history, reason)
         if isinstance(fits, Repair):
             self._inject("repair", fits.text)
             return None
         if self._inbox.follow_ups:
             self._deliver("follow_up", self._inbox.take_follow_ups())
             return None
-        if reason != "max_steps" and await self._guard_objects(reason, fits.value):
-            return None
+        if reason != "max_steps":
+            veto = await objection(
+                self._agent, self._history, reason, fits.value, self._interruption
+            )
+            if veto is not None:
+                self._inject("guard", veto)
+                return None
         # While the guard thought about it somebody may have said something.
         if self._inbox.steering or self._inbox.follow_ups or self._interruption.requested:
             return None
         return Ending(reason, output=fits.value)
 
-    def _check_output(self, reason: str) -> Fits | Repair:
-        """Whether the last answer is what was asked for. Only an answer in words can be."""
-        form, turn = self._agent.form, self._history.turn
-        if form is None or reason != "stop":
-            return NO_OUTPUT
-        answer = self._history.last_answer()
-        if answer is not None and answer.finish == "content_filter":
-            # Asked again, it would refuse again.
-            raise ContentFiltered("the answer was filtered, and has not the form asked for")
-        try:
-            return judge(form, self._history.messages, turn.repairs, self._policy)
-        except InvalidOutput as error:
-            raise Failed(classify(error, turn.model or self._model.name)) from error
-
-    async def _guard_objects(self, reason: Literal["stop", "stop_after_tool"], output: Any) -> bool:
-        """Ask the stop guard, if there is one. Its veto is delivered here."""
-        asked = self._agent.guard
-        if asked is None:
-            return False
-        steps, answer = self._history.turn.steps, self._history.last_answer()
-        about = guard.Stopping(steps, answer, reason, output)
-        timeout = self._policy.guard_timeout
-        verdict: guard.GuardVerdict
-        verdict = guard.Escalate(f"the stop guard took longer than {timeout:g} s")
-        with anyio.move_on_after(timeout) as scope, self._interruption.stops(scope.cancel):
-            verdict = await guard.ask(asked, about)
-        if self._interruption.requested:
-            return False
-        if isinstance(verdict, guard.Escalate):
-            raise Escalated(verdict.reason)
-        if isinstance(verdict, guard.Inject) and verdict.text:
-            self._inject("guard", verdict.text)
-            return True
-        return False
-
     async def _settle(self) -> Ending:
         """The user interrupted: answer what is open and leave the model a word about it."""
         await self._interrupt_calls("by the user")
-        text = self._interruption_marker()
+        asking = self._asked_at == len(self._history)
+        answer = self._history.last_answer()
+        text = interruption_marker(self._policy.wording, self._history.turn, answer, asking=asking)
         if text:
             self._commit(Message("user", (Text(text),), "marker", "model"))
         return Ending("interrupted")
-
-    def _interruption_marker(self) -> str:
-        """What the model is told, or nothing when a complete answer was all there was to stop."""
-        wording, last = self._policy.wording, self._history.turn.last
-        if self._asked_at == len(self._history) or last == "prompt":
-            return wording.interrupted_answer
-        answer = self._history.last_answer()
-        if answer is None or answer.finish == "interrupted":
-            return wording.interrupted_answer
-        return wording.interrupted_tools if last == "results" else ""
 
     # --- compaction ---
 

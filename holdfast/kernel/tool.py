@@ -25,6 +25,13 @@ WaitsFor = Literal["client", "answer", "child"]
 OnSteer = Literal["cancel", "finish"]
 
 
+class Commit(Struct, frozen=True):
+    """What a tool with effect `commit` returns: its result, and what is written with it."""
+
+    value: Any
+    writes: tuple[Any, ...] = ()
+
+
 class Nothing:
     """Has nothing to wait for when awaited; may just as well be dropped."""
 

@@ -100,6 +100,10 @@ class Standing(Struct, frozen=True, kw_only=True):
     """Names of the tools that may be used; None for all."""
     states: Mapping[str, CallState]
     history: Callable[[], Sequence[Message]]
+    chat: str | None = None
+    starting: Callable[[ToolCall, Tool], Awaitable[bool]] | None = None
+    """Asked before the function of a call with an effect is called: writes down that it is. No
+    means that it may not run any more."""
 
 
 class Way:
@@ -112,6 +116,7 @@ class Way:
         self._active = standing.active
         self._states = standing.states
         self._history = standing.history
+        self._chat = standing.chat
 
     def check(self, call: ToolCall) -> Ready | ToolResult:
         """The part of the way that needs no waiting: find the tool, parse, validate."""
@@ -226,7 +231,7 @@ class Way:
         return preview
 
     def _context(self, call: ToolCall) -> ToolContext:
-        return ToolContext(call.id, _unheard, history=self._history)
+        return ToolContext(call.id, _unheard, history=self._history, chat=self._chat)
 
     async def _approved_change(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
