@@ -12,6 +12,8 @@ from hypothesis import settings
 
 from holdfast.testing import VirtualLoop, no_leaked_tasks
 
+pytest_plugins = ["tests.databases"]
+
 # The same examples each time, so that a red test is the change's doing. To look for new ones:
 # HYPOTHESIS_PROFILE=search make test. What that finds becomes an @example.
 settings.register_profile("same", deadline=None, derandomize=True)

@@ -1,0 +1,226 @@
+"""Opening a SQLite file: what is refused and why, the lock, and how a connection is set up."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import apsw
+
+from holdfast.store.database import CannotOpen
+
+MEMORY: Final = ":memory:"
+READERS: Final = 2
+BUSY: Final = 250
+"""Milliseconds to wait for another program, such as a backup, that has the file locked."""
+STATEMENTS: Final = 500
+"""Prepared statements that a connection keeps: more than there are in holdfast."""
+WAL_LEFT: Final = 64 * 1024 * 1024
+"""Bytes to which the log is cut when a burst has made it larger."""
+
+
+MENDED: Final[Mapping[tuple[int, ...], tuple[int, ...]]] = {
+    (3, 44): (3, 44, 6),
+    (3, 50): (3, 50, 7),
+}
+"""The first sound releases of older lines of SQLite, see `check_version`."""
+
+
+class File:
+    """The connections to a database file, and the lock that keeps other writers out."""
+
+    exclusive = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = None if path == MEMORY else _lock(path)
+        self._open: list[apsw.Connection] = []
+        try:
+            self.writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            _prepare(self.writer, path)
+            count = 0 if path == MEMORY else READERS
+            self.readers = [self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(count)]
+            """None of a database in memory: only the connection that made it can see it."""
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """The writer is the last: it then moves the log into the file and deletes it."""
+        try:
+            for connection in reversed(self._open):
+                connection.close()
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+    def _connect(self, flags: int) -> apsw.Connection:
+        connection = apsw.Connection(self.path, flags=flags, statementcachesize=STATEMENTS)
+        self._open.append(connection)
+        connection.set_busy_timeout(BUSY)
+        connection.convert_binding = _as_json
+        # A name in double quotes that does not exist is an error, as it is on PostgreSQL.
+        connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+        connection.pragma("mmap_size", 0)
+        return connection
+
+
+class FileToRead(File):
+    """Connections to a file that another process may be writing."""
+
+    exclusive = False
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = None
+        self._open: list[apsw.Connection] = []
+        try:
+            self.writer, *self.readers = [
+                self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(2)
+            ]
+            _look(self.writer)
+        except BaseException:
+            self.close()
+            raise
+
+
+def open_file(path: str | os.PathLike[str], version: str, *, writes: bool = True) -> File:
+    """Open a file for writing, as the only process that does, or to read it beside that one.
+
+    `version` is SQLite's.
+    """
+    check_version(version)
+    name = os.fspath(path)
+    full = name if name == MEMORY else (_usable if writes else _readable)(name)
+    try:
+        return File(full) if writes else FileToRead(full)
+    except apsw.Error as error:
+        why = _CANNOT_OPEN.get(type(error), "SQLite cannot open it")
+        raise CannotOpen(f"{full}: {why} (SQLite says: {error})") from error
+
+
+def check_version(version: str) -> None:
+    """Refuse a SQLite that can lose committed data: before 3.51.3 two connections could, when one
+    restarted the log while the other moved it into the file. Two older lines were mended too."""
+    number = tuple(int(part) for part in version.split(".")[:3])
+    line = MENDED.get(number[:2], (3, 51, 3))
+    if number < line:
+        raise CannotOpen(
+            f"SQLite {version} can damage a database that is written and read at once: "
+            "install an apsw that brings SQLite 3.51.3 or later"
+        )
+
+
+def _usable(name: str) -> str:
+    """The one name of a file, whatever links lead to it, when it may be opened and written."""
+    if not name:
+        raise CannotOpen("the database has no name: give a file, such as chats.db")
+    # Two processes that use two names of a file must still meet at one lock.
+    full = os.path.realpath(name)
+    directory = os.path.dirname(full)
+    if os.path.isdir(full):
+        why = f"is a directory: name a file in it, such as {os.path.join(full, 'chats.db')}"
+    elif not os.path.isdir(directory):
+        why = f"cannot be made, there is no directory {directory}: make it, or name another file"
+    elif os.path.exists(full) and not os.path.isfile(full):
+        why = "is not a regular file: name another"
+    elif os.path.exists(full) and not _may(full, os.R_OK | os.W_OK):
+        why = "may not be written: change its permissions, or name another file"
+    elif not _may(directory, os.W_OK | os.X_OK):
+        why = (
+            f"needs files beside it, and {directory} may not be written: "
+            "change its permissions, or name a file elsewhere"
+        )
+    else:
+        return full
+    raise CannotOpen(f"{full} {why}")
+
+
+def _readable(name: str) -> str:
+    full = os.path.realpath(name)
+    if not os.path.isfile(full):
+        why = "is not a regular file" if os.path.exists(full) else "does not exist"
+        raise CannotOpen(f"{full} {why}: name another file, or make it with `holdfast migrate`")
+    if not _may(full, os.R_OK):
+        raise CannotOpen(f"{full} may not be read: change its permissions, or name another file")
+    return full
+
+
+def _may(path: str, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _lock(path: str) -> int:
+    """Keep every other writer out for as long as the descriptor is open: it dies with the process.
+
+    A file of its own, because closing any descriptor of the database would end SQLite's own locks.
+    It is left behind: whoever deletes it could delete one that has just been locked by another.
+    """
+    try:
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise CannotOpen(
+            f"{path}.lock cannot be opened ({error.strerror}): change its permissions, "
+            "or delete it when nobody uses the database"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace")
+        os.close(descriptor)
+        raise CannotOpen(f"{path} is open in {_who(holder)}") from None
+    except OSError as error:
+        os.close(descriptor)
+        raise CannotOpen(
+            f"{path} cannot be locked ({error.strerror}): put it on a local disk"
+        ) from error
+    return descriptor
+
+
+def _who(holder: str) -> str:
+    if holder == str(os.getpid()):
+        return "this process already: use the one that is open"
+    return (
+        f"another process ({holder or 'unknown'}), and SQLite serves one at a time: "
+        "stop that one, or use PostgreSQL for more than one"
+    )
+
+
+def _prepare(writer: apsw.Connection, path: str) -> None:
+    mode = writer.pragma("journal_mode", "WAL")
+    if path != MEMORY and mode != "wal":
+        raise CannotOpen(f"{path} cannot have a log beside it ({mode}): put it on a local disk")
+    writer.pragma("synchronous", "FULL")  # a power cut loses nothing that was acknowledged
+    writer.pragma("foreign_keys", True)
+    writer.pragma("journal_size_limit", WAL_LEFT)
+    _look(writer)
+
+
+def _look(connection: apsw.Connection) -> None:
+    """Read something: damage shows here, and not later."""
+    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+
+
+def _as_json(cursor: apsw.Cursor, number: int, value: Any) -> str:
+    """How a list is bound, so that `Dialect.one_of` can look into it."""
+    if isinstance(value, list | tuple):
+        return json.dumps(value)
+    raise TypeError(f"cannot store a {type(value).__name__} (parameter {number})")
+
+
+_CANNOT_OPEN: Final[Mapping[type[Exception], str]] = {
+    apsw.NotADBError: "this is no SQLite database, or a damaged one: name another file",
+    apsw.CorruptError: "the database is damaged: restore it from a backup",
+    apsw.ReadOnlyError: "it may not be written: change its permissions, or name another file",
+    apsw.BusyError: "another program has it locked: close that program",
+    apsw.FullError: "the disk is full: free some space",
+    apsw.IOError: "the disk cannot be read or written: check it",
+    apsw.CantOpenError: "it cannot be opened: check its permissions and those of its directory",
+}

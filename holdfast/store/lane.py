@@ -1,0 +1,203 @@
+"""A lane: jobs in the order in which they come, run in threads beside the event loop or on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+from holdfast.store.outcome import outcome
+
+J = TypeVar("J")
+J_in = TypeVar("J_in", contravariant=True)
+
+LOG: Final = logging.getLogger("holdfast")
+
+AFTER: Final = 0.001
+"""Seconds that a job waits for its thread before the loop stands back, and again in between."""
+AT_MOST: Final = 0.0005
+"""The most seconds that the loop stands back at a time."""
+
+
+class Runner(Protocol[J]):
+    """What does the jobs of a lane. It must not raise: what became of a job is the job's."""
+
+    def run(self, jobs: list[J]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Deliver: TypeAlias = Callable[[Sequence[J]], None]
+"""Called on the event loop with jobs that have been run."""
+
+
+class Lane(Protocol[J_in]):
+    def submit(self, job: J_in) -> None: ...
+
+    async def stop(self) -> None:
+        """Run what was submitted, then close the runners. Nothing may be submitted after it."""
+        ...
+
+
+class Inline(Generic[J]):
+    """A lane on the event loop itself: always in the same order, and nothing runs beside it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, deliver: Deliver[J], runner: Runner[J], group: int
+    ) -> None:
+        self._loop = loop
+        self._deliver = deliver
+        self._runner = runner
+        self._group = group
+        self._waiting: deque[J] = deque()
+
+    def submit(self, job: J) -> None:
+        self._waiting.append(job)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._turn)
+
+    async def stop(self) -> None:
+        while self._waiting:
+            self._turn()
+        self._runner.close()
+
+    def _turn(self) -> None:
+        jobs = [self._waiting.popleft() for _ in range(min(self._group, len(self._waiting)))]
+        if self._waiting:
+            self._loop.call_soon(self._turn)
+        if jobs:
+            self._runner.run(jobs)
+            self._deliver(jobs)
+
+
+class Handover:
+    """Lends the interpreter to threads that the loop waits for.
+
+    A loop that is busy in short turns takes the interpreter back before a waiting thread has woken
+    up, and can keep it from a thread for seconds. So while jobs are pending the loop itself blocks
+    now and then, until a thread has finished something, and not for long.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, collect: Callable[[], None]) -> None:
+        """`collect` is called on the loop when a thread may have finished something."""
+        self._loop = loop
+        self._collect = collect
+        self._pending = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._finished = threading.Lock()
+        """Free when a thread has finished something since the loop last looked."""
+        self._finished.acquire()
+
+    def begin(self) -> None:
+        self._pending += 1
+        if self._timer is None:
+            self._timer = self._loop.call_later(AFTER, self._lend)
+
+    def end(self, count: int) -> None:
+        self._pending -= count
+
+    def finished(self) -> None:
+        """Called by a thread."""
+        if self._finished.locked():
+            with suppress(RuntimeError):  # another thread was quicker
+                self._finished.release()
+
+    def _lend(self) -> None:
+        if not self._pending:
+            self._timer = None
+            return
+        finished = self._finished.acquire(timeout=AT_MOST)
+        self._timer = self._loop.call_later(AFTER, self._lend)
+        if finished:
+            self._collect()
+
+
+class Threads(Generic[J]):
+    """A lane with a thread for each of its runners."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Deliver[J],
+        runners: Sequence[Runner[J]],
+        group: int,
+    ) -> None:
+        self._loop = loop
+        self._deliver = deliver
+        self._group = group
+        self._handover = Handover(loop, self._collect)
+        self._done: deque[list[J]] = deque()
+        self._queue: SimpleQueue[J | None] = SimpleQueue()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._running = len(runners)
+        # Daemons: a process that never closes its database must still be able to end.
+        self._threads = [
+            threading.Thread(target=self._work, args=(runner,), name="holdfast-store", daemon=True)
+            for runner in runners
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: J) -> None:
+        self._handover.begin()
+        self._queue.put(job)
+
+    async def stop(self) -> None:
+        self._handover.begin()
+        for _ in self._threads:
+            self._queue.put(None)
+        try:
+            await outcome(self._ended)
+        finally:
+            self._handover.end(1)
+            if self._ended.done():
+                for thread in self._threads:
+                    thread.join()
+
+    def _work(self, runner: Runner[J]) -> None:
+        """The life of a thread."""
+        going = True
+        while going:
+            jobs, going = self._take()
+            if jobs:
+                runner.run(jobs)
+                self._done.append(jobs)
+                self._post(self._collect)
+                self._handover.finished()
+            del jobs  # what a transaction gave must not live until the next one
+        try:
+            runner.close()
+        except Exception:
+            LOG.exception("the database was not closed as it should be")
+        self._post(self._left)
+        self._handover.finished()
+
+    def _take(self) -> tuple[list[J], bool]:
+        """Wait for a job, and take what waits behind it; whether there may be more to come."""
+        jobs: list[J] = []
+        while (job := self._queue.get()) is not None:
+            jobs.append(job)
+            # A lane with several threads has groups of one: nobody else empties the queue here.
+            if len(jobs) == self._group or self._queue.empty():
+                return jobs, True
+        return jobs, False
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback)
+
+    def _collect(self) -> None:
+        while self._done:
+            jobs = self._done.popleft()
+            self._handover.end(len(jobs))
+            self._deliver(jobs)
+
+    def _left(self) -> None:
+        self._running -= 1
+        if not self._running and not self._ended.done():
+            self._ended.set_result(None)

@@ -1,0 +1,172 @@
+"""Migrations: numbered files of SQL that bring a database to the schema of this version.
+
+They go forward only, each in a transaction of its own, each once. What a database has had is in
+its table `migrations`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from holdfast.store.database import CannotOpen, Dialect, Tx
+
+T = TypeVar("T")
+
+_FILE: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql", re.ASCII)
+
+
+class Migration(Struct, frozen=True):
+    """One step of the schema."""
+
+    number: int
+    """Counted from 1, without a gap."""
+    name: str
+    sql: str
+
+    def __str__(self) -> str:
+        return _label(self.number, self.name)
+
+
+class Script(Tx, Protocol):
+    """A transaction that may change the schema."""
+
+    async def script(self, sql: str) -> None:
+        """Run several statements, without parameters."""
+        ...
+
+
+class Migrating(Protocol):
+    """What a store offers to those who change its schema."""
+
+    async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
+        """Run a transaction and commit it, while no other process is in one of these."""
+        ...
+
+
+class Reading(Protocol):
+    """What a store offers to those who only look."""
+
+    async def read(self, transaction: Callable[[Tx], Awaitable[T]]) -> T: ...
+
+
+async def migrate(
+    store: Migrating, dialect: Dialect, known: Sequence[Migration] | None = None
+) -> list[str]:
+    """Apply what the database lacks; the names of what was applied. `known`: ours by default.
+
+    `CannotOpen` when it has had something else than the first ones of those that are known.
+    """
+    steps = migrations(dialect) if known is None else known
+
+    async def one(tx: Script) -> str | None:
+        """Look again each time: between two transactions another process may have gone on."""
+        missing = _missing(await _applied(tx), steps)
+        if not missing:
+            return None
+        await _apply(tx, missing[0])
+        return str(missing[0])
+
+    applied = []
+    while (name := await store.change_schema(one)) is not None:
+        applied.append(name)
+    return applied
+
+
+async def check(
+    store: Reading, dialect: Dialect, known: Sequence[Migration] | None = None
+) -> list[str]:
+    """Refuse a database that is not exactly at the schema of this version. Applies nothing."""
+    steps = migrations(dialect) if known is None else known
+
+    async def look(tx: Tx) -> None:
+        if missing := _missing(await _had(tx) if await tx.one(THERE[dialect.name]) else (), steps):
+            names = ", ".join(map(str, missing))
+            raise CannotOpen(f"the database lacks {names}: run `holdfast migrate`")
+
+    await store.read(look)
+    return []
+
+
+THERE: Final = {
+    "sqlite": "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migrations'",
+    "postgres": "SELECT 1 WHERE to_regclass('migrations') IS NOT NULL",
+}
+"""Whether any migration was ever applied."""
+
+
+def migrations(dialect: Dialect, directory: Traversable | None = None) -> tuple[Migration, ...]:
+    """The migrations of a dialect in their order: those of this version, or of a directory."""
+    directory = directory or files("holdfast.store") / "migrations" / dialect.name
+    found = sorted(
+        _read(file) for file in directory.iterdir() if file.name.endswith(".sql") and file.is_file()
+    )
+    if [number for number, _, _ in found] != list(range(1, len(found) + 1)):
+        names = ", ".join(_label(number, name) for number, name, _ in found)
+        raise ValueError(f"migrations are numbered from 0001 without a gap, not: {names}")
+    return tuple(Migration(*each) for each in found)
+
+
+def _read(file: Traversable) -> tuple[int, str, str]:
+    match = _FILE.fullmatch(file.name)
+    if match is None:
+        raise ValueError(f"a migration is named like 0001_chats.sql, not {file.name}")
+    return int(match[1]), match[2], file.read_text("utf-8")
+
+
+async def _applied(tx: Script) -> list[tuple[int, str]]:
+    await tx.execute(
+        """
+        CREATE TABLE IF NOT EXISTS migrations (
+            number     integer NOT NULL PRIMARY KEY,
+            name       text    NOT NULL,
+            applied_at bigint  NOT NULL
+        )
+        """
+    )
+    return await _had(tx)
+
+
+async def _had(tx: Tx) -> list[tuple[int, str]]:
+    rows = await tx.fetch("SELECT number, name FROM migrations ORDER BY number")
+    return [(number, name) for number, name in rows]
+
+
+async def _apply(tx: Script, migration: Migration) -> None:
+    await tx.script(migration.sql)
+    values: dict[str, Any] = {"number": migration.number, "name": migration.name}
+    await tx.execute(
+        "INSERT INTO migrations (number, name, applied_at) "
+        f"VALUES (:number, :name, {tx.dialect.now})",
+        values,
+    )
+
+
+def _missing(applied: Sequence[tuple[int, str]], known: Sequence[Migration]) -> Sequence[Migration]:
+    """What a database still lacks, from what it has had and what this version knows."""
+    for place, (number, name) in enumerate(applied):
+        had = _label(number, name)
+        if number > len(known):
+            raise CannotOpen(
+                f"the database is of a newer version, this one does not know its migration {had}: "
+                "upgrade holdfast"
+            )
+        if number != place + 1:
+            raise CannotOpen(
+                f"the database has migration {had} but not {known[place]}: restore it from a backup"
+            )
+        if name != known[place].name:
+            raise CannotOpen(
+                f"the database has migration {had} where this version has {known[place]}: "
+                "use the version of holdfast that it was made with"
+            )
+    return known[len(applied) :]
+
+
+def _label(number: int, name: str) -> str:
+    return f"{number:04}_{name}"

@@ -1,0 +1,165 @@
+"""Notices to other processes.
+
+They never ride in the transaction that they tell of: a commit that notifies holds a lock of the
+whole cluster until it is on disk. They are sent afterwards, by one connection of the process, as
+many at once as came up while the last ones were on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.store.database import Changed, Claimable, Hold, Notice
+
+if TYPE_CHECKING:
+    from holdfast.store.pg.connect import Connection
+
+LOG: Final = logging.getLogger("holdfast")
+
+CHANGED: Final = "holdfast_changed"
+CLAIMABLE: Final = "holdfast_claimable"
+ROOM: Final = 7_900
+"""Bytes of one notification. PostgreSQL takes 7,999."""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a notification says, and whose it is."""
+
+    sender: str
+    serial: int
+    """Counted by the sender."""
+    notices: Sequence[Notice]
+
+
+def payloads(sender: str, serial: int, notices: Iterable[Notice]) -> list[tuple[str, str]]:
+    """Channel and text of the notifications that say this, of each chat once."""
+    changed: dict[str, int] = {}
+    claimable: dict[str, None] = {}
+    for notice in notices:
+        if isinstance(notice, Changed):
+            changed[notice.chat] = max(notice.version, changed.get(notice.chat, 0))
+        elif isinstance(notice, Claimable):
+            claimable[notice.chat] = None
+    head = f'["{sender}",{serial},['
+    return [
+        (channel, f"{head}{page}]]")
+        for channel, items in ((CHANGED, changed.items()), (CLAIMABLE, claimable))
+        for page in _pages(items, ROOM - len(head) - 2)
+    ]
+
+
+def _pages(items: Iterable[object], room: int) -> Iterator[str]:
+    page: list[bytes] = []
+    used = 0
+    for item in items:
+        encoded = msgspec.json.encode(item)
+        if page and used + len(encoded) > room:
+            yield b",".join(page).decode()
+            page, used = [], 0
+        page.append(encoded)
+        used += len(encoded) + 1
+    if page:
+        yield b",".join(page).decode()
+
+
+_CHANGED: Final = msgspec.json.Decoder(tuple[str, int, list[tuple[str, int]]])
+_CLAIMABLE: Final = msgspec.json.Decoder(tuple[str, int, list[str]])
+
+
+def heard(channel: str, payload: str) -> Heard | None:
+    """The reverse of `payloads`. None for what nobody of us has sent."""
+    try:
+        if channel == CHANGED:
+            sender, serial, changed = _CHANGED.decode(payload)
+            return Heard(sender, serial, [Changed(*each) for each in changed])
+        sender, serial, claimable = _CLAIMABLE.decode(payload)
+        return Heard(sender, serial, [Claimable(each) for each in claimable])
+    except msgspec.DecodeError:
+        return None
+
+
+class Notifier:
+    """Sends when the last ones have been sent; meanwhile it collects. No timer."""
+
+    def __init__(
+        self,
+        sender: str,
+        connection: Callable[[], Awaitable[Connection]],
+        hold: Hold,
+    ) -> None:
+        self._sender = sender
+        self._connection = connection
+        self._hold = hold
+        self._waiting: list[Notice] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._serial = 0
+        self._flying: AbstractContextManager[None] | None = None
+        self.echoes = False
+        """Whether what is sent also comes back to this process."""
+
+    def tell(self, notices: Sequence[Notice]) -> None:
+        self._waiting.extend(notices)
+        self._idle.clear()
+        self._wake.set()
+
+    async def flushed(self) -> None:
+        """Returns when nothing waits to be sent."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Without end: whoever started it cancels it."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            with self._hold():
+                while self._waiting:
+                    notices, self._waiting = self._waiting, []
+                    await self._send(notices)
+            self._idle.set()
+
+    async def _send(self, notices: Sequence[Notice]) -> None:
+        pages = payloads(self._sender, self._serial + 1, notices)
+        if not pages:
+            return
+        self._serial += 1
+        channels, texts = [page[0] for page in pages], [page[1] for page in pages]
+        self._take_off()
+        for last in (False, True):
+            try:
+                connection = await self._connection()
+                await connection.execute(
+                    "SELECT pg_notify(c, t) FROM unnest($1::text[], $2::text[]) AS n (c, t)",
+                    channels,
+                    texts,
+                )
+                return
+            except Exception as error:
+                if last:
+                    LOG.warning(
+                        "other processes were not told of %d changes: %s", len(pages), error
+                    )
+                    self.land()
+
+    def _take_off(self) -> None:
+        """Virtual time stands still until the notices are back, so that nothing overtakes them."""
+        if self._flying is None and self.echoes:
+            self._flying = self._hold()
+            self._flying.__enter__()
+
+    def came_back(self, serial: int) -> None:
+        if serial >= self._serial:
+            self.land()
+
+    def land(self) -> None:
+        """Nothing more will come back."""
+        flying, self._flying = self._flying, None
+        if flying is not None:
+            flying.__exit__(None, None, None)

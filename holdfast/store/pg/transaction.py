@@ -1,0 +1,134 @@
+"""A transaction of PostgreSQL, as the function that runs in it sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from asyncpg import ReadOnlySQLTransactionError
+
+from holdfast.store.database import NO_PARAMS, Dialect, Notice, Params, Row, StoreError
+from holdfast.store.pg.connect import refused
+from holdfast.store.pg.placeholders import Statement, numbered
+
+if TYPE_CHECKING:
+    from holdfast.store.pg.connect import Connection
+
+T = TypeVar("T")
+
+
+class PostgresTx:
+    """Whoever makes it has begun the transaction, and ends it."""
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, now: Callable[[], int] | None
+    ) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._now = now
+        self.told: list[Notice] = []
+        self.failed: Exception | None = None
+        """After its first error PostgreSQL takes nothing more, whoever caught the error."""
+        self._over = False
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
+        rows = await self._ask(self._connection.fetch, sql, params)
+        return cast(Sequence[Row], rows)  # a record is read like a tuple
+
+    async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
+        row = await self._ask(self._connection.fetchrow, sql, params)
+        return cast(Row | None, row)
+
+    async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
+        return _changed(await self._ask(self._connection.execute, sql, params))
+
+    async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
+        if not params:
+            return
+        statement = numbered(sql)
+        values = [self._values(statement, each) for each in params]
+        await self._send(self._connection.executemany(statement.text, values))
+
+    async def script(self, sql: str) -> None:
+        """Several statements, without parameters. They may take long."""
+        await self._send(self._connection.execute(sql, timeout=86_400))
+
+    def tell(self, notice: Notice) -> None:
+        self.told.append(notice)
+
+    def end(self) -> None:
+        """Whoever kept it can do nothing with it any more: the connection is somebody else's."""
+        self._over = True
+
+    async def _ask(self, way: Callable[..., Awaitable[T]], sql: str, params: Params) -> T:
+        statement = numbered(sql)
+        return await self._send(way(statement.text, *self._values(statement, params)))
+
+    async def _send(self, asking: Awaitable[T]) -> T:
+        if self._over:
+            _never(asking)
+            raise StoreError("this transaction is over: begin another")
+        try:
+            return await asking
+        except Exception as error:
+            why = self._refused(error)
+            self.failed = self.failed or why
+            if why is error:
+                raise
+            raise why from error
+
+    def _refused(self, error: Exception) -> Exception:
+        return refused(self._connection, error)
+
+    def _values(self, statement: Statement, params: Params) -> list[Any]:
+        if self._now is not None and "now" in statement.names:
+            params = {**params, "now": self._now()}
+        try:
+            return [params[name] for name in statement.names]
+        except KeyError as missing:
+            raise StoreError(f"no value was given for :{missing.args[0]}") from None
+
+
+class ReadTx(PostgresTx):
+    """One that only reads."""
+
+    def tell(self, notice: Notice) -> NoReturn:
+        raise StoreError("a read changes nothing, so it has nothing to tell: use write")
+
+    def _refused(self, error: Exception) -> Exception:
+        if isinstance(error, ReadOnlySQLTransactionError):
+            return StoreError("a read must not write: use write")
+        return super()._refused(error)
+
+
+class OneStatement(PostgresTx):
+    """A transaction that its only statement is: committed, when that has been answered."""
+
+    sent = False
+    committed = False
+
+    async def _send(self, asking: Awaitable[T]) -> T:
+        if self.sent:
+            _never(asking)
+            raise RuntimeError("this transaction is made of one statement, not of several")
+        self.sent = True
+        answer = await super()._send(asking)
+        self.committed = True
+        return answer
+
+
+def _never(asking: Awaitable[Any]) -> None:
+    """Python would complain of a coroutine that was made and not awaited."""
+    if close := getattr(asking, "close", None):
+        close()
+
+
+def _changed(status: str) -> int:
+    """How many rows, from what the server says of a statement: `UPDATE 3`, `INSERT 0 1`."""
+    verb, _, rest = status.partition(" ")
+    count = rest.rpartition(" ")[2]
+    return int(count) if verb in ("INSERT", "UPDATE", "DELETE", "MERGE") else 0

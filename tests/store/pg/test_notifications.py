@@ -1,0 +1,158 @@
+"""How notices are put into notifications and read out of them again, and when they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.store.database import Changed, Claimable, Missed, Notice
+from holdfast.store.pg.notifier import CHANGED, CLAIMABLE, ROOM, Notifier, heard, payloads
+
+if TYPE_CHECKING:
+    from holdfast.store.pg.connect import Connection
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+notices = st.one_of(
+    st.builds(Changed, texts, st.integers(1, 2**53)),
+    st.builds(Claimable, texts),
+)
+
+
+@given(st.lists(notices, max_size=400))
+def test_what_is_told_is_heard_once_for_each_chat(told: list[Notice]) -> None:
+    said: list[Notice] = []
+    for channel, payload in payloads("me", 7, told):
+        assert len(payload.encode()) <= ROOM
+        found = heard(channel, payload)
+        assert found
+        assert (found.sender, found.serial) == ("me", 7)
+        said.extend(found.notices)
+    latest: dict[str, int] = {}
+    for notice in told:
+        if isinstance(notice, Changed):
+            latest[notice.chat] = max(notice.version, latest.get(notice.chat, 0))
+    chats = {notice.chat for notice in told if isinstance(notice, Claimable)}
+    assert sorted(said, key=repr) == sorted(
+        [*(Changed(*each) for each in latest.items()), *map(Claimable, chats)], key=repr
+    )
+
+
+def test_many_chats_share_few_notifications() -> None:
+    told = [Changed(f"{number:036}", number) for number in range(1, 1_001)]
+    assert len(payloads("0" * 32, 1, told)) < 10
+
+
+def test_that_something_was_missed_here_concerns_nobody_else() -> None:
+    assert payloads("me", 1, [Missed()]) == []
+
+
+@pytest.mark.parametrize("channel", [CHANGED, CLAIMABLE])
+@pytest.mark.parametrize("payload", ["", "hello", "{}", '["me"]', '["me",1,[3]]', '["me",1,3]'])
+def test_what_nobody_of_us_has_sent_is_not_heard(channel: str, payload: str) -> None:
+    assert heard(channel, payload) is None
+
+
+class Line:
+    """A connection that keeps what is sent, and how often time is held."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+        self.failures = 0
+        self.held = 0
+
+    async def get(self) -> Connection:
+        await asyncio.sleep(0)
+        return cast("Connection", self)
+
+    async def execute(self, _: str, channels: list[str], texts: list[str]) -> None:
+        await asyncio.sleep(1)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionResetError("gone")
+        self.sent.append(texts)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        self.held += 1
+        yield
+        self.held -= 1
+
+
+@asynccontextmanager
+async def notifying(line: Line, *, echoes: bool = False) -> AsyncIterator[Notifier]:
+    notifier = Notifier("me", line.get, line.hold)
+    notifier.echoes = echoes
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(notifier.run())
+        yield notifier
+        await notifier.flushed()
+        task.cancel()
+
+
+async def test_what_is_told_while_others_are_on_their_way_is_sent_together() -> None:
+    line = Line()
+    async with notifying(line) as mine:
+        mine.tell([Claimable("a")])
+        await asyncio.sleep(0.5)
+        mine.tell([Claimable("b")])
+        mine.tell([Claimable("c")])
+    assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b","c"]]']]
+
+
+async def test_time_is_held_until_what_was_sent_has_come_back() -> None:
+    line = Line()
+    async with notifying(line, echoes=True) as mine:
+        mine.tell([Claimable("a")])
+        await asyncio.sleep(0.5)
+        mine.tell([Claimable("b")])
+        await mine.flushed()
+        mine.came_back(1)
+        assert line.held == 1
+        mine.came_back(2)
+        assert line.held == 0
+
+
+async def test_time_is_not_held_for_what_will_not_come_back() -> None:
+    line = Line()
+    async with notifying(line) as mine:
+        mine.tell([Claimable("a")])
+        await mine.flushed()
+        mine.echoes = True
+        mine.tell([Missed()])
+        await mine.flushed()
+        assert line.held == 0
+        mine.tell([Claimable("b")])
+        await mine.flushed()
+        assert line.held == 1
+        mine.land()
+        assert line.held == 0
+
+
+async def test_what_cannot_be_sent_is_tried_again_once() -> None:
+    line = Line()
+    line.failures = 1
+    async with notifying(line) as mine:
+        mine.tell([Claimable("a")])
+    assert line.sent == [['["me",1,["a"]]']]
+
+
+async def test_what_cannot_be_sent_twice_is_dropped_and_the_next_is_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    line = Line()
+    line.failures = 2
+    async with notifying(line, echoes=True) as mine:
+        with caplog.at_level(logging.WARNING, "holdfast"):
+            mine.tell([Claimable("a")])
+            await mine.flushed()
+        assert "were not told" in caplog.text
+        assert line.held == 0
+        mine.tell([Claimable("b")])
+    assert line.sent == [['["me",2,["b"]]']]
