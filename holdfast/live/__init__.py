@@ -1,0 +1,1 @@
+"""What running attempts say, while they say it."""

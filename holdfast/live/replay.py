@@ -1,0 +1,204 @@
+"""What one attempt has shown so far, kept so that anybody can be shown it from any place on.
+
+Its size follows from what was said, not from how many deltas brought it: pieces that say more of
+the same are folded into one, of which four bytes a delta remember where each of them ended.
+Output of calls has a limit of its own. Nothing here waits, and nothing knows who reads.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, groupby
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.kernel.events import ToolFinished, ToolProgressed
+from holdfast.kernel.messages import Part, Tagged, Value, encode
+from holdfast.live.fragments import (
+    Fragment,
+    Omitted,
+    joined,
+    kin,
+    parts_of,
+    shortened,
+    texts,
+    without_start,
+)
+
+OUTPUT_LIMIT: Final = 1024 * 1024
+"""Bytes of JSON: how much progress and results of calls are kept of one attempt."""
+FOLD: Final = 256
+"""So many deltas are kept as they came before they are folded."""
+SHORT: Final = 256
+"""Characters at either end that a result keeps when there is no room for it."""
+_OUTPUT: Final = frozenset((ToolProgressed, ToolFinished))
+
+
+class Attempt(Value, frozen=True, order=True):
+    """Names one try at one step of a chat. A later one is greater, also a later owner's."""
+
+    epoch: int
+    history_version: int
+    attempt: int
+
+
+class Delta(Tagged, frozen=True, tag="delta"):
+    """What an attempt said with the deltas `first` to `last`, both included, from 1."""
+
+    attempt: Attempt
+    first: int
+    last: int
+    fragment: Fragment
+
+
+class Replay:
+    """The deltas of one attempt, in order and without a gap."""
+
+    __slots__ = (
+        "_ends",
+        "_folded",
+        "_given",
+        "_head",
+        "_limit",
+        "_loose",
+        "_tail",
+        "_tail_size",
+        "attempt",
+        "seq",
+    )
+
+    def __init__(self, attempt: Attempt, limit: int = OUTPUT_LIMIT) -> None:
+        self.attempt = attempt
+        self.seq = 0
+        """Of the last delta."""
+        self._folded: list[Delta] = []
+        self._ends: dict[int, array[int]] = {}
+        """By the first number of what was folded: where in its text each delta ended."""
+        self._loose: list[Fragment] = []
+        """The latest, one for each number."""
+        self._given: tuple[int, int, list[Delta]] = (0, 0, [])
+        self._limit = limit
+        self._head = 0
+        """Size of the output that stays for good."""
+        self._tail: deque[tuple[int, int]] = deque()
+        """Number and size of all output after it that is still kept."""
+        self._tail_size = 0
+
+    def add(self, fragment: Fragment) -> None:
+        self.seq += 1
+        self._loose.append(fragment)
+        if type(fragment) in _OUTPUT:
+            self._add_output()
+        elif len(self._loose) >= FOLD:
+            self._fold()
+
+    def after(self, seq: int) -> list[Delta]:
+        """All that was said after this delta, in as few as possible. Not to be changed.
+
+        Readers at the same place get the same values, so that each needs to be encoded once.
+        """
+        start, end, given = self._given
+        if start != seq or end != self.seq:
+            given = self._after(seq)
+            self._given = (seq, self.seq, given)
+        return given
+
+    def parts(self) -> tuple[Part, ...]:
+        """The answer so far."""
+        return parts_of(delta.fragment for delta in self._after(0))
+
+    def _after(self, seq: int) -> list[Delta]:
+        folded = self.seq - len(self._loose)
+        if seq >= folded:  # the usual case: who reads keeps up
+            return self._runs(self._loose[seq - folded :], seq + 1)
+        index = self._index(seq + 1)
+        rest = self._folded[index:]
+        if rest[0].first <= seq:
+            rest[0] = self._cut(rest[0], seq)
+        return merged(rest + self._runs(self._loose, folded + 1))
+
+    def _runs(self, fragments: Sequence[Fragment], first: int) -> list[Delta]:
+        """Fragments as deltas numbered from `first` on, with all that are kin in one."""
+        deltas = []
+        for _, group in groupby(fragments, kin):
+            run = list(group)
+            fragment = run[0] if len(run) == 1 else joined(run)
+            deltas.append(Delta(self.attempt, first, first + len(run) - 1, fragment))
+            first += len(run)
+        return deltas
+
+    # --- what is folded ---
+
+    def _fold(self) -> None:
+        first = self.seq - len(self._loose) + 1
+        for delta in self._runs(self._loose, first):
+            if delta.last > delta.first:
+                pieces = self._loose[delta.first - first : delta.last - first + 1]
+                self._ends[delta.first] = array("I", accumulate(map(len, texts(pieces))))
+            self._folded.append(delta)
+        self._loose.clear()
+
+    def _index(self, seq: int) -> int:
+        """Which of the folded deltas has this number."""
+        return bisect_left(self._folded, seq, key=_last)
+
+    def _cut(self, delta: Delta, seq: int) -> Delta:
+        """What a folded delta says after this number."""
+        fragment = delta.fragment
+        if not isinstance(fragment, Omitted):  # that says the same wherever it is cut
+            fragment = without_start(fragment, self._ends[delta.first][seq - delta.first])
+        return Delta(delta.attempt, seq + 1, delta.last, fragment)
+
+    # --- the limit of output ---
+
+    def _add_output(self) -> None:
+        """Keep the first half of what fits and the last, and say so where something is gone."""
+        output = self._loose[-1]
+        size = len(encode(output))
+        if size > self._limit // 4:
+            output = self._loose[-1] = shortened(output, self._limit // 32)
+            size = len(encode(output))
+        self._fold()
+        if not self._tail and self._head + size <= self._limit // 2:
+            self._head += size
+            return
+        self._tail.append((self.seq, size))
+        self._tail_size += size
+        while self._tail_size > self._limit // 2:
+            seq, size = self._tail.popleft()
+            self._tail_size -= size
+            self._leave_out(self._index(seq))
+
+    def _leave_out(self, index: int) -> None:
+        """Make room. A result is still told, but shortened: that the call has ended matters."""
+        delta = self._folded[index]
+        output = delta.fragment
+        if not isinstance(output, ToolProgressed):
+            self._folded[index] = replace(delta, fragment=shortened(output, SHORT))
+            return
+        gone = [replace(delta, fragment=Omitted((output.call_id,)))]
+        if index and type(self._folded[index - 1].fragment) is Omitted:
+            index -= 1
+            gone = merged([self._folded[index], *gone])
+            del self._folded[index + 1]
+        self._folded[index] = gone[0]
+
+
+def merged(deltas: Iterable[Delta]) -> list[Delta]:
+    """The same, with those in one that follow each other and are kin."""
+    whole = []
+    for _, group in groupby(deltas, lambda delta: kin(delta.fragment)):
+        first, *more = group
+        if more:
+            fragment = joined([first.fragment, *(delta.fragment for delta in more)])
+            first = Delta(first.attempt, first.first, more[-1].last, fragment)
+        whole.append(first)
+    return whole
+
+
+def _last(delta: Delta) -> int:
+    return delta.last
