@@ -1,0 +1,177 @@
+"""The doctor: reads every row and says which invariants do not hold. Changes nothing.
+
+Chats are looked at one after the other, each on a snapshot of its own: others may write meanwhile,
+and what is in memory is one chat.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Final
+
+from msgspec import Struct, structs
+
+from holdfast.chat import health
+from holdfast.chat.health import TABLES, Raw, Rows
+from holdfast.chat.locked import NAMES
+from holdfast.kernel.errors import FormatError
+from holdfast.kernel.messages import decode
+from holdfast.store.database import Database, Tx, Unavailable
+
+PAGE: Final = 500
+"""Chats whose ids are read at once."""
+MANY: Final = 100
+"""Rows of one kind that are named when they are no chat's."""
+
+
+class Finding(Struct, frozen=True):
+    """A row for which an invariant does not hold."""
+
+    invariant: int
+    chat: str
+    """Its id; empty when the row is no chat's."""
+    where: str
+    """The row, or a column of the chat's own."""
+    says: str
+
+    def __str__(self) -> str:
+        chat = f"chat {self.chat}, " if self.chat else ""
+        return f"invariant {self.invariant}: {chat}{self.where}: {self.says}"
+
+
+async def check(db: Database) -> None:
+    """Raise an AssertionError that lists everything that is wrong."""
+    async with aclosing(examine(db)) as findings:
+        found = [str(finding) async for finding in findings]
+    if found:
+        raise AssertionError("\n".join([f"the doctor has {len(found)} findings:", *found]))
+
+
+async def count(db: Database) -> int:
+    """How many chats there are to look at."""
+    row = await db.read(lambda tx: tx.one("SELECT count(*) FROM chats"))
+    return 0 if row is None else int(row[0])
+
+
+async def examine(db: Database) -> AsyncGenerator[Finding, None]:
+    """Everything that is wrong with a database, chat by chat."""
+    await db.read(lambda tx: tx.one("SELECT 1"))  # or it is not there at all
+    damaged = False
+    try:
+        if db.dialect.name == "sqlite":
+            for says in [*await _file(db, _pages), *await _file(db, _foreign_keys)]:
+                damaged = True
+                yield Finding(5, "", "the database", says)
+        for finding in await db.read(_no_chats):
+            yield finding
+        ids = [""]
+        while ids := await db.read(partial(_page, after=ids[-1])):
+            for id in ids:
+                for finding in await _chat(db, id):
+                    yield finding
+    except Unavailable as error:
+        if not damaged:
+            raise
+        yield Finding(5, "", "the database", f"it cannot be read to its end: {error}")
+
+
+# --- The database as a whole --------------------------------------------------------------------
+
+
+async def _file(db: Database, look: Callable[[Tx], Awaitable[list[str]]]) -> list[str]:
+    """What SQLite itself finds wrong with its file."""
+    try:
+        return await db.read(look)
+    except Unavailable as error:  # it gives up where it cannot go on
+        return [str(error)]
+
+
+async def _pages(tx: Tx) -> list[str]:
+    return [row[0] for row in await tx.fetch("PRAGMA integrity_check") if row[0] != "ok"]
+
+
+async def _foreign_keys(tx: Tx) -> list[str]:
+    broken = Counter((row[0], row[2]) for row in await tx.fetch("PRAGMA foreign_key_check"))
+    return [
+        f"{count} of {table} point to {parent} that are not there"
+        for (table, parent), count in broken.items()
+    ]
+
+
+async def _no_chats(tx: Tx) -> list[Finding]:
+    """What is wrong with rows that belong to no chat."""
+    found = []
+    for table in ("messages", "queue", "tool_calls", "awaited", "partials", "usage"):
+        lost = await tx.fetch(
+            f"""
+            SELECT DISTINCT chat_id FROM {table}
+             WHERE NOT EXISTS (SELECT 1 FROM chats c WHERE c.id = chat_id) LIMIT {MANY}
+            """
+        )
+        found += [Finding(5, row[0], table, "there are rows, and no such chat") for row in lost]
+    for id, agents in await tx.fetch("SELECT id, agents FROM workers"):
+        try:
+            decode(agents, tuple[str, ...])
+        except FormatError as error:
+            says = f"its agents cannot be read: {error}"
+            found.append(Finding(17, "", f"worker {id}", says))
+    unanswered = await tx.fetch(
+        f"SELECT caller, key FROM requests WHERE response = '' LIMIT {MANY}"
+    )
+    for caller, key in unanswered:
+        says = f"what {caller} asked for was carried out, and has no answer"
+        found.append(Finding(10, "", f"key {key}", says))
+    return found
+
+
+async def _page(tx: Tx, after: str) -> list[str]:
+    rows = await tx.fetch(
+        f"SELECT id FROM chats WHERE id > :after ORDER BY id LIMIT {PAGE}", {"after": after}
+    )
+    return [row[0] for row in rows]
+
+
+# --- One chat -----------------------------------------------------------------------------------
+
+
+async def _chat(db: Database, id: str) -> list[Finding]:
+    try:
+        rows = await db.read(lambda tx: _rows(tx, id))
+    except UnicodeDecodeError as error:  # SQLite takes any bytes for text
+        return [Finding(1, id, "rows", f"a text is no UTF-8: {error}")]
+    if rows is None:
+        return []  # deleted since its id was read
+    return [Finding(invariant, id, *says) for invariant, *says in health.examine(rows)]
+
+
+async def _rows(tx: Tx, id: str) -> Rows | None:
+    """All rows of a chat, on one snapshot."""
+    row = await tx.one(f"SELECT {', '.join(NAMES)} FROM chats WHERE id = :id", {"id": id})
+    if row is None:
+        return None
+    chat = dict(zip(NAMES, row, strict=True))
+    found = {name: await _rows_of(tx, name, id) for name in SOURCES}
+    return Rows(chat=chat, **found)
+
+
+SOURCES: Final = {
+    "parent": "chats t WHERE id = (SELECT parent_id FROM chats WHERE id = :id)",
+    "messages": "messages t WHERE chat_id = :id",
+    "queue": "queue t WHERE chat_id = :id",
+    "tool_calls": "tool_calls t WHERE chat_id = :id",
+    "awaited": "awaited t LEFT JOIN chats c ON c.id = t.child_id WHERE t.chat_id = :id",
+    "partials": "partials t WHERE chat_id = :id",
+    "usage": "usage t WHERE chat_id = :id",
+}
+
+
+async def _rows_of(tx: Tx, name: str, id: str) -> list[Raw]:
+    table = TABLES[name]
+    columns = [field.name for field in structs.fields(table.kind)]
+    rows = await tx.fetch(
+        f"SELECT {', '.join(columns)} FROM {SOURCES[name]} ORDER BY {table.key or 1}", {"id": id}
+    )
+    return [dict(zip(columns, row, strict=True)) for row in rows]

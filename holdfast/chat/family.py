@@ -1,0 +1,336 @@
+"""Chats begin, come from others (spawned, forked), and go with all of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, Union
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from holdfast.chat import people
+from holdfast.chat.errors import (
+    ChatArchived,
+    ChatNotFound,
+    FamilyBusy,
+    MessageNotFound,
+    NotAPrompt,
+    NotArchived,
+    NotARoot,
+    TooDeep,
+)
+from holdfast.chat.journal import answer_open
+from holdfast.chat.locked import Locked, lock, lock_if_there, now_of, read_chat
+from holdfast.chat.state import Chat, Queued, Status, check_text, document
+from holdfast.chat.stop import stop
+from holdfast.chat.table import Transition, check
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult, encode
+from holdfast.store.database import Changed, Claimable, Tx
+
+MAX_DEPTH: Final = 3
+MAX_CHILDREN: Final = 32
+
+
+class NewChat(Struct, frozen=True, kw_only=True):
+    """A chat that is to be."""
+
+    id: str
+    agent: str
+    message: Message | None
+    """What it begins with. A chat without is idle."""
+    owner: str = ""
+    author: str | None = None
+    title: str | None = None
+    labels: Mapping[str, str] = {}
+    model: str | None = None
+    effort: str | None = None
+    workspace: str | None = None
+
+
+async def create(tx: Tx, new: NewChat) -> Chat:
+    """A chat begins, and wants a worker."""
+    locked = await _insert(tx, new, await now_of(tx))
+    return await _begin(locked, new)
+
+
+async def _insert(
+    tx: Tx, new: NewChat, now: int, parent: Chat | None = None, spawned_by: str | None = None
+) -> Locked:
+    """The bare row of a chat, at version 0: the rest follows in the same transaction."""
+    for name in ("title", "model", "effort"):
+        check_text(name, getattr(new, name))
+    values: dict[str, Any] = {
+        "id": new.id,
+        "owner": new.owner,
+        "agent": new.agent,
+        "title": new.title,
+        "titled_by": None if new.title is None else "person",
+        "labels": encode(new.labels).decode(),
+        "model": new.model,
+        "effort": new.effort,
+        "workspace": new.workspace,
+        "parent_id": None if parent is None else parent.id,
+        "root_id": new.id if parent is None else parent.root_id,
+        "spawned_by": spawned_by,
+        "depth": 0 if parent is None else parent.depth + 1,
+        "status": "idle",
+        "snapshot_version": 0,
+        "history_version": 0,
+        "queue_version": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
+    await tx.execute(
+        f"INSERT INTO chats ({', '.join(values)}) VALUES ({', '.join(f':{n}' for n in values)})",
+        values,
+    )
+    return await lock(tx, new.id)
+
+
+async def _begin(locked: Locked, new: NewChat) -> Chat:
+    if new.message is not None:
+        await locked.append([new.message], author=new.author)
+        locked.set(status=Status.RUNNING)
+    return await locked.close()
+
+
+# --- children ---
+
+
+class Spawn(Struct, frozen=True):
+    """A child is created."""
+
+    new: NewChat
+
+
+class SendTo(Struct, frozen=True):
+    """A child is told something."""
+
+    chat: str
+    message: Queued
+
+
+class Interrupt(Struct, frozen=True):
+    """A child is stopped."""
+
+    chat: str
+
+
+Write: TypeAlias = Union[Spawn, SendTo, Interrupt]
+"""What a call with effect `commit` wants done, together with its result."""
+
+
+async def carry_out(parent: Locked, call_id: str, writes: Sequence[Write]) -> None:
+    """Do what a call wants done to children of this chat."""
+    for write in writes:
+        match write:
+            case Spawn(new):
+                await _spawn(parent, call_id, new)
+            case SendTo(chat, message):
+                await _check_child(parent, chat)
+                await people.send(parent.tx, chat, message)
+            case Interrupt(chat):
+                await _check_child(parent, chat)
+                child = await lock(parent.tx, chat)
+                await stop(child)
+                await child.close()
+
+
+async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
+    if parent.chat.depth >= MAX_DEPTH:
+        raise TooDeep("generations of children", MAX_DEPTH)
+    row = await parent.tx.one(
+        "SELECT count(*) FROM chats WHERE root_id = :root", {"root": parent.chat.root_id}
+    )
+    if row is not None and row[0] > MAX_CHILDREN:
+        raise TooDeep("children", MAX_CHILDREN)
+    new = replace(new, owner=parent.chat.owner)
+    child = await _insert(parent.tx, new, parent.now, parent.chat, call_id)
+    await _begin(child, new)
+
+
+async def _check_child(parent: Locked, chat_id: str) -> None:
+    """That a chat is below this one: locks only ever go down."""
+    row = await parent.tx.one(
+        """
+        WITH RECURSIVE below (id) AS (
+            SELECT id FROM chats WHERE parent_id = :id
+            UNION SELECT c.id FROM chats c JOIN below b ON c.parent_id = b.id
+        )
+        SELECT 1 FROM below WHERE id = :child
+        """,
+        {"id": parent.chat.id, "child": chat_id},
+    )
+    if row is None:
+        raise ChatNotFound(chat_id)
+
+
+async def children_rest(tx: Tx, chat_id: str, call_id: str | None = None) -> bool:
+    """Whether it waits for children, and all of them are at rest."""
+    row = await tx.one(
+        f"""
+        SELECT count(*),
+               sum(CASE WHEN c.status IN ('running', 'interrupting', 'requires_action')
+                        THEN 1 ELSE 0 END)
+          FROM awaited a JOIN chats c ON c.id = a.child_id
+         WHERE a.chat_id = :id {"" if call_id is None else "AND a.call_id = :call"}
+        """,
+        {"id": chat_id} if call_id is None else {"id": chat_id, "call": call_id},
+    )
+    return row is not None and not row[1]
+
+
+async def report_of_children(tx: Tx, chat_id: str, call: ToolCall) -> ToolResult | None:
+    """What came of the children that a call waits for, once all are at rest."""
+    if not await children_rest(tx, chat_id, call.id):
+        return None
+    rows = await tx.fetch(
+        """
+        SELECT c.id, c.title, c.status, c.error,
+               (SELECT m.body FROM messages m
+                 WHERE m.chat_id = c.id AND m.superseded_at IS NULL AND m.kind = 'answer'
+                   AND m.visibility <> 'user'
+                 ORDER BY m.number DESC LIMIT 1)
+          FROM awaited a JOIN chats c ON c.id = a.child_id
+         WHERE a.chat_id = :id AND a.call_id = :call ORDER BY c.created_at, c.id
+        """,
+        {"id": chat_id, "call": call.id},
+    )
+    known = {row[0] for row in rows}
+    unknown = [(id, None, "unknown", None, None) for id in awaited_by(call) if id not in known]
+    return ToolResult(call.id, call.tool, (Text(_report([*rows, *unknown])),))
+
+
+def awaited_by(call: ToolCall) -> list[str]:
+    """The chats that a call waits for, as its arguments name them."""
+    asked = json.decode(call.arguments)
+    agents = asked.get("agents") if isinstance(asked, dict) else None
+    return [one for one in agents if isinstance(one, str)] if isinstance(agents, list) else []
+
+
+def _report(rows: Sequence[Any]) -> str:
+    reports = []
+    for id, title, status, error, body in rows:
+        report: dict[str, Any] = {"agent": id, "status": status}
+        if title is not None:
+            report["title"] = title
+        if error is not None:
+            report["error"] = document(id, "error", error, Failure).message
+        if body is not None:
+            report["answer"] = document(id, "last answer", body, Message).text
+        reports.append(report)
+    return encode(reports).decode()
+
+
+# --- copies ---
+
+
+async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
+    """A new chat with the live history up to a message; up to before it, with a prompt."""
+    source = (await lock(tx, chat_id)).chat
+    await _check_place(tx, chat_id, number, prompt=new.message is not None)
+    locked = await _insert(tx, new, await now_of(tx))
+    last = number if new.message is None else number - 1
+    copied = await tx.execute(
+        """
+        INSERT INTO messages (chat_id, number, revision, role, kind, visibility, body, author,
+                              runtime, created_at)
+        SELECT :new, row_number() OVER (ORDER BY number), :version, role, kind, visibility, body,
+               author, runtime, created_at
+          FROM messages
+         WHERE chat_id = :source AND number <= :last AND superseded_at IS NULL
+        """,
+        {"new": new.id, "source": source.id, "last": last, "version": locked.version},
+    )
+    if copied:
+        locked.set(messages=copied, history_version=locked.version)
+    await answer_open(locked, "forked")
+    return await _begin(locked, new)
+
+
+async def _check_place(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> None:
+    row = await tx.one(
+        """
+        SELECT kind FROM messages
+         WHERE chat_id = :id AND number = :number AND superseded_at IS NULL
+        """,
+        {"id": chat_id, "number": number},
+    )
+    if row is None:
+        raise MessageNotFound(number)
+    if prompt and row[0] != "prompt":
+        raise NotAPrompt(number, row[0])
+
+
+# --- with all children or not at all ---
+
+
+async def _lock_subtree(tx: Tx, chat_id: str) -> list[Locked]:
+    """A chat and all below it, locked from the top down.
+
+    Who belongs to a chat is asked once it is locked: until then it may still spawn.
+    """
+    members = [await lock(tx, chat_id)]
+    for member in members:  # which grows meanwhile
+        rows = await tx.fetch(
+            "SELECT id FROM chats WHERE parent_id = :id ORDER BY id", {"id": member.chat.id}
+        )
+        below = [await lock_if_there(tx, row[0]) for row in rows]
+        members.extend(child for child in below if child is not None)
+    return members
+
+
+async def archive(tx: Tx, chat_id: str) -> Chat:
+    """Put a chat away, with all below it."""
+    members = await _lock_subtree(tx, chat_id)
+    if members[0].chat.archived:
+        raise ChatArchived(chat_id)
+    check(members[0].chat.status, Transition.ARCHIVE)
+    for member in members:
+        if member.chat.busy:
+            raise FamilyBusy(member.chat.id, member.chat.status)
+        if member.chat.archived:
+            member.leave()
+        member.set(archived=True)
+        # Whoever goes on with it one day is asked again.
+        await tx.execute(
+            "DELETE FROM tool_calls WHERE chat_id = :id AND state = 'approved'",
+            {"id": member.chat.id},
+        )
+    return await _close_all(members)
+
+
+async def unarchive(tx: Tx, chat_id: str) -> Chat:
+    members = await _lock_subtree(tx, chat_id)
+    top = members[0].chat
+    if not top.archived:
+        raise NotArchived(chat_id)
+    if top.parent_id is not None and (await read_chat(tx, top.parent_id)).archived:
+        raise NotARoot(chat_id, top.parent_id)
+    for member in members:
+        if not member.chat.archived:
+            member.leave()
+        member.set(archived=False)
+    return await _close_all(members)
+
+
+async def _close_all(members: Sequence[Locked]) -> Chat:
+    first, *_ = [await member.close() for member in members]
+    return first
+
+
+async def delete(tx: Tx, chat_id: str) -> tuple[str, ...]:
+    """Remove a chat for good, with all below it; their ids."""
+    members = await _lock_subtree(tx, chat_id)
+    for member in members:
+        if member.chat.status in (Status.RUNNING, Status.INTERRUPTING):
+            raise FamilyBusy(member.chat.id, member.chat.status)
+    for member in reversed(members):
+        await tx.execute("DELETE FROM tool_calls WHERE chat_id = :id", {"id": member.chat.id})
+        await tx.execute("DELETE FROM chats WHERE id = :id", {"id": member.chat.id})
+        tx.tell(Changed(member.chat.id, member.version))
+    parent = members[0].chat.parent_id
+    if parent is not None:
+        tx.tell(Claimable(parent))
+    return tuple(member.chat.id for member in members)

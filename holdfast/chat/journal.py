@@ -1,0 +1,189 @@
+"""The journal of tool calls: what is durably known of each, and its way into the history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from holdfast.chat.locked import Locked
+from holdfast.chat.state import SELECT_MESSAGE, Call, Stored, document, stored_of
+from holdfast.kernel.decide import Approved
+from holdfast.kernel.events import Action
+from holdfast.kernel.messages import (
+    Outcome,
+    ToolCall,
+    ToolResult,
+    encode,
+    results_message,
+)
+from holdfast.kernel.results import TOOK_EFFECT, result
+from holdfast.kernel.turn import Turn, fold_all
+from holdfast.store.database import Row, Tx
+
+WHY: Final[Mapping[Outcome, str]] = {
+    "interrupted": "Interrupted by the user.",
+    "skipped": "Skipped because of a new message from the user.",
+    "edited": "Void: the user edited an earlier message.",
+    "forked": "Not run here: the conversation was copied before it had a result.",
+    "lost": "Interrupted by a restart; it may or may not have taken effect.",
+    "timed_out": "Nobody answered in time.",
+}
+"""What the model reads about a call that has no result of its own."""
+
+SELECT_CALL: Final = """
+    SELECT call_id, number, tool, effect, state, action, asked, deadline, approved, epoch,
+           started_at, finished_at, result, outcome
+      FROM tool_calls
+    """
+OPEN: Final = "(state <> 'finished' OR result IS NOT NULL)"
+"""Rows that still matter. Word for word as the index says it."""
+
+
+def _call_of(chat: str, row: Row) -> Call:
+    asked, approved, made = row[6], row[8], row[12]
+    where = f"call {row[0]}"
+    return Call(
+        call_id=row[0],
+        number=row[1],
+        tool=row[2],
+        effect=row[3],
+        state=row[4],
+        action=row[5],
+        asked=None if asked is None else document(chat, where, asked, Action),
+        deadline=row[7],
+        approved=None if approved is None else document(chat, where, approved, Approved),
+        epoch=row[9],
+        started_at=row[10],
+        finished_at=row[11],
+        result=None if made is None else document(chat, where, made, ToolResult),
+        outcome=row[13],
+    )
+
+
+async def read_journal(tx: Tx, chat_id: str) -> dict[str, Call]:
+    """The calls that are not in the history yet, by id."""
+    rows = await tx.fetch(f"{SELECT_CALL} WHERE chat_id = :id AND {OPEN}", {"id": chat_id})
+    return {row[0]: _call_of(chat_id, row) for row in rows}
+
+
+async def read_tail(tx: Tx, chat_id: str) -> list[Stored]:
+    """The live history from the last answer on that models may see."""
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE}
+         WHERE chat_id = :id AND superseded_at IS NULL
+           AND number >= COALESCE((SELECT number FROM messages
+                                    WHERE chat_id = :id AND superseded_at IS NULL
+                                      AND kind = 'answer' AND visibility <> 'user'
+                                    ORDER BY number DESC LIMIT 1), 1)
+         ORDER BY number
+        """,
+        {"id": chat_id},
+    )
+    return [stored_of(chat_id, row) for row in rows]
+
+
+def turn_of(tail: Sequence[Stored]) -> Turn:
+    """The fold over the end of a history: good for its open calls, and for what came last."""
+    return fold_all(stored.message for stored in tail)
+
+
+async def open_calls(tx: Tx, chat_id: str) -> tuple[ToolCall, ...]:
+    """The calls of the last answer that have no result in the history."""
+    return turn_of(await read_tail(tx, chat_id)).open
+
+
+async def answer_open(locked: Locked, outcome: Outcome, why: str | None = None) -> None:
+    """Give every open call a result: what is recorded of it, or why it has none of its own."""
+    calls = await open_calls(locked.tx, locked.chat.id)
+    if not calls:
+        return
+    known = await read_journal(locked.tx, locked.chat.id)
+    await take_results(
+        locked, [_last_word(call, known.get(call.id), outcome, why) for call in calls]
+    )
+    locked.set(deadline=None)
+
+
+def _last_word(call: ToolCall, known: Call | None, outcome: Outcome, why: str | None) -> ToolResult:
+    if known is not None and known.result is not None:
+        return known.result
+    text = why or WHY[outcome]
+    if known is not None and known.state == "started" and outcome != "lost":
+        text += TOOK_EFFECT
+    return result(call, outcome, text)
+
+
+async def take_results(
+    locked: Locked, made: Sequence[ToolResult], epoch: int | None = None
+) -> None:
+    """Results enter the history, and the journal has no more to say of their calls."""
+    if made:
+        await close_calls(locked, made)
+        await locked.append([results_message(made)], epoch=epoch)
+
+
+async def close_calls(locked: Locked, made: Sequence[ToolResult]) -> None:
+    """The journal says of these calls that they are over, and no more."""
+    chat_id = locked.chat.id
+    await locked.tx.execute_many(
+        """
+        UPDATE tool_calls
+           SET state = 'finished', outcome = :outcome, result = NULL,
+               finished_at = COALESCE(finished_at, :at)
+         WHERE chat_id = :id AND call_id = :call
+        """,
+        [
+            {"id": chat_id, "call": one.call_id, "outcome": one.outcome, "at": locked.now}
+            for one in made
+        ],
+    )
+    await locked.tx.execute(
+        f"""
+        DELETE FROM awaited
+         WHERE chat_id = :id AND {locked.tx.dialect.one_of("call_id", "calls")}
+        """,
+        {"id": chat_id, "calls": [one.call_id for one in made]},
+    )
+
+
+async def put_call(locked: Locked, call: Call) -> None:
+    """Write a row of the journal, new or changed."""
+    values: dict[str, Any] = {
+        "chat_id": locked.chat.id,
+        "call_id": call.call_id,
+        "number": call.number,
+        "tool": call.tool,
+        "effect": call.effect,
+        "state": call.state,
+        "action": call.action,
+        "asked": _json(call.asked),
+        "deadline": call.deadline,
+        "approved": _json(call.approved),
+        "epoch": call.epoch,
+        "started_at": call.started_at,
+        "finished_at": call.finished_at,
+        "result": _json(call.result),
+        "outcome": call.outcome,
+    }
+    names = ", ".join(values)
+    changed = ", ".join(
+        f"{name} = excluded.{name}" for name in values if name not in ("chat_id", "call_id")
+    )
+    await locked.tx.execute(
+        f"""
+        INSERT INTO tool_calls ({names}) VALUES ({", ".join(f":{name}" for name in values)})
+        ON CONFLICT (chat_id, call_id) DO UPDATE SET {changed}
+        """,
+        values,
+    )
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else encode(value).decode()
+
+
+def earliest(calls: Mapping[str, Call]) -> int | None:
+    """When the first of the waiting actions runs out."""
+    deadlines = [c.deadline for c in calls.values() if c.state == "waiting" and c.deadline]
+    return min(deadlines, default=None)

@@ -1,0 +1,222 @@
+"""What is read of chats. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.chat.journal import read_journal
+from holdfast.chat.locked import now_of, read_chat
+from holdfast.chat.queue import read_queue
+from holdfast.chat.state import (
+    SELECT_CHAT,
+    SELECT_MESSAGE,
+    Call,
+    Chat,
+    Partial,
+    Queued,
+    Stored,
+    chat_of,
+    document,
+    stored_of,
+)
+from holdfast.kernel.messages import Message, Usage
+from holdfast.store.database import Tx
+
+
+class Loaded(Struct, frozen=True):
+    """Everything that a runner starts from, as of one moment."""
+
+    chat: Chat
+    history: tuple[Stored, ...]
+    queue: tuple[Queued, ...]
+    journal: dict[str, Call]
+    partial: Partial | None
+    now: int
+    void: frozenset[str] = frozenset()
+    """Ids of calls that an edit has taken out of the history: they are not given to others."""
+    known: bool = False
+    """The history is as whoever asks has it, and left out."""
+
+
+async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
+    """A chat for its runner, which has the history of version `known`."""
+    chat = await read_chat(tx, chat_id)
+    changed = chat.history_version != known
+    return Loaded(
+        chat,
+        tuple(await read_history(tx, chat_id)) if changed else (),
+        tuple(await read_queue(tx, chat_id)),
+        await read_journal(tx, chat_id),
+        await read_partial(tx, chat_id),
+        await now_of(tx),
+        await _void_calls(tx, chat_id) if changed else frozenset(),
+        known=not changed,
+    )
+
+
+async def _void_calls(tx: Tx, chat_id: str) -> frozenset[str]:
+    rows = await tx.fetch(
+        """
+        SELECT t.call_id FROM tool_calls t
+         WHERE t.chat_id = :id
+           AND EXISTS (SELECT 1 FROM messages m
+                        WHERE m.chat_id = :id AND m.number = t.number
+                          AND m.superseded_at IS NOT NULL)
+        """,
+        {"id": chat_id},
+    )
+    return frozenset(row[0] for row in rows)
+
+
+async def read_history(tx: Tx, chat_id: str, after: int = 0) -> list[Stored]:
+    """The live messages behind number `after`, in order."""
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE}
+         WHERE chat_id = :id AND number > :after AND superseded_at IS NULL ORDER BY number
+        """,
+        {"id": chat_id, "after": after},
+    )
+    return [stored_of(chat_id, row) for row in rows]
+
+
+async def read_partial(tx: Tx, chat_id: str) -> Partial | None:
+    """What had arrived of the answer that is being waited for; not of an earlier one."""
+    row = await tx.one(
+        """
+        SELECT p.epoch, p.history_version, p.attempt, p.seq, p.body
+          FROM partials p JOIN chats c ON c.id = p.chat_id
+         WHERE p.chat_id = :id AND p.history_version = c.history_version AND p.attempt = c.attempt
+        """,
+        {"id": chat_id},
+    )
+    if row is None:
+        return None
+    epoch, version, attempt, seq, body = row
+    return Partial(epoch, version, attempt, seq, document(chat_id, "partial answer", body, Message))
+
+
+class Changes(Struct, frozen=True):
+    """What of a chat is newer than a snapshot, as of one moment."""
+
+    chat: Chat
+    messages: tuple[Stored, ...]
+    """New or superseded since, in order of their numbers."""
+    queue: tuple[Queued, ...] | None
+    """None when it did not change."""
+    actions: tuple[Call, ...]
+
+
+async def changes(tx: Tx, chat_id: str, since: int, limit: int = 500) -> Changes | None:
+    """What changed after snapshot `since`; None when that is more than `limit` messages."""
+    chat = await read_chat(tx, chat_id)
+    rows: Sequence[Any] = ()
+    if chat.history_version > since:
+        rows = await tx.fetch(
+            f"""
+            {SELECT_MESSAGE}
+             WHERE chat_id = :id AND revision > :since ORDER BY number LIMIT :limit
+            """,
+            {"id": chat_id, "since": since, "limit": limit + 1},
+        )
+    if len(rows) > limit:
+        return None
+    return Changes(
+        chat,
+        tuple(stored_of(chat_id, row) for row in rows),
+        tuple(await read_queue(tx, chat_id)) if chat.queue_version > since else None,
+        tuple(await read_actions(tx, chat_id)),
+    )
+
+
+async def read_messages(
+    tx: Tx,
+    chat_id: str,
+    *,
+    before: int | None = None,
+    after: int = 0,
+    limit: int = 100,
+    superseded: bool = False,
+) -> list[Stored]:
+    """A page: the newest messages in front of `before`, in order."""
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE}
+         WHERE chat_id = :id AND number > :after
+           {"" if before is None else "AND number < :before"}
+           {"" if superseded else "AND superseded_at IS NULL"}
+         ORDER BY number DESC LIMIT :limit
+        """,
+        {"id": chat_id, "after": after, "limit": limit}
+        | ({} if before is None else {"before": before}),
+    )
+    return [stored_of(chat_id, row) for row in reversed(rows)]
+
+
+async def read_actions(tx: Tx, chat_id: str) -> list[Call]:
+    """The calls that wait for somebody outside, oldest message first."""
+    known = await read_journal(tx, chat_id)
+    waiting = [call for call in known.values() if call.state == "waiting"]
+    return sorted(waiting, key=lambda call: (call.number, call.call_id))
+
+
+async def list_chats(
+    tx: Tx,
+    *,
+    owner: str | None = None,
+    parent: str | None = None,
+    archived: bool = False,
+    before: str | None = None,
+    limit: int = 100,
+) -> list[Chat]:
+    """The newest first. `before` is the id of the last one seen."""
+    conditions = {
+        "owner": "owner = :owner",
+        "parent": "parent_id = :parent",
+        "before": "id < :before",
+    }
+    given = {"owner": owner, "parent": parent, "before": before}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    where = [conditions[name] for name in chosen]
+    where.append(f"archived = {int(archived)}")
+    if parent is None:
+        where.append("parent_id IS NULL")
+    rows = await tx.fetch(
+        f"{SELECT_CHAT} WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT :limit",
+        {**chosen, "limit": limit},
+    )
+    return [chat_of(row) for row in rows]
+
+
+class Spent(Struct, frozen=True):
+    """What was used: by answers, by attempts that failed, by titles and summaries."""
+
+    usage: Usage
+    calls: int
+    """Model calls that reported anything."""
+    unpriced: int
+    """... and of these, how many have no known price: `usage.cost` is without them."""
+
+
+async def spent(tx: Tx, chat_id: str, *, tree: bool = False) -> Spent:
+    """Usage and cost of a chat, or of it and every chat of its family below the root."""
+    scope = "IN (SELECT id FROM chats WHERE root_id = :id)" if tree else "= :id"
+    columns = "input, output, reasoning, cache_read, cache_write, cost"
+    row = await tx.one(
+        f"""
+        SELECT COALESCE(sum(input), 0), COALESCE(sum(output), 0), COALESCE(sum(reasoning), 0),
+               COALESCE(sum(cache_read), 0), COALESCE(sum(cache_write), 0), sum(cost), count(*),
+               count(*) - count(cost)
+          FROM (SELECT {columns} FROM messages WHERE chat_id {scope} AND input IS NOT NULL
+                UNION ALL SELECT {columns} FROM usage WHERE chat_id {scope}) AS counted
+        """,
+        {"id": chat_id},
+    )
+    assert row is not None
+    *tokens, cost, calls, unpriced = row
+    input, output, reasoning, cache_read, cache_write = (int(count) for count in tokens)
+    used = Usage(input, output, reasoning, cache_read, cache_write, cost)
+    return Spent(used, calls, unpriced)

@@ -1,0 +1,149 @@
+"""Messages that wait: in one order, the same wherever it is shown or used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.chat.errors import QueuedNotFound, QueueFull, WrongOrder
+from holdfast.chat.journal import answer_open
+from holdfast.chat.locked import Locked
+from holdfast.chat.state import Queued, Status, document
+from holdfast.kernel.messages import Message, Outcome, encode
+from holdfast.store.database import Tx
+
+MAX_WAITING: Final = 50
+RANK: Final = "CASE deliver WHEN 'interrupt' THEN 0 WHEN 'steer' THEN 1 ELSE 2 END"
+
+
+async def read_queue(tx: Tx, chat_id: str) -> list[Queued]:
+    """Interrupt, then steer, then queue; first come first within each, unless a person moved it."""
+    rows = await tx.fetch(
+        f"""
+        SELECT id, deliver, body, position, model, effort, author, created_at
+          FROM queue WHERE chat_id = :id ORDER BY {RANK}, position
+        """,
+        {"id": chat_id},
+    )
+    return [
+        Queued(row[0], row[1], document(chat_id, f"queued {row[0]}", row[2], Message), *row[3:])
+        for row in rows
+    ]
+
+
+async def push(locked: Locked, queued: Queued) -> None:
+    """Put a message behind the others of its kind."""
+    row = await locked.tx.one(
+        "SELECT count(*), COALESCE(max(position), 0) FROM queue WHERE chat_id = :id",
+        {"id": locked.chat.id},
+    )
+    assert row is not None
+    if row[0] >= MAX_WAITING:
+        raise QueueFull(MAX_WAITING)
+    await locked.tx.execute(
+        """
+        INSERT INTO queue (chat_id, id, position, deliver, body, model, effort, author, created_at)
+        VALUES (:chat, :id, :position, :deliver, :body, :model, :effort, :author, :at)
+        """,
+        {
+            "chat": locked.chat.id,
+            "id": queued.id,
+            "position": row[1] + 1,
+            "deliver": queued.deliver,
+            "body": encode(queued.message).decode(),
+            "model": queued.model,
+            "effort": queued.effort,
+            "author": queued.author,
+            "at": locked.now,
+        },
+    )
+    locked.queue_changed()
+
+
+async def drop(locked: Locked, queued: Sequence[Queued]) -> None:
+    """Take messages out of the queue."""
+    if queued:
+        await locked.tx.execute(
+            f"""
+            DELETE FROM queue
+             WHERE chat_id = :chat AND {locked.tx.dialect.one_of("id", "ids")}
+            """,
+            {"chat": locked.chat.id, "ids": [one.id for one in queued]},
+        )
+        locked.queue_changed()
+
+
+def head(queue: Sequence[Queued]) -> list[Queued]:
+    """All leading interrupt and steer messages, else the first."""
+    return steering(queue) or list(queue[:1])
+
+
+def steering(queue: Sequence[Queued]) -> list[Queued]:
+    return [queued for queued in queue if queued.deliver != "queue"]
+
+
+async def deliver(locked: Locked, queued: Sequence[Queued], open_calls: Outcome) -> None:
+    """Out of the queue and into the history, behind a result for every call that is open."""
+    await answer_open(locked, open_calls)
+    await drop(locked, queued)
+    for one in queued:
+        choose(locked, one.model, one.effort)
+        await locked.append([one.message], author=one.author)
+        locked.delivered[one.id] = locked.chat.messages
+
+
+def choose(locked: Locked, model: str | None, effort: str | None) -> None:
+    """A message may come with another model or effort for the chat from here on."""
+    if model is not None:
+        locked.set(model=model)
+    if effort is not None:
+        locked.set(effort=effort)
+
+
+async def deliver_head_or_rest(locked: Locked, open_calls: Outcome) -> bool:
+    """Go on with what waits first, if anything does; whether it did."""
+    waiting = head(await read_queue(locked.tx, locked.chat.id))
+    if waiting:
+        await deliver(locked, waiting, open_calls)
+    locked.set(status=Status.RUNNING if waiting else Status.IDLE)
+    return bool(waiting)
+
+
+async def find(locked: Locked, id: str) -> Queued:
+    for queued in await read_queue(locked.tx, locked.chat.id):
+        if queued.id == id:
+            return queued
+    raise QueuedNotFound(id)
+
+
+async def to_front_as_interrupt(locked: Locked, id: str) -> None:
+    """Make it the first of those that interrupt."""
+    queued = await find(locked, id)
+    row = await locked.tx.one(
+        "SELECT min(position) FROM queue WHERE chat_id = :chat", {"chat": locked.chat.id}
+    )
+    assert row is not None
+    await locked.tx.execute(
+        """
+        UPDATE queue SET deliver = 'interrupt', position = :position
+         WHERE chat_id = :chat AND id = :id
+        """,
+        {"chat": locked.chat.id, "id": queued.id, "position": row[0] - 1},
+    )
+    locked.queue_changed()
+
+
+async def put_in_order(locked: Locked, ids: Sequence[str]) -> None:
+    """Arrange the queue anew. Kinds keep their order: a person moves messages within a kind."""
+    queue = await read_queue(locked.tx, locked.chat.id)
+    if sorted(ids) != sorted(queued.id for queued in queue):
+        raise WrongOrder(ids, [queued.id for queued in queue])
+    behind = max(queued.position for queued in queue)
+    await locked.tx.execute_many(
+        "UPDATE queue SET position = :position WHERE chat_id = :chat AND id = :id",
+        [
+            {"chat": locked.chat.id, "id": id, "position": behind + place}
+            for place, id in enumerate(ids, start=1)
+        ],
+    )
+    locked.queue_changed()

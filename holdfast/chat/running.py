@@ -1,0 +1,417 @@
+"""What the runner of a chat writes, one transition each. Every one is under its fence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.chat import queue
+from holdfast.chat.errors import ChatNotFound, Fenced
+from holdfast.chat.family import Write, carry_out, children_rest, report_of_children
+from holdfast.chat.journal import (
+    WHY,
+    answer_open,
+    close_calls,
+    earliest,
+    open_calls,
+    put_call,
+    read_journal,
+)
+from holdfast.chat.locked import Locked, begin_fenced, fence_of, lock
+from holdfast.chat.people import answered, go_on_if_possible
+from holdfast.chat.state import Call, Charge, Chat, Fence, Rest, Retry, Status, Stored
+from holdfast.chat.table import TRANSITIONS, Transition
+from holdfast.kernel.decide import Recorded
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.messages import Message, ToolResult, encode, results_message
+from holdfast.kernel.results import result
+from holdfast.store.database import Claimable, Tx
+
+
+class Advanced(Struct, frozen=True):
+    """The chat after a write of its runner, and what entered the history with it."""
+
+    chat: Chat
+    appended: tuple[Stored, ...] = ()
+
+    @property
+    def fence(self) -> Fence:
+        return fence_of(self.chat)
+
+
+async def _end(locked: Locked, *, partial: bool = True, children_rest: bool = False) -> Advanced:
+    """Close, with what every commit of a runner does beside its own."""
+    locked.set(crashes=0)
+    if partial:
+        await locked.tx.execute("DELETE FROM partials WHERE chat_id = :id", {"id": locked.chat.id})
+    chat = await locked.close(children_rest=children_rest)
+    return Advanced(chat, tuple(locked.appended))
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """A step that does more than append: it ends calls, makes writes, has compacted."""
+
+    messages: tuple[Message, ...] = ()
+    """In front of the results."""
+    results: tuple[ToolResult, ...] = ()
+    writes: Mapping[str, tuple[Write, ...]] = {}
+    """Of calls with effect `commit`, by call id: made together with their results."""
+    compacted: bool = False
+    """The compaction that was asked for is done."""
+    charges: tuple[Charge, ...] = ()
+    runtime: int | None = None
+
+
+async def commit_step(tx: Tx, fence: Fence, outcome: Outcome) -> Advanced:
+    """Commit a step whole. The plain ones, which only append, go by `commit.COMMIT_STEP`."""
+    locked = await begin_fenced(tx, fence, Transition.COMMIT_STEP)
+    await _take(locked, fence, outcome)
+    return await _end(locked)
+
+
+async def _take(locked: Locked, fence: Fence, outcome: Outcome) -> None:
+    await locked.append(outcome.messages, epoch=fence.epoch, runtime=outcome.runtime)
+    if outcome.results:
+        for call_id, writes in outcome.writes.items():
+            await carry_out(locked, call_id, writes)
+        await _take_known(locked, fence, outcome.results)
+    if outcome.compacted:
+        locked.set(compaction=None)
+    await charge(locked, outcome.charges)
+
+
+async def charge(locked: Locked, charges: Sequence[Charge]) -> None:
+    """Count usage that no message carries. Once: its id says what it was for."""
+    for one in charges:
+        usage = one.usage
+        values: dict[str, Any] = {
+            "chat_id": locked.chat.id,
+            "id": one.id,
+            "purpose": one.purpose,
+            "model": one.model,
+            "input": usage.input,
+            "output": usage.output,
+            "reasoning": usage.reasoning,
+            "cache_read": usage.cache_read,
+            "cache_write": usage.cache_write,
+            "cost": usage.cost,
+            "created_at": locked.now,
+        }
+        await locked.tx.execute(
+            f"""
+            INSERT INTO usage ({", ".join(values)})
+            VALUES ({", ".join(f":{name}" for name in values)})
+            ON CONFLICT (chat_id, id) DO NOTHING
+            """,
+            values,
+        )
+
+
+async def deliver(tx: Tx, fence: Fence) -> Advanced:
+    """At a step boundary: all waiting steer and interrupt messages enter the history."""
+    locked = await begin_fenced(tx, fence, Transition.DELIVER)
+    waiting = queue.steering(await queue.read_queue(tx, fence.chat))
+    if waiting:
+        await queue.deliver(locked, waiting, "skipped")
+        locked.set(outcome=None)
+    else:
+        locked.leave()  # a person took it back meanwhile
+    return await _end(locked, partial=bool(waiting))
+
+
+async def record_retry(
+    tx: Tx,
+    fence: Fence,
+    failure: Failure,
+    attempts: int,
+    wait: int,
+    charges: Sequence[Charge] = (),
+    *,
+    overflow: bool = False,
+    release: bool = False,
+) -> Advanced:
+    """An attempt failed, and the next begins after `wait` µs; a long wait belongs to nobody."""
+    locked = await begin_fenced(tx, fence, Transition.RECORD_RETRY)
+    await charge(locked, charges)
+    at = locked.now + wait
+    retry = Retry(locked.chat.attempt, attempts, failure, at)
+    locked.set(attempt=locked.chat.attempt + 1, retry=retry, retry_at=at)
+    if overflow:
+        locked.set(compaction="overflow", retry=None, retry_at=None)
+    elif queue.steering(await queue.read_queue(tx, fence.chat)):
+        locked.wait_no_longer()
+    if release and locked.chat.retry_at is not None:
+        locked.set(worker_id=None)
+    await tx.execute("DELETE FROM partials WHERE chat_id = :id", {"id": fence.chat})
+    return Advanced(await locked.close())
+
+
+async def start_calls(
+    tx: Tx, fence: Fence, calls: Sequence[Call], patience: Mapping[str, int] | None = None
+) -> Advanced:
+    """Write down that calls begin, or that they wait, before anything comes of them.
+
+    `patience` has the microseconds after which a call that waits is given up.
+    """
+    locked = await begin_fenced(tx, fence, Transition.START_CALLS)
+    known = await read_journal(tx, fence.chat)
+    if any(_answered_meanwhile(known.get(call.call_id), call) for call in calls):
+        raise Fenced
+    for call in calls:
+        await put_call(locked, _dated(locked, call, patience))
+    return Advanced(await locked.close())
+
+
+def _answered_meanwhile(known: Call | None, call: Call) -> bool:
+    """Whether this would undo what somebody said: answers do not change what a fence names."""
+    if known is None:
+        return False
+    if call.state == "waiting" and known.state == "approved":
+        assert known.approved is not None  # a CHECK of the table
+        assert call.asked is not None
+        return known.approved.digest == call.asked.digest
+    return known.state == "finished"
+
+
+def _dated(locked: Locked, call: Call, patience: Mapping[str, int] | None) -> Call:
+    seconds = (patience or {}).get(call.call_id)
+    return call if seconds is None else replace(call, deadline=locked.now + seconds)
+
+
+async def finish_call(tx: Tx, chat_id: str, call: Call) -> bool:
+    """Record the result of a call as soon as there is one. Whether it still mattered.
+
+    Names only the epoch and a call that is open and not finished: a result that arrives while the
+    chat is being interrupted is kept.
+    """
+    try:
+        locked = await lock(tx, chat_id)
+    except ChatNotFound:
+        return False
+    chat = locked.chat
+    if chat.epoch != call.epoch or chat.worker_id is None:
+        return False
+    if (chat.status, Transition.FINISH_CALL) not in TRANSITIONS:
+        return False
+    # Asked under the lock: an edit may have superseded the call, a settlement answered it.
+    if not any(one.id == call.call_id for one in await open_calls(tx, chat_id)):
+        return False
+    if not await _put_result(locked, call):
+        return False
+    locked.transition = Transition.FINISH_CALL
+    locked.set(crashes=0)
+    await locked.close()
+    return True
+
+
+async def _put_result(locked: Locked, call: Call) -> bool:
+    """Write the result of a call, unless it has one. Whether it was written."""
+    assert call.result is not None
+    written = await locked.tx.execute(
+        """
+        INSERT INTO tool_calls (chat_id, call_id, number, tool, effect, state, epoch, started_at,
+                                finished_at, result, outcome)
+        VALUES (:chat, :call, :number, :tool, :effect, 'finished', :epoch, :started, :at, :result,
+                :outcome)
+        ON CONFLICT (chat_id, call_id) DO UPDATE
+           SET state = 'finished', epoch = excluded.epoch, finished_at = excluded.finished_at,
+               result = excluded.result, outcome = excluded.outcome
+         WHERE tool_calls.state <> 'finished'
+        """,
+        {
+            "chat": locked.chat.id,
+            "call": call.call_id,
+            "number": call.number,
+            "tool": call.tool,
+            "effect": call.effect,
+            "epoch": call.epoch,
+            "started": call.started_at,
+            "at": locked.now,
+            "result": encode(call.result).decode(),
+            "outcome": call.result.outcome,
+        },
+    )
+    return written > 0
+
+
+async def require_action(
+    tx: Tx,
+    fence: Fence,
+    waiting: Sequence[Call],
+    children: Mapping[str, Sequence[str]] | None = None,
+    patience: Mapping[str, int] | None = None,
+) -> Advanced:
+    """Rest until somebody outside acts, unless something may run after all."""
+    locked = await begin_fenced(tx, fence, Transition.REQUIRE_ACTION)
+    known = await read_journal(tx, fence.chat)
+    for call in waiting:
+        if call.call_id not in known:
+            await put_call(locked, _dated(locked, call, patience))
+    for call_id, awaited in (children or {}).items():
+        await tx.execute_many(
+            """
+            INSERT INTO awaited (chat_id, call_id, child_id)
+            SELECT parent_id, CAST(:call AS TEXT), id
+              FROM chats WHERE id = :child AND parent_id = :chat
+            ON CONFLICT (chat_id, call_id, child_id) DO NOTHING
+            """,
+            [{"chat": fence.chat, "call": call_id, "child": child} for child in awaited],
+        )
+    if queue.steering(await queue.read_queue(tx, fence.chat)):
+        return await _end(locked)
+    known = await read_journal(tx, fence.chat)
+    left = await open_calls(tx, fence.chat)
+    if left and all(c.id in known and known[c.id].state == "waiting" for c in left):
+        locked.set(status=Status.REQUIRES_ACTION, deadline=earliest(known))
+        awaits = any(known[c.id].action == "child" for c in left)
+        rest = awaits and await children_rest(tx, fence.chat)
+        if awaits:  # the last child may rest by now, in a transaction that this one cannot see
+            tx.tell(Claimable(fence.chat))
+        return await _end(locked, children_rest=rest)
+    return await _end(locked)
+
+
+async def finish_turn(
+    tx: Tx, fence: Fence, rest: Rest | None, outcome: Outcome | None = None
+) -> Advanced:
+    """Nothing is left to do. What arrived since that was decided is delivered, not left behind.
+
+    `rest` is None when the turn had ended before: its outcome stays.
+    """
+    locked = await begin_fenced(tx, fence, Transition.FINISH_TURN)
+    if outcome is not None:
+        await _take(locked, fence, outcome)
+    delivered = await queue.deliver_head_or_rest(locked, "skipped")
+    locked.set(compaction=None, retry=None, retry_at=None)
+    if delivered:
+        locked.set(outcome=None)
+    elif rest is not None:
+        locked.set(outcome=rest)
+    return await _end(locked)
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """What is left of a step that was interrupted."""
+
+    message: Message | None = None
+    """What arrived of the answer, or the whole answer whose commit came too late."""
+    results: tuple[ToolResult, ...] = ()
+    """Of calls that had ended, or were stopped while they ran."""
+    marker: Message | None = None
+    charges: tuple[Charge, ...] = ()
+    runtime: int | None = None
+
+
+async def settle(tx: Tx, fence: Fence, left: Settlement) -> Advanced:
+    """The end of an interrupted turn: all that it produced, and a result for every open call."""
+    locked = await begin_fenced(tx, fence, Transition.SETTLE)
+    if left.message is not None:
+        await locked.append([left.message], epoch=fence.epoch, runtime=left.runtime)
+    await _take_known(locked, fence, left.results)
+    await answer_open(locked, "interrupted")
+    await charge(locked, left.charges)
+    if left.marker is not None:
+        await locked.append([left.marker])
+    delivered = await queue.deliver_head_or_rest(locked, "interrupted")
+    locked.set(outcome=None if delivered else Rest("interrupted"))
+    locked.set(compaction=None, retry=None, retry_at=None, deadline=None)
+    return await _end(locked)
+
+
+async def _take_known(locked: Locked, fence: Fence, made: Sequence[ToolResult]) -> None:
+    """Results of open calls, and those that the journal has of their siblings, in call order."""
+    calls = await open_calls(locked.tx, locked.chat.id)
+    known = await read_journal(locked.tx, locked.chat.id)
+    own = {one.call_id: one for one in made}
+    chosen = []
+    for call in calls:
+        row = known.get(call.id)
+        recorded = row.result if row is not None else None
+        one = recorded or own.get(call.id)
+        if one is not None:
+            chosen.append(one)
+    if chosen:
+        await close_calls(locked, chosen)
+        await locked.append([results_message(chosen)], epoch=fence.epoch)
+
+
+async def fail(
+    tx: Tx,
+    fence: Fence,
+    failure: Failure,
+    partial: Message | None = None,
+    charges: Sequence[Charge] = (),
+) -> Advanced:
+    """Stop with an error. Open calls stay open, and are answered when the chat goes on."""
+    locked = await begin_fenced(tx, fence, Transition.FAIL)
+    if partial is not None:
+        await locked.append([partial], epoch=fence.epoch)
+    await charge(locked, charges)
+    locked.set(
+        status=Status.ERROR,
+        error=failure,
+        outcome=Rest("error"),
+        compaction=None,
+        retry=None,
+        retry_at=None,
+        deadline=None,
+    )
+    return await _end(locked)
+
+
+async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> None:
+    """Keep what has arrived of an answer, for whoever has to settle it after a crash."""
+    await tx.execute(
+        f"""
+        INSERT INTO partials (chat_id, epoch, history_version, attempt, seq, body, updated_at)
+        SELECT id, epoch, history_version, attempt, :seq, :body, {tx.dialect.now}
+          FROM chats
+         WHERE id = :id AND epoch = :epoch AND history_version = :history_version
+           AND attempt = :attempt AND worker_id IS NOT NULL
+        ON CONFLICT (chat_id) DO UPDATE
+           SET epoch = excluded.epoch, history_version = excluded.history_version,
+               attempt = excluded.attempt, seq = excluded.seq, body = excluded.body,
+               updated_at = excluded.updated_at
+        """,
+        {
+            "id": fence.chat,
+            "epoch": fence.epoch,
+            "history_version": fence.history_version,
+            "attempt": fence.attempt,
+            "seq": seq,
+            "body": encode(message).decode(),
+        },
+    )
+
+
+async def expire(tx: Tx, fence: Fence) -> Advanced:
+    """A worker answers what nobody else will: deadlines that passed, children that are at rest."""
+    locked = await begin_fenced(tx, fence, Transition.EXPIRE)
+    for call in (await read_journal(tx, fence.chat)).values():
+        if call.state != "waiting":
+            continue
+        assert call.asked is not None
+        made: ToolResult | None = None
+        if call.deadline is not None and call.deadline <= locked.now:
+            made = result(call.asked.call, "timed_out", WHY["timed_out"])
+        elif call.action == "child":
+            made = await report_of_children(tx, fence.chat, call.asked.call)
+        if made is not None:
+            await put_call(locked, answered(call, Recorded(made), locked.now))
+    await go_on_if_possible(locked)
+    return await _end(locked)
+
+
+async def release(tx: Tx, fence: Fence) -> Chat:
+    """Give the chat to whoever wants it: this worker goes. Only the epoch has to be its own."""
+    try:
+        locked = await lock(tx, fence.chat)
+    except ChatNotFound:
+        raise Fenced from None
+    if locked.chat.epoch != fence.epoch or locked.chat.worker_id is None:
+        raise Fenced
+    locked.set(worker_id=None)
+    return await locked.close()

@@ -1,0 +1,135 @@
+"""Whether a history is one that a chat can have: calls and their results, and what stands for what.
+
+All of it is pure: messages with their numbers in, complaints out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from holdfast.kernel.context import without_calls
+from holdfast.kernel.messages import (
+    TRANSPARENT,
+    Checkpoint,
+    Kind,
+    Message,
+    ToolCall,
+    ToolResult,
+)
+
+Complaint: TypeAlias = tuple[int, str, str]
+"""The invariant that does not hold, the row, and what is wrong with it."""
+Numbered: TypeAlias = tuple[int, Message]
+
+ROLES: Final[Mapping[Kind, str]] = {"prompt": "user", "answer": "assistant", "results": "tool"}
+"""Whose these are. The others are only ever ours."""
+
+
+class Walk:
+    """A walk along the live history: which calls there are, and which results they have."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, int] = {}
+        """Of every call that models see: the number of its message."""
+        self.results: dict[str, ToolResult] = {}
+        self.open: dict[str, int] = {}
+        """The calls without a result so far."""
+        self.waits = [False]
+        """After so many messages, whether a call was open."""
+        self._ids: dict[str, int] = {}
+
+    def add(self, number: int, message: Message) -> Iterator[Complaint]:
+        """Go on by one message; what is wrong with it there."""
+        yield from _shape(number, message)
+        yield from self._unique(number, message)
+        if message.visibility != "user":
+            if message.role == "tool":
+                yield from self._take(number, message)
+            elif message.role == "assistant" or message.kind not in TRANSPARENT:
+                yield from self._go_on(number, message)
+        self.waits.append(bool(self.open))
+
+    def _unique(self, number: int, message: Message) -> Iterator[Complaint]:
+        for call in _ours(message):
+            if call.id in self._ids:
+                first = self._ids[call.id]
+                yield 3, f"message {number}", f"call {call.id} has the id of one in message {first}"
+            self._ids.setdefault(call.id, number)
+
+    def _take(self, number: int, message: Message) -> Iterator[Complaint]:
+        where = f"message {number}"
+        for result in message.results:
+            id = result.call_id
+            if id in self.open:
+                del self.open[id]
+            elif id in self.results:
+                yield 2, where, f"call {id} has a result already"
+            elif id in self.asked:
+                yield 2, where, f"the result of call {id} comes too late"
+            else:
+                yield 2, where, f"no message asks for call {id}, and this is a result of it"
+            self.results.setdefault(id, result)
+
+    def _go_on(self, number: int, message: Message) -> Iterator[Complaint]:
+        for id, asked in self.open.items():
+            yield 2, f"message {asked}", f"call {id} has no result before message {number}"
+        self.open = {}
+        if message.role == "assistant":
+            self.open = {call.id: number for call in _ours(message)}
+            self.asked = self.open | self.asked
+
+
+def _ours(message: Message) -> Iterator[ToolCall]:
+    return (call for call in message.calls if not call.provider_executed)
+
+
+def _shape(number: int, message: Message) -> Iterator[Complaint]:
+    """What a provider would refuse about a message, wherever it stands."""
+    where = f"message {number}"
+    whose = ROLES.get(message.kind, "user or system")
+    if message.role not in whose:
+        yield 4, where, f"it is {message.kind}, of the {whose}, and its role is {message.role}"
+    elif message.role == "tool":
+        if len(message.results) < len(message.parts):
+            yield 4, where, "a message of results has something else in it"
+    elif message.role != "assistant":
+        if without_calls(message) != message:
+            yield 4, where, "only answers have calls, and only messages of results have results"
+    elif any(not result.provider_executed for result in message.results):
+        yield 4, where, "an answer has results that are not its provider's"
+
+
+# --- Checkpoints --------------------------------------------------------------------------------
+
+
+def checkpoints(live: Sequence[Numbered], walk: Walk) -> Iterator[Complaint]:
+    """What is wrong with what checkpoints stand for."""
+    for position, (number, message) in enumerate(live):
+        if message.kind == "checkpoint" and message.checkpoint is not None:
+            for says in _cut(live, position, message.checkpoint, walk):
+                yield 7, f"message {number}", says
+
+
+def _cut(live: Sequence[Numbered], position: int, cut: Checkpoint, walk: Walk) -> Iterator[str]:
+    if not (0 <= cut.covers <= position and 0 <= cut.trims <= position):
+        yield (
+            f"it covers {cut.covers} messages and shortens {cut.trims}, "
+            f"and there are {position} before it"
+        )
+        return
+    if walk.waits[cut.covers]:
+        yield "it covers a call without its result"
+    prompts = [at for at in range(position) if _is(live[at][1], "prompt")]
+    if cut.pinned is not None and (cut.pinned >= cut.covers or cut.pinned not in prompts):
+        yield f"it keeps the message at {cut.pinned}, and that is no prompt that it covers"
+    answers = [at for at in range(position) if _is(live[at][1], "answer")]
+    for at in prompts:
+        unanswered = not answers or at > answers[-1]
+        if at < cut.covers and at != cut.pinned and (unanswered or at == prompts[-1]):
+            what = "an unanswered prompt" if unanswered else "the newest prompt"
+            yield f"it covers {what}, message {live[at][0]}, and does not keep it"
+
+
+def _is(message: Message, kind: Kind) -> bool:
+    return message.kind == kind and message.visibility != "user"

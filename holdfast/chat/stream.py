@@ -1,0 +1,427 @@
+"""What a chat says to whoever watches it, from any place on.
+
+The database says what is so; deltas say what is happening. However often and wherever a reader
+leaves and comes back with the cursor of the last event that it took, it ends with exactly the
+history that is in the database. What a reader may rely on:
+
+- the chat comes first on every connection, and again on each change;
+- the cursor of an event stands for it and everything before it: what one look at the database found
+  is given in several events, and only the last of them moves the cursor on. A reader that leaves in
+  between is given the same again, and messages are told apart by their numbers;
+- deltas belong to the attempt that the chat is at. Older ones are dropped; a newer one is a hint to
+  look at the database first;
+- the message that an attempt became comes before the `Reset` of its fragments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from types import TracebackType
+from typing import Final, Literal, TypeAlias, Union
+
+import anyio
+from msgspec import Struct, structs
+
+from holdfast.chat import queries
+from holdfast.chat.errors import ChatNotFound, InvalidInput
+from holdfast.chat.feed import Feed
+from holdfast.chat.locked import read_chat
+from holdfast.chat.queue import read_queue
+from holdfast.chat.state import Chat, Queued, Status, Stored
+from holdfast.chat.view import Pending, Snapshot, at_rest, pending, read_context, snapshots
+from holdfast.kernel.messages import Tagged, Value
+from holdfast.live import deltas as live
+from holdfast.live.fragments import Fragment
+from holdfast.live.replay import Attempt, Delta
+from holdfast.store.database import Tx, Unavailable
+
+LOG: Final = logging.getLogger("holdfast")
+PAGE: Final = 100
+"""Messages that a long chat opens with."""
+MOST: Final = 500
+"""Messages that are told one by one to somebody who was away; for more the newest page will do."""
+
+
+class Cursor(Value, frozen=True):
+    """How far a reader has been told. `str` of it and `Cursor.parse` are each other's opposite."""
+
+    snapshot: int
+    """The version of the chat."""
+    epoch: int = 0
+    """This and the next name the attempt whose fragments the reader has; 0 for none."""
+    history: int = 0
+    attempt: int = 0
+    seq: int = 0
+    """The last delta of it."""
+
+    def __str__(self) -> str:
+        return ".".join(map(str, structs.astuple(self)))
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        pieces = text.split(".")
+        if len(pieces) != 5 or not all(piece.isdecimal() and len(piece) < 19 for piece in pieces):
+            raise InvalidInput(f"{text!r:.80} is no cursor: give the one of an event, or none")
+        return cls(*map(int, pieces))
+
+
+class ChatChanged(Tagged, frozen=True, tag="chat"):
+    """The chat itself: its status, title, error, versions."""
+
+    cursor: Cursor
+    chat: Snapshot
+
+
+class MessageChanged(Tagged, frozen=True, tag="message"):
+    """A committed message."""
+
+    cursor: Cursor
+    message: Stored
+
+
+class Superseded(Tagged, frozen=True, tag="superseded"):
+    """Messages that an edit took out."""
+
+    cursor: Cursor
+    numbers: tuple[int, ...]
+
+
+class QueueChanged(Tagged, frozen=True, tag="queue"):
+    """The whole queue, in order."""
+
+    cursor: Cursor
+    queue: tuple[Queued, ...]
+
+
+class ActionsChanged(Tagged, frozen=True, tag="actions"):
+    """Everything that the chat waits for."""
+
+    cursor: Cursor
+    actions: tuple[Pending, ...]
+
+
+class LiveDelta(Tagged, frozen=True, tag="delta"):
+    """What the running attempt said with its deltas `first` to `last`. Shown, never stored."""
+
+    cursor: Cursor
+    first: int
+    last: int
+    fragment: Fragment
+
+
+class Reset(Tagged, frozen=True, tag="reset"):
+    """`live`: the fragments shown so far are void. `history`: everything is, and what follows is
+    the newest page."""
+
+    cursor: Cursor
+    what: Literal["live", "history"]
+    more_before: int | None = None
+    """There are earlier messages than this one; None when there are not."""
+
+
+StreamEvent: TypeAlias = Union[
+    ChatChanged, MessageChanged, Superseded, QueueChanged, ActionsChanged, LiveDelta, Reset
+]
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    """What one look at the database brought."""
+
+    chat: Snapshot
+    messages: tuple[Stored, ...]
+    queue: tuple[Queued, ...] | None
+    """None when it did not change."""
+    actions: tuple[Pending, ...]
+    page: bool = False
+    """These are the newest messages, whatever the reader had before."""
+    more_before: int | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        return Attempt(self.chat.epoch, self.chat.history_version, self.chat.attempt)
+
+    @property
+    def runs(self) -> bool:
+        return self.chat.status in (Status.RUNNING, Status.INTERRUPTING)
+
+
+class Stream:
+    """An iterator over what a chat says. It looks when it is asked, and holds one look at most.
+
+    Without `follow` it ends once the chat has come to rest and everything was given. It also ends
+    when the chat is deleted. Leave it with `aclose`, or by `async with`.
+    """
+
+    def __init__(
+        self, feed: Feed, chat_id: str, after: Cursor | None = None, *, follow: bool = False
+    ) -> None:
+        self._feed = feed
+        self._id = chat_id
+        self._follow = follow
+        self._guard = anyio.ResourceGuard("reading from")
+        self._news = feed.news(chat_id)
+        self._ready: deque[StreamEvent] = deque()
+        self._ended = False
+        # What the reader has.
+        self._since = None if after is None else after.snapshot
+        self._shown: Attempt | None = None
+        self._seq = 0
+        if after is not None and after.seq:
+            self._shown = Attempt(after.epoch, after.history, after.attempt)
+            self._seq = after.seq
+        self._actions: tuple[Pending, ...] | None = () if after is None else None
+        # What was last found.
+        self._found: _Found | None = None
+        self._context: tuple[int, int | None] = (-1, None)
+        # What is to be looked at.
+        self._look_now = True
+        self._missed = self._news.missed
+        self._due = 0.0
+        """When the database is looked at whatever was heard, by the event loop's clock."""
+        self._held: list[Delta] = []
+        """Said, and not given yet."""
+        self._over: Attempt | None = None
+        """Came to its end, and nobody knows yet what became of it."""
+        self._over_since = 0.0
+        self._lost = False
+        """What the reader has of an attempt cannot be continued here."""
+        self._reading: AbstractAsyncContextManager[live.Reader] | None = None
+        self._reader: live.Reader | None = None
+
+    # --- what it gives ---
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        with self._guard:
+            while not self._ready and not self._ended:
+                await self._advance()
+        if not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give nothing more, and let go of everything."""
+        self._ready.clear()
+        await self._end()
+
+    async def _end(self) -> None:
+        self._ended = True
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            await reading.__aexit__(None, None, None)
+
+    # --- looking ---
+
+    async def _advance(self) -> None:
+        """Find something to give, or wait until there may be something."""
+        if self._reader is None:
+            await self._begin()
+        else:
+            self._take()
+        self._show()
+        if self._ready:
+            return
+        if self._look_now or self._is_behind() or anyio.current_time() >= self._due:
+            await self._look()
+        elif self._may_end():
+            await self._end()
+        else:
+            await self._wait()
+
+    async def _begin(self) -> None:
+        after = None if self._shown is None else live.Cursor(self._shown, self._seq)
+        self._reading = self._feed.live.read(self._id, after)
+        self._reader = await self._reading.__aenter__()
+        # Said first of all when it cannot go on from there.
+        self._take()
+        self._lost = after is not None and self._over == after.attempt
+
+    async def _begin_anew(self) -> None:
+        """The reader is to drop what it has: it gets the running attempt from the start."""
+        assert self._reading is not None
+        await self._reading.__aexit__(None, None, None)
+        self._shown, self._seq, self._held = None, 0, []
+        await self._begin()
+
+    def _is_behind(self) -> bool:
+        return self._news.version > (self._since or 0) or self._news.missed != self._missed
+
+    def _may_end(self) -> bool:
+        if self._follow or self._found is None:
+            return False
+        return at_rest(self._found.chat.status, self._found.actions)
+
+    def _take(self) -> None:
+        assert self._reader is not None
+        for delivery in self._reader.take():
+            if isinstance(delivery, Delta):
+                self._held.append(delivery)
+                self._look_now |= self._found is None or delivery.attempt > self._found.attempt
+            else:
+                self._over, self._over_since = delivery.attempt, anyio.current_time()
+                self._look_now = True
+
+    async def _look(self) -> None:
+        """Read what changed, and give it."""
+        missed = self._news.missed
+        try:
+            found = await self._feed.db.read(self._read)
+        except ChatNotFound:
+            if self._found is None:
+                raise
+            await self._end()
+            return
+        except Unavailable as error:
+            if self._found is None:
+                raise
+            LOG.warning("a reader of chat %s waits for the database: %s", self._id, error)
+            await anyio.sleep(self._feed.poll)
+            return
+        if self._ended:  # closed while it was read
+            return
+        self._look_now, self._missed = False, missed
+        self._due = anyio.current_time() + self._feed.poll
+        if found.page and self._shown is not None:
+            await self._begin_anew()
+        # What an attempt said before it was committed is given before the commit.
+        self._take()
+        self._show()
+        self._give(found)
+        self._show()
+
+    async def _wait(self) -> None:
+        """Until something was said or heard, or a look is due."""
+        assert self._reader is not None
+        with anyio.CancelScope(deadline=self._due), suppress(anyio.ClosedResourceError):
+            await self._reader.roused()
+
+    # --- reading ---
+
+    async def _read(self, tx: Tx) -> _Found:
+        if self._since is not None:
+            changed = await queries.changes(tx, self._id, self._since, MOST)
+            if changed is not None and changed.chat.snapshot_version >= self._since:
+                return _Found(
+                    chat=await self._snapshot(tx, changed.chat),
+                    messages=changed.messages,
+                    queue=changed.queue,
+                    actions=tuple(map(pending, changed.actions)),
+                )
+        return await self._read_page(tx)
+
+    async def _read_page(self, tx: Tx) -> _Found:
+        row = await read_chat(tx, self._id)
+        messages = await queries.read_messages(tx, self._id, limit=PAGE + 1)
+        newest = tuple(messages[-PAGE:])
+        return _Found(
+            chat=await self._snapshot(tx, row),
+            messages=newest,
+            queue=tuple(await read_queue(tx, self._id)),
+            actions=tuple(map(pending, await queries.read_actions(tx, self._id))),
+            page=True,
+            more_before=newest[0].number if len(messages) > PAGE else None,
+        )
+
+    async def _snapshot(self, tx: Tx, row: Chat) -> Snapshot:
+        version, context = self._context
+        if version != row.history_version:
+            context = await read_context(tx, self._id)
+            self._context = (row.history_version, context)
+        (made,) = await snapshots(tx, [row], self._feed.watch)
+        return structs.replace(made, context=context)
+
+    # --- giving ---
+
+    @property
+    def _cursor(self) -> Cursor:
+        if self._shown is None:
+            return Cursor(self._since or 0)
+        shown = self._shown
+        return Cursor(
+            self._since or 0, shown.epoch, shown.history_version, shown.attempt, self._seq
+        )
+
+    def _show(self) -> None:
+        """Give the deltas of the attempt that the chat is at; keep those of a later one."""
+        if self._found is None or not self._held:
+            return
+        at, held, self._held = self._found.attempt, self._held, []
+        for delta in held:
+            if delta.attempt > at:
+                self._held.append(delta)
+            elif delta.attempt == at:
+                self._show_one(delta)
+
+    def _show_one(self, delta: Delta) -> None:
+        if self._shown is not None and (delta.attempt, delta.first) != (self._shown, self._seq + 1):
+            self._ready.append(self._void())
+        self._shown, self._seq = delta.attempt, delta.last
+        self._ready.append(LiveDelta(self._cursor, delta.first, delta.last, delta.fragment))
+
+    def _void(self) -> Reset:
+        self._shown, self._seq, self._over = None, 0, None
+        return Reset(self._cursor, "live")
+
+    def _give(self, found: _Found) -> None:
+        before, self._found = self._found, structs.replace(found, messages=())
+        events = list(self._events(before, found))
+        self._since = found.chat.snapshot_version
+        self._actions = found.actions
+        if events:
+            events[-1] = structs.replace(events[-1], cursor=self._cursor)
+        self._ready.extend(events)
+
+    def _events(self, before: _Found | None, found: _Found) -> Iterator[StreamEvent]:
+        """What is told of one look, all with the cursor from before it."""
+        if before is None:
+            yield ChatChanged(self._cursor, found.chat)
+        fresh = self._since is None
+        if found.page and not (fresh and found.more_before is None):
+            # From nothing on: a reader that leaves before the end of this is told all of it again.
+            self._since, self._actions = 0, ()
+            yield Reset(self._cursor, "history", found.more_before)
+        yield from self._rows(found, empty=found.page)
+        if self._shown is not None and self._is_void(self._shown, before, found):
+            yield self._void()
+        if before is not None and found.chat != before.chat:
+            yield ChatChanged(self._cursor, found.chat)
+
+    def _rows(self, found: _Found, empty: bool) -> Iterator[StreamEvent]:
+        """`empty`: the reader has nothing, so that nothing need not be told."""
+        gone = tuple(s.number for s in found.messages if s.superseded_at is not None)
+        if gone:
+            yield Superseded(self._cursor, gone)
+        for stored in found.messages:
+            if stored.superseded_at is None:
+                yield MessageChanged(self._cursor, stored)
+        if found.queue is not None and (found.queue or not empty):
+            yield QueueChanged(self._cursor, found.queue)
+        actions = self._actions
+        if actions is None:  # nobody knows what was told before
+            actions = found.actions if found.chat.snapshot_version == self._since else None
+        if actions != found.actions:
+            yield ActionsChanged(self._cursor, found.actions)
+
+    def _is_void(self, shown: Attempt, before: _Found | None, found: _Found) -> bool:
+        """Whether the fragments of this attempt are no longer what is happening."""
+        if shown != found.attempt or not found.runs or (self._lost and before is None):
+            return True
+        # Its end is known and what became of it is not: as a rule that is being written just now.
+        longest = self._over_since + self._feed.poll
+        return shown == self._over and anyio.current_time() >= longest

@@ -1,0 +1,238 @@
+"""A chat as people are shown it: values that read the same here and at the far end of a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from msgspec import Struct, structs
+
+from holdfast.chat.claims import known_agents
+from holdfast.chat.locked import now_of, read_chat
+from holdfast.chat.queries import read_actions
+from holdfast.chat.state import (
+    BUSY,
+    SELECT_MESSAGE,
+    Call,
+    Chat,
+    Queued,
+    Rest,
+    Retry,
+    Rule,
+    Status,
+    Stored,
+    stored_of,
+)
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.events import Action, EndReason
+from holdfast.kernel.messages import AskedBy, Kind
+from holdfast.store.database import Tx
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A chat as of one moment. Times are microseconds since 1970, UTC."""
+
+    id: str
+    owner: str
+    agent: str
+    title: str | None
+    titled_by: Literal["person", "model"] | None
+    labels: Mapping[str, str]
+    model: str | None
+    """None: the agent's own."""
+    effort: str | None
+    workspace: str | None
+    rules: tuple[Rule, ...]
+    """Calls that are allowed in this chat without asking."""
+    parent_id: str | None
+    root_id: str
+    status: Status
+    archived: bool
+    error: Failure | None
+    """Why it stopped, when its status is `error`."""
+    retry: Retry | None
+    """What failed, while the next attempt is waited for."""
+    outcome: Rest | None
+    """How the last turn ended."""
+    deadline: int | None
+    """The earliest of the pending actions."""
+    compaction: AskedBy | None
+    snapshot_version: int
+    history_version: int
+    queue_version: int
+    epoch: int
+    attempt: int
+    messages: int
+    """How many there are, superseded ones included: the number of the last."""
+    created_at: int
+    updated_at: int
+    context: int | None = None
+    """Tokens that the conversation fills, as its last answer or summary says. Not in lists."""
+    stranded: bool = False
+    """It has waited for a while, and no worker that lives knows its agent."""
+
+    @property
+    def busy(self) -> bool:
+        return self.status in BUSY
+
+
+SHOWN: Final = tuple(
+    field.name
+    for field in structs.fields(Snapshot)
+    if field.name in {column.name for column in structs.fields(Chat)}
+)
+
+
+class Pending(Action, frozen=True):
+    """An action that the chat waits for."""
+
+    number: int = 0
+    """Of the message that asks for it."""
+    deadline: int | None = None
+
+
+def pending(call: Call) -> Pending:
+    """A call that waits, as people are shown it."""
+    assert call.asked is not None  # a CHECK of the table
+    return Pending(**structs.asdict(call.asked), number=call.number, deadline=call.deadline)
+
+
+class ChatResult(Struct, frozen=True):
+    """What a chat came to, once it rests."""
+
+    reason: EndReason | None
+    """None when it never had a turn."""
+    text: str
+    """Of the last answer of the last turn; empty when it gave none."""
+    failure: Failure | None
+    actions: tuple[Pending, ...]
+    """What it waits for, when it `requires_action`."""
+    chat: Snapshot
+
+
+class Receipt(Struct, frozen=True):
+    """What became of a message: it is in the history, or it waits in the queue."""
+
+    number: int | None = None
+    queued: str | None = None
+
+
+class Revision(Struct, frozen=True):
+    """What an edit did."""
+
+    number: int
+    """Of the message that stands in the place of the edited one."""
+    superseded: tuple[int, ...]
+    dropped: tuple[Queued, ...]
+    """What waited in the queue, and is no longer meant."""
+
+
+def at_rest(status: Status, actions: Collection[Action]) -> bool:
+    """Whether nothing more happens until somebody outside does something.
+
+    A chat that only waits for its children goes on by itself.
+    """
+    if status is Status.REQUIRES_ACTION:
+        return any(action.kind != "child" for action in actions)
+    return status not in BUSY
+
+
+# --- reading ---
+
+
+class Watch(Struct, frozen=True):
+    """What tells a chat that is waiting from one that nobody will ever take. Microseconds."""
+
+    lease: int
+    """A worker that was not heard of for this long is dead."""
+    stranded: int
+    """How long a chat may wait for a worker that knows its agent."""
+
+
+async def snapshots(tx: Tx, rows: Sequence[Chat], watch: Watch) -> list[Snapshot]:
+    """Rows as they are shown."""
+    waiting = [row for row in rows if _wants_worker(row)]
+    lost: set[str] = set()
+    if waiting:
+        now = await now_of(tx)
+        waiting = [row for row in waiting if _since(row) + watch.stranded < now]
+    if waiting:
+        known = await known_agents(tx, watch.lease)
+        lost = {row.id for row in waiting if row.agent not in known}
+    return [_shown(row, row.id in lost) for row in rows]
+
+
+def _wants_worker(row: Chat) -> bool:
+    return row.worker_id is None and row.runnable_since is not None and not row.archived
+
+
+def _since(row: Chat) -> int:
+    return max(row.runnable_since or 0, row.retry_at or 0)
+
+
+def _shown(row: Chat, stranded: bool) -> Snapshot:
+    values: dict[str, Any] = {name: getattr(row, name) for name in SHOWN}
+    return Snapshot(**values, stranded=stranded)
+
+
+async def read_snapshot(tx: Tx, chat_id: str, watch: Watch) -> Snapshot:
+    (made,) = await snapshots(tx, [await read_chat(tx, chat_id)], watch)
+    return structs.replace(made, context=await read_context(tx, chat_id))
+
+
+async def read_context(tx: Tx, chat_id: str) -> int | None:
+    """Tokens that the live history fills."""
+    last = await _last(tx, chat_id, ("answer", "checkpoint"), "AND visibility <> 'user'")
+    if last is None:
+        return None
+    message = last.message
+    if message.checkpoint is not None:
+        return message.checkpoint.after
+    return None if message.usage is None else message.usage.context
+
+
+async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:
+    """What a chat came to; None when it does not rest."""
+    chat = await read_snapshot(tx, chat_id, watch)
+    actions = tuple(map(pending, await read_actions(tx, chat_id)))
+    if not at_rest(chat.status, actions):
+        return None
+    reason: EndReason | None = None if chat.outcome is None else chat.outcome.reason
+    if chat.status is Status.REQUIRES_ACTION:
+        reason = "requires_action"
+    answer = await read_answer(tx, chat_id)
+    return ChatResult(reason, answer, chat.error, actions, chat)
+
+
+async def read_answer(tx: Tx, chat_id: str) -> str:
+    """The text of the last answer since the last prompt, also of one that was cut short."""
+    answer = await _last(tx, chat_id, ("answer",))
+    prompt = await _last(tx, chat_id, ("prompt",))
+    if answer is None or (prompt is not None and prompt.number > answer.number):
+        return ""
+    return answer.message.text
+
+
+async def read_first_prompt(tx: Tx, chat_id: str) -> str:
+    """The text that the live history begins with."""
+    row = await tx.one(
+        f"""
+        {SELECT_MESSAGE}
+         WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'prompt' ORDER BY number LIMIT 1
+        """,
+        {"id": chat_id},
+    )
+    return "" if row is None else stored_of(chat_id, row).message.text
+
+
+async def _last(tx: Tx, chat_id: str, kinds: Sequence[Kind], also: str = "") -> Stored | None:
+    row = await tx.one(
+        f"""
+        {SELECT_MESSAGE}
+         WHERE chat_id = :id AND superseded_at IS NULL
+           AND {tx.dialect.one_of("kind", "kinds")} {also}
+         ORDER BY number DESC LIMIT 1
+        """,
+        {"id": chat_id, "kinds": list(kinds)},
+    )
+    return None if row is None else stored_of(chat_id, row)

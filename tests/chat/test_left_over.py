@@ -1,0 +1,50 @@
+"""What is left beside a chat when it comes to rest: nothing that nobody will look at."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.chat import doctor, family, running
+from holdfast.chat.errors import NotARoot
+from holdfast.chat.locked import fence_of
+from tests.chat.given import Chats, answer, asks, row_of_call
+
+
+async def with_a_partial_answer(chats: Chats) -> None:
+    await chats.running("c1")
+    await chats.do(running.write_partial, fence_of(await chats.row("c1")), 1, answer("so far"))
+
+
+async def test_a_chat_that_waits_has_no_partial_answer(chats: Chats) -> None:
+    await with_a_partial_answer(chats)
+    await chats.commit("c1", answer("let me ask", asks("a")))
+    chat = await chats.row("c1")
+    await chats.do(running.require_action, fence_of(chat), [row_of_call(chat, "a", "waiting")])
+    await doctor.check(chats.db)
+
+
+async def test_a_chat_that_is_parked_shows_people_what_had_arrived(chats: Chats) -> None:
+    await with_a_partial_answer(chats)
+    for number in range(3):
+        chats.clock.advance(100)
+        await chats.claim("root", worker=f"dead {number}")
+    await doctor.check(chats.db)
+    last = (await chats.history("c1"))[-1].message
+    assert (last.text, last.visibility, last.finish) == ("so far", "user", "error")
+
+
+async def test_an_approval_does_not_outlive_the_archive(chats: Chats) -> None:
+    await chats.error("c1", calls={"a": "approved"})
+    await chats.do(family.archive, "c1")
+    await doctor.check(chats.db)
+
+
+async def test_a_child_is_not_brought_back_before_its_parent(chats: Chats) -> None:
+    await chats.running("c1")
+    await chats.child("c1", "child")
+    await chats.rest("child")
+    await chats.rest("c1")
+    await chats.do(family.archive, "c1")
+    with pytest.raises(NotARoot, match="c1, is archived"):
+        await chats.do(family.unarchive, "child")
+    await doctor.check(chats.db)
