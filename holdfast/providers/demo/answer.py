@@ -8,9 +8,10 @@ from typing import Final, TypeAlias, Union, assert_never, get_args
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Effort, Request, ToolSpec
+from holdfast.kernel.title import is_title_request
 from holdfast.providers.demo import texts
 from holdfast.providers.demo.example import example
-from holdfast.providers.demo.history import Turn, is_summary, summary, turn_of
+from holdfast.providers.demo.history import Turn, is_summary, summary, title, turn_of
 from holdfast.providers.demo.phrases import as_json, wishes
 from holdfast.providers.demo.texts import SPEECH
 from holdfast.providers.demo.wishes import (
@@ -67,8 +68,8 @@ class Task(Value, frozen=True):
 
 
 def task_of(request: Request) -> Task | None:
-    """What a request asks for next; None for a summary."""
-    if is_summary(request):
+    """What a request asks for next; None for a summary or a title."""
+    if is_summary(request) or is_title_request(request):
         return None
     turn = turn_of(request.messages)
     tasks = list(_tasks(turn, request.tools))
@@ -78,7 +79,7 @@ def task_of(request: Request) -> Task | None:
 def answer(request: Request, task: Task | None, failed: int = 0) -> Answer:
     """The answer. `failed`: how many attempts at this task did, as they were asked to."""
     if task is None:
-        return Answer((Words(summary(request)),))
+        return Answer((Words(title(request) if is_title_request(request) else summary(request)),))
     failure = _failure(task, failed)
     if failure is not None:
         half = (Words("This answer breaks off in the middle of"),)

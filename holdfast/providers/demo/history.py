@@ -1,4 +1,7 @@
-"""What the messages of a request say: how much of the newest wish is done, and a summary. Pure."""
+"""What the messages of a request say: how much of the newest wish is done, a summary, a title.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ from zlib import crc32
 from holdfast.kernel.compact import INSTRUCTIONS, SECTIONS
 from holdfast.kernel.messages import File, Message, ToolCall, ToolResult, Value, encode
 from holdfast.kernel.model import Request
+from holdfast.kernel.title import prompt_of
 from holdfast.providers.demo.texts import shortened
 
 KEPT: Final = 8
 """Lines of a section: a summary must be shorter than what it stands for."""
+TITLE: Final = 60
+"""Characters."""
 STEPS_DONE: Final = "Steps of the last request that are done:"
 """How a summary says it: the answers themselves may be gone."""
 
@@ -114,6 +120,12 @@ def summary(request: Request) -> str:
         "Next steps": f"Answer the newest message.\n{STEPS_DONE} {_steps(text)}.",
     }
     return "\n".join(f"## {name}\n{found.get(name) or 'None known.'}" for name in SECTIONS)
+
+
+def title(request: Request) -> str:
+    """How the conversation begins, with a capital letter."""
+    asked = shortened(prompt_of(request), TITLE)
+    return asked[:1].upper() + asked[1:] or "A conversation"
 
 
 def _newest(lines: Sequence[str]) -> str:

@@ -10,11 +10,12 @@ from pydantic import BaseModel
 
 from holdfast import Agent, Deny, Message, approve, dump, load
 from holdfast.kernel.events import Compacted, Retrying
+from holdfast.kernel.title import cleaned, title_request
 from holdfast.providers.demo import SPEECH, Demo
 from holdfast.testing import ports
 from holdfast.tools.ask_user import Answer, answered, ask_user, questions
 from tests.kernel.runs import events_of, kinds, later, only, outcome
-from tests.providers.demo.asking import ALL
+from tests.providers.demo.asking import ALL, answer
 
 
 def demo(*tools: Any, pace: float = 0, window: int = 32_000, **more: Any) -> Agent:
@@ -180,3 +181,22 @@ async def test_an_overflow_is_summarized_and_tried_again() -> None:
     run = agent.run("fail with context overflow", history=first.history)
     assert len(only(Compacted, await events_of(run))) == 1
     assert "Attempt 2 went through." in (await run).text
+
+
+# --- Titles -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("list src, then run make", "List src, then run make"),
+        ("say  hello\nto everybody", "Say hello to everybody"),
+        ("fail for good", "Fail for good"),
+        ("", "A conversation"),
+        ("word " * 50, "Word " + "word " * 10 + "word…"),
+    ],
+)
+async def test_a_title_is_how_the_conversation_begins(prompt: str, title: str) -> None:
+    for _ in range(2):
+        said = (await answer(title_request(prompt, "an answer"))).text
+        assert cleaned(said) == title

@@ -1,0 +1,71 @@
+"""A title for a conversation: what a model is asked, and what of its answer is one. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.kernel.messages import Message, Text
+from holdfast.kernel.model import Block, Request, Settings
+
+INSTRUCTIONS: Final = """\
+You name conversations. You are given how one begins and what was last answered in it. Reply with \
+a title for it and nothing else: at most six words, on one line, in the language of the \
+conversation, without quotes, Markdown or a full stop. Do not answer the conversation."""
+BEGINS: Final = "The conversation begins:\n\n"
+ANSWERED: Final = "\n\nThe last answer:\n\n"
+SHARE: Final = 2_000
+"""Characters of the prompt and of the answer that are shown to the model."""
+MAX_TOKENS: Final = 200
+"""A title needs few; a model that cannot be told not to think needs some before it."""
+LONGEST: Final = 80
+
+_QUOTES: Final = "\"'“”„«»\u2018\u2019"
+_IN_FRONT: Final = " *-–—:;,#>"
+_BEHIND: Final = " *-–—:;,."
+_LABEL: Final = re.compile(r"^title\s*:", re.IGNORECASE)
+
+
+def title_request(prompt: str, answer: str) -> Request:
+    """Ask for a title."""
+    about = f"{BEGINS}{prompt[:SHARE]}{ANSWERED}{answer[:SHARE]}"
+    return Request(
+        system=(Block(INSTRUCTIONS),),
+        messages=(Message("user", (Text(about),), "prompt"),),
+        settings=Settings(max_output_tokens=MAX_TOKENS),
+        effort="none",
+    )
+
+
+def is_title_request(request: Request) -> bool:
+    return any(block.text == INSTRUCTIONS for block in request.system)
+
+
+def prompt_of(request: Request) -> str:
+    """How the conversation begins that a title is asked for."""
+    text = request.messages[-1].text if request.messages else ""
+    return text.removeprefix(BEGINS).partition(ANSWERED)[0]
+
+
+def cleaned(text: str) -> str | None:
+    """A title of one short line, or None when there is none in the text."""
+    lines = (_line(line) for line in text.splitlines())
+    line = next((line for line in lines if any(map(str.isalnum, line))), "")
+    if len(line) > LONGEST:
+        line = line[:LONGEST].rpartition(" ")[0].rstrip(_BEHIND) or line[: LONGEST - 1]
+        line += "…"
+    return line[:LONGEST] or None
+
+
+def _line(text: str) -> str:
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    bare = " ".join(shown.replace("**", "").replace("`", "").split())
+    return _bare(_LABEL.sub("", _bare(bare)))
+
+
+def _bare(text: str) -> str:
+    """Without what stands around it: marks, a full stop, quotes on both sides."""
+    text = text.lstrip(_IN_FRONT).rstrip(_BEHIND)
+    if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
+        return _bare(text[1:-1])
+    return text

@@ -1,0 +1,116 @@
+"""Agents that an agent sets to work: chats of their own, below its own.
+
+Only a durable host can run them. What these tools do is written in the transaction that records
+their results, so that a crash can neither make two children nor lose one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final, Literal
+
+from holdfast.chat.family import Interrupt, NewChat, SendTo, Spawn
+from holdfast.chat.state import Queued
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import user_message
+from holdfast.kernel.ports import new_id as fresh_id
+from holdfast.kernel.tool import Commit, Tool
+
+TEXT: Final = {"type": "string", "minLength": 1}
+ID: Final = {**TEXT, "description": "The id that spawn_agent gave"}
+
+
+def subagents(
+    agents: Sequence[str] = (),
+    *,
+    timeout: float | None = None,
+    new_id: Callable[[], str] = fresh_id,
+) -> list[Tool]:
+    """Tools to spawn, message, interrupt and await children.
+
+    `agents` are the names of the agents that may be spawned, the first unless the model says which.
+    `timeout` is how many seconds are waited for children at most.
+    """
+    if isinstance(agents, str) or not agents:
+        raise ConfigError("subagents has no agents: name those that may be spawned, in a list")
+    return [
+        _spawn_agent(tuple(agents), new_id),
+        _message_agent(new_id),
+        _interrupt_agent(),
+        _wait_agents(timeout),
+    ]
+
+
+def _spawn_agent(agents: tuple[str, ...], new_id: Callable[[], str]) -> Tool:
+    async def spawn_agent(prompt: str, agent: str = agents[0], title: str | None = None) -> Commit:
+        child = new_id()
+        new = NewChat(id=child, agent=agent, message=user_message(prompt), title=title)
+        return Commit({"agent": child}, (Spawn(new),))
+
+    properties = {
+        "prompt": {**TEXT, "description": "Everything that the agent needs to know"},
+        "agent": {"enum": list(agents), "description": f"Which one; {agents[0]} unless set"},
+        "title": {**TEXT, "description": "What it is about, in a few words"},
+    }
+    return _tool("spawn_agent", spawn_agent, properties, ["prompt"])
+
+
+def _message_agent(new_id: Callable[[], str]) -> Tool:
+    async def message_agent(
+        agent: str, message: str, deliver: Literal["queue", "steer", "interrupt"] = "queue"
+    ) -> Commit:
+        queued = Queued(new_id(), deliver, user_message(message), 0)
+        return Commit("sent", (SendTo(agent, queued),))
+
+    properties = {
+        "agent": ID,
+        "message": TEXT,
+        "deliver": {"enum": ["queue", "steer", "interrupt"]},
+    }
+    return _tool("message_agent", message_agent, properties, ["agent", "message"])
+
+
+def _interrupt_agent() -> Tool:
+    async def interrupt_agent(agent: str) -> Commit:
+        return Commit("stopped", (Interrupt(agent),))
+
+    return _tool("interrupt_agent", interrupt_agent, {"agent": ID}, ["agent"])
+
+
+def _wait_agents(timeout: float | None) -> Tool:
+    agents = {"type": "array", "minItems": 1, "maxItems": 32, "items": ID}
+    return Tool(
+        name="wait_agents",
+        description=_said("wait_agents"),
+        schema=_schema({"agents": agents}, ["agents"]),
+        effect="pure",
+        action="child",
+        timeout=timeout,
+    )
+
+
+def _tool(
+    name: str, function: Callable[..., Any], properties: Mapping[str, Any], required: Sequence[str]
+) -> Tool:
+    return Tool(
+        name=name,
+        description=_said(name),
+        function=function,
+        schema=_schema(properties, required),
+        effect="commit",
+        parallel=True,
+    )
+
+
+def _schema(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _said(name: str) -> str:
+    return files(__name__).joinpath(f"{name}.md").read_text("utf-8").strip()

@@ -1,0 +1,260 @@
+"""Asking the model: one attempt at an answer, and what follows when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.chat import running
+from holdfast.chat.errors import ChatError
+from holdfast.chat.running import Outcome
+from holdfast.chat.state import Charge
+from holdfast.kernel import compact, prepare, retry
+from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.compact import Situation
+from holdfast.kernel.errors import Failure, classify
+from holdfast.kernel.generate import Caller, Interrupted
+from holdfast.kernel.messages import Message, Usage
+from holdfast.kernel.outcome import Tally
+from holdfast.kernel.patience import Patience
+from holdfast.kernel.summarize import Summarizer
+from holdfast.store.database import StoreError
+from holdfast.worker.book import Book
+from holdfast.worker.calling import Calling
+from holdfast.worker.flight import Flight, Stopped, Unfinished
+from holdfast.worker.options import MICRO, WorkerOptions
+from holdfast.worker.setup import Setup
+
+LOG: Final = logging.getLogger("holdfast.worker")
+
+
+class Answering:
+    """The model calls of one chat, one at a time."""
+
+    def __init__(
+        self,
+        book: Book,
+        setup: Setup,
+        flight: Flight,
+        calling: Calling,
+        options: WorkerOptions,
+        beside: Callable[..., Any],
+    ) -> None:
+        self._book = book
+        self._setup = setup
+        self._flight = flight
+        self._calling = calling
+        self._options = options
+        self._beside = beside
+        self._loop = asyncio.get_running_loop()
+        self._caller: Caller | None = None
+        self._avoid: frozenset[str] = frozenset()
+        """Models that failed at this very step."""
+        self._retry_at: float | None = None
+
+    def close(self) -> None:
+        if self._caller is not None:
+            self._caller.close()
+
+    def _call_with(self, tally: Tally) -> Caller:
+        policy, flight = self._setup.agent.policy, self._flight
+        return Caller(policy.stream, flight.screen, flight.interruption, tally)
+
+    # --- one attempt ---
+
+    async def answer(self) -> bool:
+        """One attempt at an answer. False when the chat rests, or waits without us."""
+        book, setup, flight = self._book, self._setup, self._flight
+        assembly = Assembly(setup.model.name, setup.agent.ports, book.history.call_ids)
+        flight.screen.open(book.fence)
+        keeper = _Keeper(self, assembly)
+        began = self._loop.time()
+        try:
+            await self._ask(assembly)
+        except Interrupted:
+            self._keep(assembly, began)
+            raise Stopped from None
+        except Exception as error:
+            return await self._after(error, assembly)
+        finally:
+            keeper.end()
+        self._keep(assembly, began)
+        setup.hear_window(assembly.window)
+        book.history.call_ids |= assembly.ids
+        message = flight.left.partial
+        assert message is not None
+        await book.commit((message,), flight.left.runtime)
+        self._avoid = frozenset()
+        return True
+
+    async def _ask(self, assembly: Assembly) -> None:
+        request = self._setup.request(self._book.history, self._avoid)
+        batch = self._calling.new_batch()
+        if self._caller is None:
+            self._caller = self._call_with(Tally())
+        self._flight.inbox.on_steer = batch.steer
+        try:
+            await self._caller.call(self._setup.model, request, assembly, batch.offer)
+        finally:
+            self._flight.inbox.on_steer = None
+
+    def _keep(self, assembly: Assembly, began: float) -> None:
+        """What arrived of an answer, until it is committed in one way or another."""
+        whole = assembly.finish is not None
+        partial = assembly.message() if whole else assembly.partial("interrupted")
+        self._flight.left = Unfinished(
+            partial=partial,
+            charges=() if partial is not None else self._charges(assembly),
+            runtime=int((self._loop.time() - began) * 1_000),
+            asking=True,
+        )
+
+    def _charges(self, assembly: Assembly) -> tuple[Charge, ...]:
+        if assembly.usage is None:
+            return ()
+        fence = self._book.fence
+        id = f"attempt {fence.history_version}.{fence.attempt}"
+        return (Charge(id, "attempt", assembly.usage, assembly.model),)
+
+    # --- after a failure ---
+
+    async def _after(self, error: Exception, assembly: Assembly) -> bool:
+        """An attempt failed: say when the next begins, or that there is none."""
+        await self._flight.unwind(())
+        if isinstance(error, (StoreError, ChatError)):
+            raise error
+        failure = classify(error, assembly.model)
+        charges = self._charges(assembly)
+        if failure.failover:
+            self._avoid |= {assembly.model}
+        if failure.kind == "context_overflow":
+            self._setup.hear_window(failure.window)
+            await self._record(failure, 0, charges, overflow=True)
+            return True
+        policy, ports = self._setup.agent.policy.retry, self._setup.agent.ports
+        attempt = self._book.fence.attempt
+        verdict = retry.after(failure, attempt, policy, random=ports.random(), now=ports.now())
+        if isinstance(verdict, retry.GiveUp):
+            said = f"{failure.message} {verdict.why}" if verdict.why else failure.message
+            await self._give_up(replace(failure, message=said), assembly, charges)
+            return False
+        release = verdict.seconds > self._options.hold
+        await self._record(failure, verdict.seconds, charges, release=release)
+        return self._book.chat.worker_id is not None
+
+    async def _give_up(
+        self, failure: Failure, assembly: Assembly, charges: tuple[Charge, ...]
+    ) -> None:
+        partial = assembly.partial("error")
+        if partial is not None:  # for people only, and with its usage
+            partial, charges = replace(partial, visibility="user"), ()
+        await self._book.write(running.fail, failure, partial, charges)
+
+    async def _record(
+        self,
+        failure: Failure,
+        seconds: float,
+        charges: tuple[Charge, ...],
+        *,
+        overflow: bool = False,
+        release: bool = False,
+    ) -> None:
+        chat = await self._book.write(
+            running.record_retry,
+            failure,
+            self._setup.agent.policy.retry.attempts,
+            int(seconds * MICRO),
+            charges,
+            overflow=overflow,
+            release=release,
+        )
+        self.wait_for_retry(None if chat.retry_at is None else seconds)
+
+    def wait_for_retry(self, seconds: float | None) -> None:
+        """The next attempt was put off, by us or by somebody before us."""
+        self._retry_at = None if seconds is None else self._loop.time() + seconds
+
+    def until_retry(self) -> float:
+        """Seconds until the next attempt may begin. What is said or edited meanwhile ends a wait:
+        then the row has none."""
+        if self._retry_at is None or self._book.chat.retry_at is None:
+            return 0.0
+        return self._retry_at - self._loop.time()
+
+    # --- summaries ---
+
+    async def summary(self) -> Outcome:
+        """A checkpoint to be committed: by shortening, or with a summary."""
+        book = self._book
+        self._flight.screen.open(book.fence)
+        now = self._setup.situation(book.history, book.chat.compaction)
+        message = compact.by_trimming(now)
+        charges: tuple[Charge, ...] = ()
+        if message is None:
+            message, charges = await self._summarize(now)
+        checkpoint = message.checkpoint
+        assert checkpoint is not None
+        said = compact.entry_for_people(checkpoint)
+        return Outcome(messages=(message, said), compacted=True, charges=charges)
+
+    async def _summarize(self, now: Situation) -> tuple[Message, tuple[Charge, ...]]:
+        agent, flight, tally = self._setup.agent, self._flight, Tally()
+        model = prepare.summary_model(agent)
+        caller = self._call_with(tally)
+        patience = Patience(agent.policy.retry, agent.ports, flight.inbox, flight.screen)
+        summarizer = Summarizer(
+            model, agent.ports, caller, patience, flight.interruption, flight.screen
+        )
+        try:
+            message = await summarizer.checkpoint(now)
+        except Interrupted:
+            raise Stopped from None
+        finally:
+            caller.close()
+            # Counted whatever becomes of it, and under a name of its own if it is made again.
+            chat, usage = self._book.chat, tally.summary(0).usage
+            charge = Charge(f"summary {chat.snapshot_version}", "summary", usage, model.name)
+            flight.left = Unfinished(charges=(charge,) if usage != Usage() else ())
+        return message, flight.left.charges
+
+    # --- what is kept while an answer arrives ---
+
+    def keep_soon(self, assembly: Assembly) -> None:
+        self._beside(self._keep_partial, assembly)
+
+    async def _keep_partial(self, assembly: Assembly) -> None:
+        message = assembly.so_far()
+        if message is None or assembly.finish is not None:
+            return
+        try:
+            await self._book.keep_partial(self._book.fence, self._flight.screen.seq, message)
+        except (StoreError, ChatError):
+            LOG.info("chat %s: a partial answer was not kept", self._book.chat.id, exc_info=True)
+
+    @property
+    def every(self) -> float:
+        return self._options.partial
+
+
+class _Keeper:
+    """Has what arrived of an answer written down now and then, while it goes on arriving."""
+
+    def __init__(self, answering: Answering, assembly: Assembly) -> None:
+        self._answering = answering
+        self._assembly = assembly
+        self._size = 0
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(answering.every, self._keep)
+
+    def _keep(self) -> None:
+        if self._assembly.size > self._size:
+            self._size = self._assembly.size
+            self._answering.keep_soon(self._assembly)
+        self._timer = self._loop.call_later(self._answering.every, self._keep)
+
+    def end(self) -> None:
+        self._timer.cancel()

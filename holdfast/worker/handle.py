@@ -1,0 +1,388 @@
+"""A chat as a program holds it: every door to it, with what is given checked at the door.
+
+No signature names the database, and every value is frozen: a chat at the far end of a wire reads
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar, get_args
+
+import anyio
+from msgspec import UNSET, UnsetType
+
+from holdfast.agent import Agent, Resolution
+from holdfast.chat import export, queries
+from holdfast.chat.errors import InvalidInput, NothingWaits
+from holdfast.chat.family import NewChat
+from holdfast.chat.feed import Feed
+from holdfast.chat.locked import read_chat
+from holdfast.chat.machine import Key, Machine
+from holdfast.chat.queries import Spent
+from holdfast.chat.queue import read_queue
+from holdfast.chat.state import Chat as Row
+from holdfast.chat.state import Deliver, Queued, Rule, Stored
+from holdfast.chat.stream import Cursor, Stream
+from holdfast.chat.view import (
+    ChatResult,
+    Pending,
+    Receipt,
+    Revision,
+    Snapshot,
+    pending,
+    read_result,
+    read_snapshot,
+)
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import Message, Prompt, encode, user_message
+from holdfast.kernel.model import Effort
+from holdfast.kernel.policy import Wording
+from holdfast.kernel.ports import Ports
+from holdfast.store.database import Database, Tx
+
+T = TypeVar("T")
+MOST: Final = 1_000
+"""Rows that are read at once."""
+
+
+class Desk:
+    """What all handles of one host work with."""
+
+    def __init__(
+        self, db: Database, agents: Mapping[str, Agent], feed: Feed, ports: Ports, runs_here: bool
+    ) -> None:
+        self.db = db
+        self.agents = agents
+        self.feed = feed
+        self.ports = ports
+        self.machine = Machine(db, ports)
+        self._runs_here = runs_here
+
+    async def ask(
+        self, chat_id: str, question: Callable[..., Awaitable[T]], *args: Any, **more: Any
+    ) -> T:
+        """Read something of a chat that is there. Raises `ChatNotFound`."""
+
+        async def read(tx: Tx) -> T:
+            await read_chat(tx, chat_id)
+            return await question(tx, chat_id, *args, **more)
+
+        return await self.db.read(read)
+
+    def agent(self, name: str | None) -> Agent:
+        """The agent of this name; the first when none is named."""
+        if name is None:
+            return next(iter(self.agents.values()))
+        found = self.agents.get(name)
+        if found is None:
+            known = ", ".join(self.agents)
+            raise ConfigError(f"no agent is named {name!r}: use one of {known}")
+        return found
+
+    def check_choice(self, agent: str, model: str | None, effort: str | None) -> None:
+        """Refuse now what the worker could only fail at later."""
+        if effort is not None and effort not in get_args(Effort):
+            raise ConfigError(f"effort is {effort!r}: use one of {get_args(Effort)}, or None")
+        if model is None:
+            return
+        if not isinstance(model, str) or not model:
+            raise ConfigError(f"model is {model!r}: use its name, as provider:model")
+        known = self.agents.get(agent)
+        if self._runs_here and known is not None:
+            known.replace(model=model)
+
+
+class Chat:
+    """A durable conversation, as a program holds it. Costs nothing to keep, and nothing to drop.
+
+    What it refuses is a `ChatError` that says why; nothing was changed then.
+    """
+
+    def __init__(self, desk: Desk, row: Row) -> None:
+        self.id = row.id
+        self.owner = row.owner
+        self.agent = row.agent
+        """The name of the agent that answers."""
+        self.queue = Queue(desk, row.id)
+        """The messages that wait."""
+        self._desk = desk
+        self._db = desk.db
+        self._machine = desk.machine
+        self._feed = desk.feed
+
+    def __repr__(self) -> str:
+        return f"<Chat {self.id}>"
+
+    # --- reading ---
+
+    async def read(self) -> Snapshot:
+        """The chat as it is now."""
+        return await self._db.read(lambda tx: read_snapshot(tx, self.id, self._feed.watch))
+
+    async def messages(
+        self, *, before: int | None = None, limit: int = 100, superseded: bool = False
+    ) -> tuple[Stored, ...]:
+        """A page: the newest messages in front of number `before`, in order."""
+        check_limit(limit)
+        more: dict[str, Any] = {"before": before, "limit": limit, "superseded": superseded}
+        return tuple(await self._ask(queries.read_messages, **more))
+
+    async def history(self) -> tuple[Message, ...]:
+        """All live messages: what `agent.run(history=…)` would go on with."""
+        return tuple(stored.message for stored in await self._ask(queries.read_history))
+
+    async def actions(self) -> tuple[Pending, ...]:
+        """What the chat waits for from outside."""
+        return tuple(map(pending, await self._ask(queries.read_actions)))
+
+    async def usage(self, *, tree: bool = False) -> Spent:
+        """Tokens and cost; with `tree` also of all chats that it set to work."""
+        return await self._ask(queries.spent, tree=tree)
+
+    async def _ask(self, question: Callable[..., Awaitable[T]], **more: Any) -> T:
+        return await self._desk.ask(self.id, question, **more)
+
+    async def export(self, format: export.Format = "jsonl") -> str:
+        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people."""
+
+        async def read(tx: Tx) -> tuple[Snapshot, Sequence[Stored]]:
+            chat = await read_snapshot(tx, self.id, self._feed.watch)
+            return chat, await queries.read_messages(
+                tx, self.id, limit=chat.messages + 1, superseded=True
+            )
+
+        return export.export(*await self._db.read(read), format)
+
+    def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> Stream:
+        """What the chat says, from a cursor on. It ends when the chat rests, or never."""
+        cursor = Cursor.parse(after) if isinstance(after, str) else after
+        return Stream(self._feed, self.id, cursor, follow=follow)
+
+    async def rest(self) -> ChatResult:
+        """Wait until the chat rests: idle, failed, or waiting for somebody outside."""
+        news = self._feed.news(self.id)
+        while True:
+            heard = news.count
+            result = await self._db.read(lambda tx: read_result(tx, self.id, self._feed.watch))
+            if result is not None:
+                return result
+            with anyio.move_on_after(self._feed.poll):
+                await news.after(heard)
+
+    # --- talking ---
+
+    async def send(
+        self,
+        prompt: Prompt,
+        deliver: Deliver = "queue",
+        *,
+        model: str | None = None,
+        effort: Effort | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Say something. While the chat is busy it waits in the queue, as `deliver` says:
+
+        `queue`: until the turn is over. `steer`: until the next step. `interrupt`: the turn is
+        stopped for it. `model` and `effort` hold from this message on. With a `key` it is said
+        once, however often this is called.
+        """
+        self._desk.check_choice(self.agent, model, effort)
+        message = user_message(prompt)
+        sent = await self._machine.send(
+            self.id,
+            message,
+            deliver,
+            model=model,
+            effort=effort,
+            key=self._key(key, "send", (message, deliver, model, effort)),
+        )
+        return Receipt(sent.number, sent.queued)
+
+    async def interrupt(self) -> None:
+        """Stop the turn and keep what it produced. Does nothing when nothing runs."""
+        known = self._desk.agents.get(self.agent)
+        wording = known.policy.wording if known is not None else Wording()
+        await self._machine.interrupt(self.id, wording.interrupted_tools)
+
+    async def retry(self) -> None:
+        """Try again after an error."""
+        await self._machine.retry(self.id)
+
+    async def edit(
+        self,
+        number: int,
+        prompt: Prompt,
+        *,
+        model: str | None = None,
+        effort: Effort | None = None,
+        key: str | None = None,
+    ) -> Revision:
+        """Say something else instead of message `number`: it and all behind it are superseded."""
+        self._desk.check_choice(self.agent, model, effort)
+        message = user_message(prompt)
+        edited = await self._machine.edit(
+            self.id,
+            number,
+            message,
+            model=model,
+            effort=effort,
+            key=self._key(key, "edit", (number, message, model, effort)),
+        )
+        return Revision(edited.number, edited.superseded, edited.dropped)
+
+    async def fork(
+        self,
+        number: int,
+        prompt: Prompt | None = None,
+        *,
+        title: str | None = None,
+        share_workspace: bool = False,
+        key: str | None = None,
+    ) -> Chat:
+        """A new chat with the history up to message `number`.
+
+        With a prompt: up to before it, and the prompt in its place.
+        """
+        source = await self._machine.read(self.id)
+        new = NewChat(
+            id=self._desk.ports.new_id(),
+            agent=source.agent,
+            message=None if prompt is None else user_message(prompt),
+            owner=source.owner,
+            title=source.title if title is None else title_of(title),
+            labels=source.labels,
+            model=source.model,
+            effort=source.effort,
+            workspace=source.workspace if share_workspace else None,
+        )
+        body = (number, new.message, title, share_workspace)
+        row = await self._machine.fork(self.id, number, new, self._key(key, "fork", body))
+        return Chat(self._desk, row)
+
+    async def compact(self) -> None:
+        """Have the conversation summarized now."""
+        await self._machine.compact(self.id)
+
+    async def resolve(
+        self, answers: Mapping[str, Resolution], *, allow_for_chat: Rule | None = None
+    ) -> None:
+        """Answer actions by their call ids: all of them, or, when one is refused, none.
+
+        An answer is what `agent.run(resolve=…)` takes: `approve(action)`, `Deny(reason)`, or the
+        result. `allow_for_chat` lets calls like it run in this chat without being asked again.
+        """
+        agent = self._desk.agent(self.agent)
+        if allow_for_chat is not None and allow_for_chat.tool not in agent.toolset:
+            raise ConfigError(f"{agent.name} has no tool {allow_for_chat.tool!r} to allow")
+        waiting = {action.call.id: action for action in await self.actions()}
+        unknown = [call_id for call_id in answers if call_id not in waiting]
+        if unknown:
+            raise NothingWaits(unknown, list(waiting))
+        given = {id: agent.answer(waiting[id].call, value) for id, value in answers.items()}
+        await self._machine.resolve(self.id, given, allow_for_chat)
+
+    # --- what it is called and made of ---
+
+    async def rename(self, title: str | None) -> None:
+        """Give it a title. None takes it away: the next turn brings a new one."""
+        await self._machine.update(self.id, {"title": title_of(title)})
+
+    async def update(
+        self,
+        *,
+        labels: Mapping[str, str] | UnsetType = UNSET,
+        model: str | UnsetType | None = UNSET,
+        effort: Effort | UnsetType | None = UNSET,
+    ) -> None:
+        """Change what is given, together. None for a model or an effort: the agent's own."""
+        changes: dict[str, Any] = {}
+        if labels is not UNSET:
+            changes["labels"] = labels_of(labels)
+        if model is not UNSET:
+            changes["model"] = model
+        if effort is not UNSET:
+            changes["effort"] = effort
+        if not changes:
+            raise InvalidInput("there is nothing to change: give labels, model or effort")
+        self._desk.check_choice(self.agent, changes.get("model"), changes.get("effort"))
+        await self._machine.update(self.id, changes)
+
+    async def archive(self) -> None:
+        """Put it away, with all chats that it set to work."""
+        await self._machine.archive(self.id)
+
+    async def unarchive(self) -> None:
+        await self._machine.unarchive(self.id)
+
+    async def delete(self) -> None:
+        """Remove it for good, with all chats that it set to work."""
+        await self._machine.delete(self.id)
+
+    def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
+        return key_of(self.owner, key, f"{method} {self.id}", body)
+
+
+class Queue:
+    """The messages that wait, in the order in which they will be delivered."""
+
+    def __init__(self, desk: Desk, chat_id: str) -> None:
+        self._desk = desk
+        self._machine = desk.machine
+        self._id = chat_id
+
+    async def list(self) -> tuple[Queued, ...]:
+        return tuple(await self._desk.ask(self._id, read_queue))
+
+    async def edit(
+        self, id: str, prompt: Prompt, deliver: Literal["steer", "queue"] | None = None
+    ) -> None:
+        """Change what a waiting message says, or how it is delivered."""
+        await self._machine.edit_queued(self._id, id, user_message(prompt), deliver)
+
+    async def reorder(self, ids: Sequence[str]) -> None:
+        """Put the messages into this order, within each kind. Names every one of them once."""
+        await self._machine.reorder(self._id, list(ids))
+
+    async def remove(self, id: str) -> Queued:
+        """Take a message back before it is delivered."""
+        return await self._machine.remove_queued(self._id, id)
+
+    async def promote(self, id: str) -> Receipt:
+        """Deliver a message now, as if it had been sent to interrupt."""
+        sent = await self._machine.promote(self._id, id)
+        return Receipt(sent.number, sent.queued)
+
+
+# --- what is given ------------------------------------------------------------------------------
+
+
+def key_of(owner: str, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
+    if key is None:
+        return None
+    if not isinstance(key, str) or not key:
+        raise InvalidInput(f"key is {key!r}: use text that is not empty, or None")
+    from hashlib import sha256  # brings OpenSSL
+
+    return Key(owner, key, sha256(encode((method, body))).hexdigest())
+
+
+def title_of(title: str | None) -> str | None:
+    if title is None:
+        return None
+    line = " ".join(title.split()) if isinstance(title, str) else ""
+    if not line:
+        raise InvalidInput(f"title is {title!r}: use text, or None for no title")
+    return line
+
+
+def labels_of(labels: Mapping[str, str]) -> dict[str, str]:
+    given = dict(labels) if isinstance(labels, Mapping) else {"": labels}
+    if not all(isinstance(one, str) and one for pair in given.items() for one in pair):
+        raise InvalidInput(f"labels are {labels!r}: use {{name: value}}, all of them text")
+    return dict(sorted(given.items()))  # the same labels are the same request
+
+
+def check_limit(limit: int) -> None:
+    if not 1 <= limit <= MOST:
+        raise InvalidInput(f"limit is {limit!r}: use 1 to {MOST}")

@@ -1,0 +1,82 @@
+"""An agent as one chat uses it: the chat's own model and effort, the window its provider says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.agent import Agent
+from holdfast.chat.state import Chat
+from holdfast.kernel import prepare
+from holdfast.kernel.compact import Situation
+from holdfast.kernel.decide import Rules, size
+from holdfast.kernel.history import History
+from holdfast.kernel.messages import AskedBy, Message
+from holdfast.kernel.model import Model, Request
+from holdfast.kernel.way import Toolbox
+
+
+class Setup:
+    """What does not change from step to step, made once and made anew when it does."""
+
+    agent: Agent
+    model: Model
+    rules: Rules
+    toolbox: Toolbox
+
+    def __init__(self, agent: Agent) -> None:
+        self._base = agent
+        self._chosen: tuple[str | None, str | None] = (None, None)
+        self._reported: int | None = None
+        self.active: frozenset[str] | None = None
+        """Names of the tools that the last answer could use; None for all."""
+        self._use(agent)
+
+    def follow(self, chat: Chat) -> None:
+        """The chat may have been given another model or effort."""
+        if (chat.model, chat.effort) == self._chosen:
+            return
+        changes: dict[str, Any] = {}
+        if chat.model is not None:
+            changes["model"] = chat.model
+        if chat.effort is not None:
+            changes["effort"] = chat.effort
+        self._reported = None
+        self._use(self._base.replace(**changes) if changes else self._base)
+        self._chosen = (chat.model, chat.effort)
+
+    def _use(self, agent: Agent) -> None:
+        self.agent = agent
+        self.model = prepare.model_of(agent)
+        self._take_window(self._reported)
+
+    def hear_window(self, reported: int | None) -> None:
+        """A provider said how much fits."""
+        if reported not in (None, self._reported):
+            self._take_window(reported)
+
+    def _take_window(self, reported: int | None) -> None:
+        self._reported = reported
+        self._window = prepare.window_of(self.agent, reported)
+        self.rules = prepare.rules_of(self.agent, self._window)
+        self.toolbox = prepare.toolbox_of(self.agent, self._window)
+
+    def request(self, history: History, avoid: frozenset[str]) -> Request:
+        self.active = prepare.active_after(self.agent, history.messages)
+        return prepare.build_request(self.agent, history, self.active, avoid)
+
+    def look_back(self, history: History) -> None:
+        """Find what tools the last answer could use, when somebody else asked for it."""
+        if self.active is None and self.agent.active is not None:
+            self.active = prepare.active_after(self.agent, history.before_last_calls())
+
+    def situation(self, history: History, asked_by: AskedBy | None) -> Situation:
+        messages: list[Message] = list(history.messages)
+        return Situation(
+            messages,
+            size(history.turn, self.rules),
+            self.rules.overhead,
+            self.rules.limit,
+            self._window,
+            asked_by,
+            self.agent.policy.context,
+        )

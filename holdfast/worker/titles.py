@@ -1,0 +1,115 @@
+"""Names chats: once a turn has come to rest, a model is asked for a title.
+
+Work after the outcome: whatever goes wrong is logged, leaves no trace, and is tried again after the
+next turn. A title that a person gave is never touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+
+from holdfast.agent import Agent
+from holdfast.chat import people
+from holdfast.chat.errors import ChatArchived, ChatNotFound
+from holdfast.chat.state import Charge, Chat
+from holdfast.chat.view import read_answer, read_first_prompt
+from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.events import Event
+from holdfast.kernel.generate import Caller
+from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.messages import Message
+from holdfast.kernel.model import Model, Request
+from holdfast.kernel.outcome import Tally
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.prepare import model_of
+from holdfast.kernel.title import cleaned, title_request
+from holdfast.store.database import Database, Tx
+
+LOG: Final = logging.getLogger("holdfast.worker")
+PATIENCE: Final = 30.0
+"""Seconds that a title may take."""
+
+
+class Titles:
+    """What a worker does when a chat has come to rest."""
+
+    def __init__(
+        self,
+        db: Database,
+        agents: Mapping[str, Agent],
+        ports: Ports,
+        model: Model | None = None,
+    ) -> None:
+        """`model` writes the titles; without one, each chat's own does."""
+        self._db = db
+        self._agents = agents
+        self._ports = ports
+        self._model = model
+
+    async def __call__(self, chat: Chat) -> None:
+        if chat.parent_id is not None or chat.title is not None:
+            return
+        try:
+            with anyio.fail_after(PATIENCE):
+                await self._name(chat)
+        except (ChatNotFound, ChatArchived):
+            pass  # nobody asks for its title any more
+        except Exception as error:
+            LOG.warning("chat %s has no title yet: %s", chat.id, error or type(error).__name__)
+
+    async def _name(self, chat: Chat) -> None:
+        prompt, answer = await self._db.read(lambda tx: _about(tx, chat.id))
+        if not (prompt.strip() or answer.strip()):
+            return
+        agent = self._agents[chat.agent]
+        said = await self._ask(agent, self._writer_of(agent, chat), title_request(prompt, answer))
+        title = cleaned(said.text)
+        if title is None:
+            LOG.warning("chat %s has no title yet: %r is none", chat.id, said.text[:80])
+            return
+        charges: tuple[Charge, ...] = ()
+        if said.usage is not None:
+            id = f"title {chat.history_version}"
+            charges = (Charge(id, "title", said.usage, said.model),)
+        await self._db.write(lambda tx: people.set_generated_title(tx, chat.id, title, charges))
+
+    def _writer_of(self, agent: Agent, chat: Chat) -> Model:
+        if self._model is not None:
+            return self._model
+        return model_of(agent if chat.model is None else agent.replace(model=chat.model))
+
+    async def _ask(self, agent: Agent, model: Model, request: Request) -> Message:
+        """The model's answer, whole. Asked once: there will be another turn."""
+        assembly = Assembly(model.name, self._ports)
+        caller = Caller(agent.policy.stream, _Nowhere(), Interruption(), Tally())
+        try:
+            await caller.call(model, request, assembly)
+        finally:
+            caller.close()
+        return assembly.message()
+
+
+async def _about(tx: Tx, chat_id: str) -> tuple[str, str]:
+    return await read_first_prompt(tx, chat_id), await read_answer(tx, chat_id)
+
+
+class _Nowhere:
+    """A `Sink`: nobody watches a title being written."""
+
+    full = False
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def put(self, event: Event) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    async def room(self) -> None:
+        return

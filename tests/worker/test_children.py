@@ -1,0 +1,163 @@
+"""Chats that an agent sets to work: made once, awaited without holding a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+
+from holdfast.chat import queries
+from holdfast.kernel.model import Request
+from holdfast.store.database import Database
+from holdfast.testing import Clock, Item, call, pause, say, usage
+from holdfast.tools.subagents import subagents
+from tests.worker.lives import Life, living, results_of
+
+
+def child_in(request: Request) -> list[str]:
+    """The ids that spawn_agent gave in this conversation."""
+    made = [r for m in request.messages for r in m.results if r.tool == "spawn_agent"]
+    return [json.loads(result.text)["agent"] for result in made]
+
+
+def as_parent(*turns: Any, child: Any = "Done below.") -> Any:
+    """A model for both: the parent plays its turns, a child says the same each time."""
+    left = list(turns)
+
+    def answer(request: Request) -> Any:
+        if request.messages[0].text == "below":
+            return child(request) if callable(child) else child
+        turn = left.pop(0)
+        return turn(request) if callable(turn) else turn
+
+    return [answer] * 50
+
+
+def wait_for_all(request: Request) -> Item:
+    return call("wait_agents", agents=child_in(request))
+
+
+async def children_of(life: Life, chat_id: str) -> list[str]:
+    found = await life.db.read(lambda tx: queries.list_chats(tx, parent=chat_id))
+    return [chat.id for chat in found]
+
+
+async def test_a_parent_reads_what_came_of_its_children(db: Database, clock: Clock) -> None:
+    script = as_parent(
+        [call("spawn_agent", prompt="below"), call("spawn_agent", prompt="below", title="B")],
+        wait_for_all,
+        "Both are done.",
+        child=[pause(30), say("Done below.")],
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        waiting = await life.until(chat_id, lambda chat: chat.status == "requires_action")
+        assert waiting.worker_id is None
+        assert len(await children_of(life, chat_id)) == 2
+        before = clock.now()
+        await life.rest(chat_id)
+        assert clock.now() - before < 40_000_000
+        told = json.loads(results_of(await life.history(chat_id))[-1].text)
+        assert [one["answer"] for one in told] == ["Done below."] * 2
+        assert (await life.told(chat_id))[-1] == "answer: Both are done."
+
+
+async def test_an_id_that_is_no_child_is_named_and_not_waited_for(
+    db: Database, clock: Clock
+) -> None:
+    script = as_parent(call("wait_agents", agents=["nobody"]), "I see.")
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        (told,) = json.loads(results_of(await life.history(chat_id))[-1].text)
+        assert told == {"agent": "nobody", "status": "unknown"}
+
+
+async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clock) -> None:
+    script = as_parent(
+        call("spawn_agent", prompt="below"), wait_for_all, child=[pause(1_000), say("Late.")]
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.until(chat_id, lambda chat: chat.status == "requires_action")
+        (child,) = await children_of(life, chat_id)
+        await life.until(child, lambda chat: chat.worker_id is not None)
+        await anyio.sleep(1)
+        await life.machine.interrupt(chat_id)
+        assert (await life.rest(child, 5)).status == "idle"
+        assert (await life.chat(chat_id)).status == "idle"
+
+
+async def test_a_child_can_be_told_something_and_stopped(db: Database, clock: Clock) -> None:
+    def below(request: Request) -> Item:
+        told = any(message.text == "more" for message in request.messages)
+        return "More." if told else [say("Hm"), pause(1_000)]
+
+    script = as_parent(
+        call("spawn_agent", prompt="below"),
+        [pause(10), call("wait_agents", agents=["nobody"])],
+        lambda r: call("message_agent", agent=child_in(r)[0], message="more"),
+        lambda r: call("interrupt_agent", agent=child_in(r)[0]),
+        wait_for_all,
+        "Stopped.",
+        child=below,
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id, 60)
+        (child,) = await children_of(life, chat_id)
+        assert await life.told(child) == [
+            "prompt: below",
+            "answer: Hm",
+            "marker: [The user interrupted while you were answering.]",
+            "prompt: more",
+            "answer: More.",
+        ]
+
+
+async def test_a_parent_cannot_reach_a_chat_that_is_not_below_it(
+    db: Database, clock: Clock
+) -> None:
+    async with living(db, ["Other."], clock=clock) as life:
+        other = await life.begin("other")
+        await life.rest(other)
+    script = as_parent(call("message_agent", agent=other, message="hello"), "Too bad.")
+    async with living(db, script, subagents(["agent"]), clock=clock, seed=1) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        (refused,) = results_of(await life.history(chat_id))
+        assert refused.outcome == "failed"
+        assert "there is no chat" in refused.text
+        assert await life.told(other) == ["prompt: other", "answer: Other."]
+
+
+async def test_depth_is_limited_and_the_model_is_told(db: Database, clock: Clock) -> None:
+    def answer(request: Request) -> Item:
+        done = any(message.results for message in request.messages)
+        return "Enough." if done else call("spawn_agent", prompt="deeper")
+
+    async with living(db, [answer] * 50, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("deeper")
+        for _ in range(3):
+            await life.rest(chat_id)
+            (chat_id,) = await children_of(life, chat_id)
+        await life.rest(chat_id)
+        assert await children_of(life, chat_id) == []
+        (refused,) = results_of(await life.history(chat_id))
+        assert "at most 3 generations" in refused.text
+
+
+async def test_usage_of_children_counts_for_the_tree(db: Database, clock: Clock) -> None:
+    script = as_parent(
+        [usage(input=1), call("spawn_agent", prompt="below")],
+        wait_for_all,
+        "Done.",
+        child=[usage(input=10), say("Below.")],
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        own = await db.read(lambda tx: queries.spent(tx, chat_id))
+        tree = await db.read(lambda tx: queries.spent(tx, chat_id, tree=True))
+        assert (own.usage.input, tree.usage.input) == (1, 11)
