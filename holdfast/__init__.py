@@ -10,6 +10,22 @@ __version__ = "0.1.0"
 # Looked up on first use: importing holdfast costs nothing until something of it is needed.
 _HOMES = {
     "holdfast.agent": ("Agent", "approve"),
+    "holdfast.chat.errors": ("ChatError", "ChatNotFound"),
+    "holdfast.chat.queries": ("Spent",),
+    "holdfast.chat.state": ("Queued", "Rule", "Status", "Stored"),
+    "holdfast.chat.stream": (
+        "ActionsChanged",
+        "ChatChanged",
+        "Cursor",
+        "LiveDelta",
+        "MessageChanged",
+        "QueueChanged",
+        "Reset",
+        "StreamEvent",
+        "Superseded",
+    ),
+    "holdfast.chat.view": ("ChatResult", "Pending", "Receipt", "Revision", "Snapshot"),
+    "holdfast.host": ("Host", "open"),
     "holdfast.kernel.decide": ("Approved",),
     "holdfast.kernel.errors": (
         "ConfigError",
@@ -84,18 +100,45 @@ _HOMES = {
     "holdfast.kernel.ports": ("Ports",),
     "holdfast.kernel.run": ("Run",),
     "holdfast.kernel.tool": ("Allow", "Deny", "Rewrite", "Tool", "ToolContext", "tool"),
+    "holdfast.live.fragments": ("Omitted",),
     "holdfast.providers.anthropic": ("Anthropic",),
     "holdfast.providers.google": ("Google",),
     "holdfast.providers.openai_chat": ("OpenAIChat",),
     "holdfast.providers.openai_responses": ("OpenAIResponses",),
     "holdfast.providers.profile": ("Price", "Profile"),
     "holdfast.providers.registry": ("model", "unusable_providers", "usable_providers"),
+    "holdfast.store.database": ("StoreError",),
+    "holdfast.worker.handle": ("Chat",),
+    "holdfast.worker.options": ("WorkerOptions",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent as Agent
     from holdfast.agent import approve as approve
+    from holdfast.chat.errors import ChatError as ChatError
+    from holdfast.chat.errors import ChatNotFound as ChatNotFound
+    from holdfast.chat.queries import Spent as Spent
+    from holdfast.chat.state import Queued as Queued
+    from holdfast.chat.state import Rule as Rule
+    from holdfast.chat.state import Status as Status
+    from holdfast.chat.state import Stored as Stored
+    from holdfast.chat.stream import ActionsChanged as ActionsChanged
+    from holdfast.chat.stream import ChatChanged as ChatChanged
+    from holdfast.chat.stream import Cursor as Cursor
+    from holdfast.chat.stream import LiveDelta as LiveDelta
+    from holdfast.chat.stream import MessageChanged as MessageChanged
+    from holdfast.chat.stream import QueueChanged as QueueChanged
+    from holdfast.chat.stream import Reset as Reset
+    from holdfast.chat.stream import StreamEvent as StreamEvent
+    from holdfast.chat.stream import Superseded as Superseded
+    from holdfast.chat.view import ChatResult as ChatResult
+    from holdfast.chat.view import Pending as Pending
+    from holdfast.chat.view import Receipt as Receipt
+    from holdfast.chat.view import Revision as Revision
+    from holdfast.chat.view import Snapshot as Snapshot
+    from holdfast.host import Host as Host
+    from holdfast.host import open as open
     from holdfast.kernel.decide import Approved as Approved
     from holdfast.kernel.errors import ConfigError as ConfigError
     from holdfast.kernel.errors import Failure as Failure
@@ -169,6 +212,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.tool import Tool as Tool
     from holdfast.kernel.tool import ToolContext as ToolContext
     from holdfast.kernel.tool import tool as tool
+    from holdfast.live.fragments import Omitted as Omitted
     from holdfast.providers.anthropic import Anthropic as Anthropic
     from holdfast.providers.google import Google as Google
     from holdfast.providers.openai_chat import OpenAIChat as OpenAIChat
@@ -178,8 +222,12 @@ if TYPE_CHECKING:
     from holdfast.providers.registry import model as model
     from holdfast.providers.registry import unusable_providers as unusable_providers
     from holdfast.providers.registry import usable_providers as usable_providers
+    from holdfast.store.database import StoreError as StoreError
+    from holdfast.worker.handle import Chat as Chat
+    from holdfast.worker.options import WorkerOptions as WorkerOptions
 
-__all__ = [*sorted(_HOME), "__version__"]
+# Not among what `import *` brings: `open` is also Python's own.
+__all__ = [*sorted(set(_HOME) - {"open"}), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -192,4 +240,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "open"])
