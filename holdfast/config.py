@@ -85,6 +85,18 @@ def _nobody_else(environ: Mapping[str, str]) -> str:
     return "no key in the environment"
 
 
+def database_url(said: Namespace, environ: Mapping[str, str]) -> str:
+    """The database: `--database`, then `HOLDFAST_DATABASE`."""
+    from holdfast.kernel.errors import ConfigError
+
+    named = said.database or environ.get("HOLDFAST_DATABASE", "").strip()
+    if not named:
+        raise ConfigError(
+            "no database is named: say --database sqlite:///chats.db, or set HOLDFAST_DATABASE"
+        )
+    return _text("the URL of the database", named)
+
+
 def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
     """What `holdfast run` was asked to do: the command line, and the environment below it."""
     named = said.model is not None

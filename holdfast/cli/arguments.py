@@ -231,6 +231,37 @@ def models_parser() -> Parser:
     return parser
 
 
+def migrate_parser() -> Parser:
+    parser = Parser(
+        "holdfast migrate",
+        usage="holdfast migrate [options]",
+        description="Bring a database to the schema of this version, and make it if there is none.",
+    )
+    _add_database(parser)
+    return parser
+
+
+def doctor_parser() -> Parser:
+    parser = Parser(
+        "holdfast doctor",
+        usage="holdfast doctor [options]",
+        description="Look at every row of a database, and say which of them cannot be right.\n"
+        "Nothing is changed, and others may go on writing meanwhile.",
+        epilog="It ends with exit code 0 when nothing is wrong, and with 1 otherwise.",
+    )
+    _add_database(parser)
+    return parser
+
+
+def _add_database(parser: Parser) -> None:
+    parser.add_argument(
+        "--database",
+        type=_something,
+        metavar="URL",
+        help="sqlite:///chats.db, or postgresql://user@host/name; otherwise HOLDFAST_DATABASE",
+    )
+
+
 def completion_parser() -> Parser:
     parser = Parser(
         "holdfast completion",
@@ -250,6 +281,8 @@ class Verb(NamedTuple):
 VERBS: Final = {
     "run": Verb("ask a model once, from the terminal or a script", run_parser),
     "models": Verb("which models can be used here, and what to set for the others", models_parser),
+    "migrate": Verb("bring a database to the schema of this version", migrate_parser),
+    "doctor": Verb("look for what is wrong in a database", doctor_parser),
     "completion": Verb("print the completion script for your shell", completion_parser),
 }
 

@@ -54,6 +54,16 @@ def call(verb: str, said: Namespace) -> int:
             from holdfast.cli import models
 
             return models.main(said.provider, as_json=said.json, environ=os.environ)
+        case "migrate":
+            from holdfast.cli import migrate
+            from holdfast.config import database_url
+
+            return migrate.main(database_url(said, os.environ))
+        case "doctor":
+            from holdfast.cli import doctor
+            from holdfast.config import database_url
+
+            return doctor.main(database_url(said, os.environ))
         case "completion":
             from holdfast.cli import completion
 

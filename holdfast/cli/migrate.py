@@ -1,0 +1,23 @@
+"""`holdfast migrate`: brings a database to the schema of this version."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.cli.codes import ExitCode
+from holdfast.kernel.ports import wall_clock
+from holdfast.store.migrate import migrations
+from holdfast.store.url import open_database
+
+
+def main(url: str) -> int:
+    asyncio.run(_migrate(url))
+    return ExitCode.FINISHED
+
+
+async def _migrate(url: str) -> None:
+    async with open_database(url, now=wall_clock) as db:
+        for name in db.applied:
+            print(f"applied {name}")
+        if not db.applied:
+            print(f"up to date at {migrations(db.dialect)[-1]}")

@@ -1,0 +1,96 @@
+"""`holdfast migrate` brings a database to the schema of this version, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.main import main
+from holdfast.store.database import SQLITE
+from holdfast.store.migrate import migrations
+from tests.databases import Databases
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a database of each kind in turn, with nothing in it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/chats.db"
+        return
+    databases: Databases = request.getfixturevalue("databases")
+    name = databases.take()
+    yield databases.url(name)
+    databases.drop(name)
+
+
+def test_each_migration_is_named_when_it_is_applied_and_only_then(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = migrations(SQLITE)
+    assert main(["migrate", "--database", url]) == ExitCode.FINISHED
+    assert capsys.readouterr().out.splitlines() == [f"applied {each}" for each in known]
+    assert main(["migrate", "--database", url]) == ExitCode.FINISHED
+    assert capsys.readouterr().out == f"up to date at {known[-1]}\n"
+
+
+def test_the_environment_names_the_database_unless_the_command_line_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE", f"sqlite:///{tmp_path}/usual.db")
+    assert main(["migrate"]) == ExitCode.FINISHED
+    assert main(["migrate", "--database", f"sqlite:///{tmp_path}/other.db"]) == ExitCode.FINISHED
+    assert {each.name for each in tmp_path.glob("*.db")} == {"usual.db", "other.db"}
+
+
+def test_without_a_database_it_says_how_to_name_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DATABASE", " ")
+    assert main(["migrate"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == (
+        "holdfast: no database is named: say --database sqlite:///chats.db, "
+        "or set HOLDFAST_DATABASE\n"
+    )
+
+
+def test_a_database_of_a_newer_version_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/chats.db"
+    main(["migrate", "--database", url])
+    connection = apsw.Connection(str(tmp_path / "chats.db"))
+    connection.execute("INSERT INTO migrations VALUES (9999, 'wonders', 1)")
+    connection.close()
+    for verb in ("migrate", "doctor"):
+        assert main([verb, "--database", url]) == ExitCode.FAILED
+        assert capsys.readouterr().err == (
+            "holdfast: the database is of a newer version, this one does not know its migration "
+            "9999_wonders: upgrade holdfast\n"
+        )
+
+
+def test_what_is_no_database_is_refused_and_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("# Notes\n\nCall Ann on Monday. " * 50)
+    before = notes.read_bytes()
+    for verb in ("migrate", "doctor"):
+        assert main([verb, "--database", f"sqlite:///{notes}"]) == ExitCode.FAILED
+        assert "this is no SQLite database, or a damaged one" in capsys.readouterr().err
+    assert notes.read_bytes() == before
+
+
+def test_a_server_that_cannot_be_reached_is_named_without_the_password(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = "postgresql://ann:s3cret@127.0.0.1:1/chats"
+    for verb in ("migrate", "doctor"):
+        assert main([verb, "--database", url]) == ExitCode.FAILED
+        said = capsys.readouterr()
+        assert said.err.startswith("holdfast: PostgreSQL at 127.0.0.1:1 cannot be reached: ")
+        assert "s3cret" not in said.err + said.out
