@@ -16,6 +16,7 @@ _HOMES = {
     "holdfast.chat.stream": (
         "ActionsChanged",
         "ChatChanged",
+        "ChatStream",
         "Cursor",
         "LiveDelta",
         "MessageChanged",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from holdfast.chat.state import Stored as Stored
     from holdfast.chat.stream import ActionsChanged as ActionsChanged
     from holdfast.chat.stream import ChatChanged as ChatChanged
+    from holdfast.chat.stream import ChatStream as ChatStream
     from holdfast.chat.stream import Cursor as Cursor
     from holdfast.chat.stream import LiveDelta as LiveDelta
     from holdfast.chat.stream import MessageChanged as MessageChanged

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from holdfast.agent import Agent
 from holdfast.chat import queries
+from holdfast.chat.errors import InvalidInput
 from holdfast.chat.family import NewChat
 from holdfast.chat.feed import Feed
 from holdfast.chat.view import Snapshot, Watch, snapshots
@@ -63,7 +64,7 @@ class Host:
             id=self._desk.ports.new_id(),
             agent=name,
             message=None if prompt is None else user_message(prompt),
-            owner=owner,
+            owner=_owner(owner),
             title=title_of(title),
             labels=labels_of(labels or {}),
             model=model,
@@ -97,6 +98,12 @@ class Host:
             return tuple(await snapshots(tx, rows, self._desk.feed.watch))
 
         return await self._desk.db.read(read)
+
+
+def _owner(owner: object) -> str:
+    if not isinstance(owner, str):
+        raise InvalidInput(f"owner is {owner!r}: use text, or leave it out")
+    return owner
 
 
 def _by_name(agents: Iterable[Agent]) -> Mapping[str, Agent]:
@@ -164,14 +171,8 @@ async def serving(
             yield host
             return
         rested = _titling(db, named, world, titles)
-        failed: Exception | None = None
         async with Worker(db, live, named, world, worker, rested=rested).running():
-            try:
-                yield host
-            except Exception as error:
-                failed = error  # past the worker's tasks, which would wrap it in a group
-        if failed is not None:
-            raise failed
+            yield host
     finally:
         end()
 

@@ -168,9 +168,13 @@ SOURCES: Final = {
 }
 
 
+COLUMNS: Final = {
+    name: [field.name for field in structs.fields(table.kind)] for name, table in TABLES.items()
+}
+
+
 async def _rows_of(tx: Tx, name: str, id: str) -> list[Raw]:
-    table = TABLES[name]
-    columns = [field.name for field in structs.fields(table.kind)]
+    table, columns = TABLES[name], COLUMNS[name]
     rows = await tx.fetch(
         f"SELECT {', '.join(columns)} FROM {SOURCES[name]} ORDER BY {table.key or 1}", {"id": id}
     )

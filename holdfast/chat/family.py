@@ -58,7 +58,7 @@ async def _insert(
     tx: Tx, new: NewChat, now: int, parent: Chat | None = None, spawned_by: str | None = None
 ) -> Locked:
     """The bare row of a chat, at version 0: the rest follows in the same transaction."""
-    for name in ("title", "model", "effort"):
+    for name in ("owner", "title", "model", "effort"):
         check_text(name, getattr(new, name))
     values: dict[str, Any] = {
         "id": new.id,

@@ -43,7 +43,7 @@ class Machine:
         self._ports = ports
 
     async def create(self, new: NewChat, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: family.create(tx, new))
+        return await self._once(key, Chat, lambda tx: family.create(tx, new), makes=new.id)
 
     async def send(
         self,
@@ -83,7 +83,9 @@ class Machine:
         return await self._once(key, Edited, change)
 
     async def fork(self, chat_id: str, number: int, new: NewChat, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: family.fork(tx, chat_id, number, new))
+        return await self._once(
+            key, Chat, lambda tx: family.fork(tx, chat_id, number, new), makes=new.id
+        )
 
     async def retry(self, chat_id: str, key: Key | None = None) -> Chat:
         return await self._once(key, Chat, lambda tx: people.retry(tx, chat_id))
@@ -148,9 +150,15 @@ class Machine:
     # --- once ---
 
     async def _once(
-        self, key: Key | None, kind: type[T], change: Callable[[Tx], Awaitable[T]]
+        self,
+        key: Key | None,
+        kind: type[T],
+        change: Callable[[Tx], Awaitable[T]],
+        makes: str | None = None,
     ) -> T:
         """Carry out a change; with a key, give the first answer again instead of a second change.
+
+        The key of a chat that it `makes` is kept as long as the chat, any other for a week.
 
         The key also heals a lost acknowledgement: asked again, the database says what it did.
         """
@@ -158,7 +166,7 @@ class Machine:
             return await self._db.write(change)
         for wait in (0.0, 0.1, 1.0, None):
             try:
-                return await self._db.write(lambda tx: _with_key(tx, key, kind, change))
+                return await self._db.write(lambda tx: _with_key(tx, key, kind, change, makes))
             except OutcomeUnknown:
                 if wait is None:
                     raise
@@ -166,27 +174,29 @@ class Machine:
         raise AssertionError
 
 
-async def _with_key(tx: Tx, key: Key, kind: type[T], change: Callable[[Tx], Awaitable[T]]) -> T:
+async def _with_key(
+    tx: Tx, key: Key, kind: type[T], change: Callable[[Tx], Awaitable[T]], makes: str | None
+) -> T:
     given: dict[str, Any] = {"caller": key.caller, "key": key.key}
-    now = await now_of(tx)
+    row = {**given, "fingerprint": key.fingerprint, "chat": makes, "at": await now_of(tx)}
     # Whoever comes second waits here for the first, and then finds its answer.
-    first = await tx.execute(
-        """
-        INSERT INTO requests (caller, key, fingerprint, response, created_at)
-        VALUES (:caller, :key, :fingerprint, '', :at)
-        ON CONFLICT (caller, key) DO NOTHING
-        """,
-        {**given, "fingerprint": key.fingerprint, "at": now},
-    )
-    if not first:
-        row = await tx.one(
-            "SELECT fingerprint, response FROM requests WHERE caller = :caller AND key = :key",
+    if not await tx.execute(REMEMBER, row):
+        known = await tx.one(
+            """
+            SELECT r.fingerprint, r.response, r.chat_id IS NOT NULL AND c.id IS NULL
+              FROM requests r LEFT JOIN chats c ON c.id = r.chat_id
+             WHERE r.caller = :caller AND r.key = :key
+            """,
             given,
         )
-        assert row is not None
-        if row[0] != key.fingerprint:
+        assert known is not None
+        if known[0] != key.fingerprint:
             raise KeyReused(key.key)
-        return decode(row[1], kind)
+        if not known[2]:
+            return decode(known[1], kind)
+        # The chat that it made was deleted: there is nothing left to give again.
+        await tx.execute("DELETE FROM requests WHERE caller = :caller AND key = :key", given)
+        await tx.execute(REMEMBER, row)
     made = await change(tx)
     await tx.execute(
         "UPDATE requests SET response = :response WHERE caller = :caller AND key = :key",
@@ -195,5 +205,18 @@ async def _with_key(tx: Tx, key: Key, kind: type[T], change: Callable[[Tx], Awai
     return made
 
 
+REMEMBER: Final = """
+    INSERT INTO requests (caller, key, fingerprint, response, chat_id, created_at)
+    VALUES (:caller, :key, :fingerprint, '', :chat, :at)
+    ON CONFLICT (caller, key) DO NOTHING
+    """
+
+
 async def forget_old_keys(tx: Tx) -> None:
-    await tx.execute(f"DELETE FROM requests WHERE created_at < {tx.dialect.now} - {KEPT}")
+    await tx.execute(
+        f"""
+        DELETE FROM requests
+         WHERE created_at < {tx.dialect.now} - {KEPT}
+           AND NOT EXISTS (SELECT 1 FROM chats c WHERE c.id = requests.chat_id)
+        """
+    )

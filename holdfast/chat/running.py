@@ -20,7 +20,7 @@ from holdfast.chat.journal import (
     put_call,
     read_journal,
 )
-from holdfast.chat.locked import Locked, begin_fenced, fence_of, lock
+from holdfast.chat.locked import Locked, begin_fenced, fence_of, lock, lock_if_there
 from holdfast.chat.people import answered, go_on_if_possible
 from holdfast.chat.state import Call, Charge, Chat, Fence, Rest, Retry, Status, Stored
 from holdfast.chat.table import TRANSITIONS, Transition
@@ -108,6 +108,25 @@ async def charge(locked: Locked, charges: Sequence[Charge]) -> None:
             """,
             values,
         )
+
+
+async def charge_abandoned(tx: Tx, fence: Fence, last: int, charges: Sequence[Charge]) -> None:
+    """Count what a step cost of which nothing is kept, unless its answer was committed after all.
+
+    `last` is the number of the last message when the step began. Nothing else of the chat changes.
+    """
+    locked = await lock_if_there(tx, fence.chat)
+    if locked is None or locked.chat.epoch != fence.epoch:
+        return
+    answered = await tx.one(
+        """
+        SELECT 1 FROM messages
+         WHERE chat_id = :id AND number > :last AND epoch = :epoch AND kind = 'answer'
+        """,
+        {"id": fence.chat, "last": last, "epoch": fence.epoch},
+    )
+    if answered is None:
+        await charge(locked, charges)
 
 
 async def deliver(tx: Tx, fence: Fence) -> Advanced:

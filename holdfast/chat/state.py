@@ -136,6 +136,8 @@ def document(chat: str, column: str, text: str, kind: type[T]) -> T:
 
 def check_text(name: str, text: str | None) -> None:
     """Refuse what a column of plain text cannot hold in every database."""
+    if text is not None and not isinstance(text, str):
+        raise InvalidInput(f"the {name} is {text!r}: use text")
     try:
         held = text is None or b"\x00" not in text.encode()
     except UnicodeEncodeError:

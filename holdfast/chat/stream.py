@@ -36,7 +36,7 @@ from holdfast.kernel.messages import Tagged, Value
 from holdfast.live import deltas as live
 from holdfast.live.fragments import Fragment
 from holdfast.live.replay import Attempt, Delta
-from holdfast.store.database import Tx, Unavailable
+from holdfast.store.database import Closed, Tx, Unavailable
 
 LOG: Final = logging.getLogger("holdfast")
 PAGE: Final = 100
@@ -148,7 +148,7 @@ class _Found(Struct, frozen=True, kw_only=True):
         return self.chat.status in (Status.RUNNING, Status.INTERRUPTING)
 
 
-class Stream:
+class ChatStream:
     """An iterator over what a chat says. It looks when it is asked, and holds one look at most.
 
     Without `follow` it ends once the chat has come to rest and everything was given. It also ends
@@ -193,7 +193,7 @@ class Stream:
 
     # --- what it gives ---
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> ChatStream:
         return self
 
     async def __anext__(self) -> StreamEvent:
@@ -204,7 +204,7 @@ class Stream:
             raise StopAsyncIteration
         return self._ready.popleft()
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> ChatStream:
         return self
 
     async def __aexit__(
@@ -288,7 +288,7 @@ class Stream:
             await self._end()
             return
         except Unavailable as error:
-            if self._found is None:
+            if self._found is None or isinstance(error, Closed):
                 raise
             LOG.warning("a reader of chat %s waits for the database: %s", self._id, error)
             await anyio.sleep(self._feed.poll)

@@ -385,6 +385,8 @@ class Batch:
     def _finish(self, entry: _Entry, outcome: ToolResult | Action) -> None:
         if not entry.abandoned:
             self._end(entry, outcome)
+        elif isinstance(outcome, ToolResult):
+            LOG.info("%s ended after it was left behind: %s", entry.call.tool, outcome.outcome)
 
     async def _walk(self, entry: _Entry) -> ToolResult | Action:
         """From valid arguments to the result, or to the point where somebody outside must act."""

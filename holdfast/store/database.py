@@ -167,6 +167,23 @@ class Unavailable(StoreError):
     """The database cannot be reached, or not written to, now. Nothing was changed."""
 
 
+class Closed(Unavailable):
+    """The database is not open any more, or not here."""
+
+    def __init__(self) -> None:
+        super().__init__("the database is closed: use it inside the block that opened it")
+
+
+class OtherLoop(StoreError):
+    """Asked from another event loop than the one that the database was opened on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this belongs to another event loop: use it in the one that opened it, "
+            "or open it again here"
+        )
+
+
 class OutcomeUnknown(StoreError):
     """The connection was lost while a transaction was being committed."""
 

@@ -66,6 +66,8 @@ async def migrate(
 
     async def one(tx: Script) -> str | None:
         """Look again each time: between two transactions another process may have gone on."""
+        if not await tx.one(THERE[dialect.name]) and dialect.name == "sqlite":
+            await _refuse_foreign(tx)
         missing = _missing(await _applied(tx), steps)
         if not missing:
             return None
@@ -76,6 +78,15 @@ async def migrate(
     while (name := await store.change_schema(one)) is not None:
         applied.append(name)
     return applied
+
+
+async def _refuse_foreign(tx: Tx) -> None:
+    """A file that somebody else keeps tables in is not ours to change."""
+    row = await tx.one("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
+    if row is not None:
+        raise CannotOpen(
+            f"this is a database of another program (it has {row[0]!r}): name another file"
+        )
 
 
 async def check(

@@ -17,10 +17,12 @@ from holdfast.store.database import (
     POSTGRES,
     Bulk,
     CannotOpen,
+    Closed,
     Dialect,
     Hold,
     Missed,
     Notice,
+    OtherLoop,
     StoreError,
     Transaction,
     Unavailable,
@@ -95,6 +97,7 @@ class Postgres:
         self._dialect = POSTGRES if now is None else _bound_now(POSTGRES)
         self._hold = hold
         self._closed = False
+        self._loop = asyncio.get_running_loop()
         self._id = uuid4().hex
         self._running: set[asyncio.Future[Any]] = set()
         self._services: list[asyncio.Task[None]] = []
@@ -216,7 +219,9 @@ class Postgres:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable("the database is closed")
+            raise Closed
+        if asyncio.get_running_loop() is not self._loop:
+            raise OtherLoop
 
     async def _connect(self, **settings: str) -> Connection:
         try:

@@ -21,9 +21,11 @@ from holdfast.store.database import (
     NO_PARAMS,
     SQLITE,
     Bulk,
+    Closed,
     Dialect,
     Hold,
     Notice,
+    OtherLoop,
     Params,
     Row,
     StoreError,
@@ -142,7 +144,9 @@ class Sqlite:
         reads: bool = False,
     ) -> _Job[T]:
         if self._closed:
-            raise Unavailable("the database is closed")
+            raise Closed
+        if asyncio.get_running_loop() is not self._loop:
+            raise OtherLoop
         job = _Job(function, arguments, self._now(), reads)
         lane.submit(job)
         return job

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.chat import running
 from holdfast.chat.errors import ChatError
 from holdfast.chat.running import Outcome
-from holdfast.chat.state import Charge
+from holdfast.chat.state import Charge, Fence
 from holdfast.kernel import compact, prepare, retry
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.compact import Situation
@@ -114,11 +114,15 @@ class Answering:
         )
 
     def _charges(self, assembly: Assembly) -> tuple[Charge, ...]:
-        if assembly.usage is None:
-            return ()
-        fence = self._book.fence
-        id = f"attempt {fence.history_version}.{fence.attempt}"
-        return (Charge(id, "attempt", assembly.usage, assembly.model),)
+        return _charged(self._book.fence, assembly.usage, assembly.model)
+
+    async def abandon(self, left: Unfinished, fence: Fence, last: int) -> None:
+        """Nothing is kept of a step: what it cost was spent all the same."""
+        charges = left.charges
+        if left.partial is not None:
+            charges += _charged(fence, left.partial.usage, left.partial.model)
+        if charges:
+            await self._book.charge(fence, last, charges)
 
     # --- after a failure ---
 
@@ -128,6 +132,8 @@ class Answering:
         if isinstance(error, (StoreError, ChatError)):
             raise error
         failure = classify(error, assembly.model)
+        if failure.kind in ("internal", "unknown"):  # whoever wrote the model wants to know where
+            LOG.warning("chat %s: an attempt failed", self._book.chat.id, exc_info=error)
         charges = self._charges(assembly)
         if failure.failover:
             self._avoid |= {assembly.model}
@@ -238,6 +244,14 @@ class Answering:
     @property
     def every(self) -> float:
         return self._options.partial
+
+
+def _charged(fence: Fence, usage: Usage | None, model: str | None) -> tuple[Charge, ...]:
+    if usage is None:
+        return ()
+    # After a shutdown another worker makes the same attempt again, and that costs again.
+    id = f"attempt {fence.history_version}.{fence.attempt} of epoch {fence.epoch}"
+    return (Charge(id, "attempt", usage, model),)
 
 
 class _Keeper:

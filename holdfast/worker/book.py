@@ -29,7 +29,7 @@ from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
-from holdfast.store.database import Database, OutcomeUnknown, Tx, Unavailable
+from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
 from holdfast.worker.options import MICRO
 
 T = TypeVar("T")
@@ -297,6 +297,12 @@ class Book:
                 self._recorded += 1
                 self._journal_behind = True
 
+    async def charge(self, fence: Fence, last: int, charges: Sequence[Charge]) -> None:
+        """Count what an attempt on a history up to message `last` cost, unless it is in there."""
+        await self._patiently(
+            lambda: self._db.write(lambda tx: running.charge_abandoned(tx, fence, last, charges))
+        )
+
     async def keep_partial(self, fence: Fence, seq: int, message: Message) -> None:
         self.partial_written = True
         await self._db.write(lambda tx: running.write_partial(tx, fence, seq, message))
@@ -331,6 +337,8 @@ class Book:
         while True:
             try:
                 return await ask()
+            except Closed:
+                raise Gone from None
             except (Unavailable, OutcomeUnknown) as error:
                 LOG.warning("chat %s waits for the database: %s", self.chat.id, error)
             await anyio.sleep(wait)

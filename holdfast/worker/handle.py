@@ -22,8 +22,8 @@ from holdfast.chat.machine import Key, Machine
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
 from holdfast.chat.state import Chat as Row
-from holdfast.chat.state import Deliver, Queued, Rule, Stored
-from holdfast.chat.stream import Cursor, Stream
+from holdfast.chat.state import Deliver, Queued, Rule, Stored, check_text
+from holdfast.chat.stream import ChatStream, Cursor
 from holdfast.chat.view import (
     ChatResult,
     Pending,
@@ -154,10 +154,10 @@ class Chat:
 
         return export.export(*await self._db.read(read), format)
 
-    def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> Stream:
+    def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatStream:
         """What the chat says, from a cursor on. It ends when the chat rests, or never."""
         cursor = Cursor.parse(after) if isinstance(after, str) else after
-        return Stream(self._feed, self.id, cursor, follow=follow)
+        return ChatStream(self._feed, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
         """Wait until the chat rests: idle, failed, or waiting for somebody outside."""
@@ -250,7 +250,7 @@ class Chat:
             agent=source.agent,
             message=None if prompt is None else user_message(prompt),
             owner=source.owner,
-            title=source.title if title is None else title_of(title),
+            title=title_of(title) or (source.title if source.titled_by == "person" else None),
             labels=source.labels,
             model=source.model,
             effort=source.effort,
@@ -362,6 +362,8 @@ def key_of(owner: str, key: str | None, method: str, body: tuple[object, ...]) -
         return None
     if not isinstance(key, str) or not key:
         raise InvalidInput(f"key is {key!r}: use text that is not empty, or None")
+    check_text("key", key)
+    check_text("owner", owner)
     from hashlib import sha256  # brings OpenSSL
 
     return Key(owner, key, sha256(encode((method, body))).hexdigest())

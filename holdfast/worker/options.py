@@ -12,7 +12,10 @@ MICRO: Final = 1_000_000
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """Claims, notices and documents go by these numbers alike."""
+    """How a process drives chats: how many, how it shows that it lives, and how it ends.
+
+    The same numbers are used wherever they matter: by claims, by notices, by documents.
+    """
 
     heartbeat: float = 5.0
     """How often a worker says that it is alive: one row for all of its chats."""

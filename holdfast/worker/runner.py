@@ -237,15 +237,16 @@ class Runner:
 
     async def _look_again(self, left: Unfinished) -> Unfinished | None:
         """Read the chat after a step that was not committed; what of the step still counts."""
-        before = self._book.fence.history_version
+        before, last = self._book.fence, self._book.chat.messages
         await self._book.load()
         self._answering.wait_for_retry(self._book.retry_in)
         chat = self._book.chat
-        if chat.history_version != before:
-            return None
-        if self._cut and chat.status is Status.RUNNING:
-            await self._calling.hand_over(left)
-        return left
+        moved = chat.history_version != before.history_version
+        if moved or (self._cut and chat.status is Status.RUNNING):
+            if not moved:
+                await self._calling.hand_over(left)
+            await self._answering.abandon(left, before, last)
+        return None if moved else left
 
     async def _in_trouble(self, error: Exception, left: Unfinished) -> bool:
         """An error that is nobody's outcome: try a few times, and then say so. Whether to go on."""
@@ -334,12 +335,24 @@ class Runner:
         await self._book.commit((injected(text, why),))
 
     async def _compact(self, finish: bool) -> bool:
-        outcome = await self._answering.summary()
+        outcome = await self._summary()
         if not finish:
             await self._book.write(running.commit_step, outcome)
             return True
         chat = await self._book.write(running.finish_turn, None, outcome)
         return self._after_rest(chat)
+
+    async def _summary(self) -> Outcome:
+        """A checkpoint. Where a person asked for one and none can be had, the chat is no worse."""
+        try:
+            return await self._answering.summary()
+        except Failed as error:
+            if self._book.chat.compaction != "person":
+                raise
+            charges = self._flight.left.charges
+            why = error.failure.detail.removeprefix("SummaryFailed: ") or error.failure.message
+            said = note(f"The conversation was not summarized: {why}.")
+            return Outcome(messages=(said,), compacted=True, charges=charges)
 
     async def _finish(self, reason: str) -> bool:
         """The turn has nothing left to do, unless somebody objects."""

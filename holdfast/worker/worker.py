@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,8 @@ from holdfast.worker.runner import Runner
 
 LOG: Final = logging.getLogger("holdfast.worker")
 LAST_WRITE: Final = 5.0
+SILENCE: Final = 1.0
+"""Seconds of waiting after which a worker that stops says why it has not yet."""
 TIDY_EVERY: Final = 720
 """Polls between two clean-ups: about an hour."""
 
@@ -97,7 +100,7 @@ class Worker:
         """Claim and drive chats for as long as the block lasts, then give them away."""
         await self._db.write(lambda tx: claims.beat(tx, self._me))
         end = self._db.listen(self._hear)
-        raised: Exception | None = None
+        raised: BaseException | None = None
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -105,7 +108,9 @@ class Worker:
                 group.start_soon(self._claim)
                 try:
                     yield self
-                except Exception as error:  # it is the block's: not one of a group of ours
+                except (asyncio.CancelledError, GeneratorExit):
+                    raise
+                except BaseException as error:  # it is the block's: not one of a group of ours
                     raised = error
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -124,6 +129,7 @@ class Worker:
         self._wake.set()
         for runner in tuple(self._runners.values()):
             runner.drain()
+        self._group.start_soon(self._say_that_it_waits)
         with anyio.move_on_after(self._options.grace):
             await self._claimed.wait()  # what it brings is to be given away too
             await self._none_left()
@@ -135,6 +141,18 @@ class Worker:
         with anyio.move_on_after(tools + LAST_WRITE):
             await self._claimed.wait()
             await self._none_left()
+
+    async def _say_that_it_waits(self) -> None:
+        """A program that does not end looks as if it hung."""
+        await anyio.sleep(SILENCE)
+        if self._runners:
+            chats, grace = len(self._runners), self._options.grace
+            LOG.warning(
+                "waiting up to %g s for the steps of %d chats; what is not done then is left to "
+                "the next worker",
+                grace,
+                chats,
+            )
 
     async def _none_left(self) -> None:
         while self._runners:

@@ -294,7 +294,7 @@ async def test_a_worker_whose_agents_nobody_can_read_is_found(
 async def test_a_request_that_was_carried_out_and_not_answered_is_found(
     chats: Chats, by_hand: ByHand
 ) -> None:
-    await by_hand("INSERT INTO requests VALUES ('ann', 'k1', 'f', '', 0)")
+    await by_hand("INSERT INTO requests VALUES ('ann', 'k1', 'f', '', NULL, 0)")
     (finding,) = await found(chats.db)
     assert (finding.invariant, finding.chat, finding.where) == (10, "", "key k1")
 

@@ -18,12 +18,12 @@ from holdfast.chat.state import Chat as Row
 from holdfast.chat.stream import (
     ActionsChanged,
     ChatChanged,
+    ChatStream,
     Cursor,
     LiveDelta,
     MessageChanged,
     QueueChanged,
     Reset,
-    Stream,
     StreamEvent,
     Superseded,
 )
@@ -163,8 +163,8 @@ class Stage:
         self.feed = Feed(chats.db, self.live, Watch(15_000_000, 60_000_000))
         self._end = chats.db.listen(self.feed.hear) if notices else (lambda: None)
 
-    def stream(self, after: Cursor | None = None, *, follow: bool = False) -> Stream:
-        return Stream(self.feed, "c1", after, follow=follow)
+    def stream(self, after: Cursor | None = None, *, follow: bool = False) -> ChatStream:
+        return ChatStream(self.feed, "c1", after, follow=follow)
 
     async def given(self, after: Cursor | None = None) -> list[StreamEvent]:
         """All that a reader gets of a chat that rests."""
@@ -194,7 +194,7 @@ def numbers(events: Iterable[StreamEvent]) -> list[int]:
     return [event.message.number for event in events if isinstance(event, MessageChanged)]
 
 
-async def within(stream: Stream, seconds: float) -> list[StreamEvent]:
+async def within(stream: ChatStream, seconds: float) -> list[StreamEvent]:
     """What comes in so many seconds."""
     events = []
     with anyio.move_on_after(seconds):

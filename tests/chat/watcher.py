@@ -8,12 +8,12 @@ from holdfast.chat.state import Queued, Stored
 from holdfast.chat.stream import (
     ActionsChanged,
     ChatChanged,
+    ChatStream,
     Cursor,
     LiveDelta,
     MessageChanged,
     QueueChanged,
     Reset,
-    Stream,
     StreamEvent,
     Superseded,
 )
@@ -119,5 +119,5 @@ class Watcher:
             self.messages, self.queue, self.actions, self.more_before = {}, (), (), more
 
 
-async def take(stream: Stream, count: int) -> list[StreamEvent]:
+async def take(stream: ChatStream, count: int) -> list[StreamEvent]:
     return [await anext(stream) for _ in range(count)]

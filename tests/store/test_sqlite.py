@@ -772,9 +772,9 @@ async def test_closing_finishes_what_was_begun_and_refuses_what_comes_after(
     assert await asyncio.gather(*writes) == [f"{number:03}" for number in range(200)]
     await asyncio.gather(*reads)
     assert set(threading.enumerate()) == threads
-    with pytest.raises(Unavailable, match=r"^the database is closed$"):
+    with pytest.raises(Unavailable, match=r"^the database is closed: use it inside"):
         await db.write(insert("late"))
-    with pytest.raises(Unavailable, match=r"^the database is closed$"):
+    with pytest.raises(Unavailable, match=r"^the database is closed: use it inside"):
         await db.read(ids)
     if kind == "threads":
         assert not (tmp_path / "chats.db-wal").exists()

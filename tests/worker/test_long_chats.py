@@ -114,8 +114,9 @@ async def test_a_plain_step_reads_nothing_back(db: Database, clock: Clock) -> No
         marks.life = life
         await life.send(chat_id, "go")
         await life.rest(chat_id)
-    # Two commits, and what each of them says came of it.
-    assert all(rows <= 2 for rows, _ in marks.each)
+    # Two commits, and what each of them says came of it; now and then a look for other chats.
+    assert min(rows for rows, _ in marks.each) <= 2
+    assert max(rows for rows, _ in marks.each) <= 2 + NOTICES
 
 
 @pytest.mark.parametrize("what", ["title", "steer", "queue", "interrupt"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -10,7 +12,7 @@ from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.policy import Context, Policy
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
-from holdfast.testing import Clock, call, hang, say
+from holdfast.testing import Clock, call, fail, hang, say
 from holdfast.testing import usage as reports
 from tests.worker.lives import living, results_of
 
@@ -126,20 +128,22 @@ async def test_what_a_summary_cost_that_was_stopped_is_counted(db: Database, clo
         assert counted.usage.input == 8
 
 
-async def test_what_a_summary_cost_that_failed_is_counted(db: Database, clock: Clock) -> None:
-    from holdfast.testing import fail
-
-    script = [
-        "One. " * 500,
-        [reports(input=3, output=1), say("")],
-        [fail(kind="auth")],
-    ]
+@pytest.mark.parametrize("asked_by", ["a person", "an overflow"])
+async def test_what_a_summary_cost_that_failed_is_counted(
+    db: Database, clock: Clock, asked_by: str
+) -> None:
+    script: list[Any] = ["One. " * 500, [reports(input=3, output=1), say("")], [fail(kind="auth")]]
+    if asked_by == "an overflow":
+        script.insert(1, fail(kind="context_overflow"))
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.machine.compact(chat_id)
+        if asked_by == "a person":
+            await life.machine.compact(chat_id)
+        else:
+            await life.send(chat_id, "and?")
         chat = await life.rest(chat_id)
-        assert chat.error is not None
-        assert chat.error.kind == "auth"
+        # A person who wanted one still has a chat at rest.
+        assert chat.status == ("idle" if asked_by == "a person" else "error")
         counted = await db.read(lambda tx: spent(tx, chat_id))
         assert counted.usage.input == 3

@@ -161,6 +161,7 @@ CREATE TABLE requests (
     key TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     response TEXT NOT NULL,
+    chat_id TEXT,
     created_at BIGINT NOT NULL,
     PRIMARY KEY (caller, key)
 );
