@@ -2,6 +2,7 @@
 
 make bench                          ours and the floor
 make bench PEERS="agno langgraph"   also these, each in an environment of its own (PEERS=all)
+python -m bench --only steps busy   some sections; --directory has the databases on another disk
 """
 
 from __future__ import annotations
@@ -15,11 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from bench.durable_disk import Disk, disk
+from bench.durable_report import (
+    bench_busy,
+    bench_kept,
+    bench_length,
+    bench_steps,
+    bench_takeover,
+)
 from bench.measure import APIS
 
 HERE: Final = Path(__file__).resolve().parent
@@ -213,17 +223,51 @@ def bench_command_line() -> None:
         print(f"holdfast {shown:50}{statistics.median(taken):8.0f} ms{min(taken):8.0f} ms least")
 
 
+DURABLE: Final[Mapping[str, Callable[..., None]]] = {
+    "steps": bench_steps,
+    "busy": bench_busy,
+    "kept": bench_kept,
+    "length": bench_length,
+    "takeover": bench_takeover,
+}
+"""Sections that need a disk."""
+SECTIONS: Final = ("loop", "wire", "streams", "start", "commands", *DURABLE)
+
+
+def bench_in_memory(sections: list[str], peers: list[str]) -> None:
+    if "loop" in sections:
+        bench_loop(peers)
+    if "wire" in sections:
+        bench_wire()
+    if "streams" in sections:
+        bench_streams()
+    if "start" in sections:
+        bench_start()
+    if "commands" in sections:
+        bench_command_line()
+
+
+def bench_on_disk(sections: list[str], place: Disk) -> None:
+    place.tell()
+    for section, bench in DURABLE.items():
+        if section in sections:
+            bench(partial(run, sys.executable), place)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--peers", nargs="*", default=[], choices=[*PEERS, "all"])
-    asked = parser.parse_args().peers
-    peers = list(PEERS) if "all" in asked else asked
+    parser.add_argument("--only", nargs="+", default=list(SECTIONS), choices=SECTIONS)
+    parser.add_argument("--directory", type=Path, help="on a disk, for databases; default: here")
+    asked = parser.parse_args()
+    peers = list(PEERS) if "all" in asked.peers else asked.peers
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    bench_loop(peers)
-    bench_wire()
-    bench_streams()
-    bench_start()
-    bench_command_line()
+    bench_in_memory(asked.only, peers)
+    if not DURABLE.keys().isdisjoint(asked.only):
+        with disk(asked.directory) as place:
+            bench_on_disk(asked.only, place)
 
 
 if __name__ == "__main__":

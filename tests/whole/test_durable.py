@@ -56,7 +56,8 @@ class Child:
             self.heard.append(line)
             if line.startswith(begins):
                 return line
-        raise AssertionError(f"it ended before it said {begins!r}, after {self.heard[-5:]}")
+        code = self._process.wait(timeout=PATIENCE)
+        raise AssertionError(f"it ended ({code}) before {begins!r}, after {self.heard[-5:]}")
 
     def lines(self, count: int) -> None:
         for _ in range(count):

@@ -1,0 +1,115 @@
+"""Commits and heartbeats of a worker whose event loop always has something else to do.
+
+One task takes the loop in slices, with one turn of it in between. Prints the wait for a commit, and
+how late heartbeats are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from bench.durable_work import Bench, opened, show
+from holdfast.kernel.ports import Ports
+from holdfast.store.database import Bulk, Database, Dialect, Notice, Transaction, Tx
+from holdfast.worker.options import WorkerOptions
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+SLICES: Final = (0, 100, 500, 2_000)
+"""Microseconds that the loop is taken for at a time; 0: not at all."""
+SECONDS: Final = 3.0
+HEARTBEAT: Final = 0.25
+OPTIONS: Final = WorkerOptions(heartbeat=HEARTBEAT)
+
+
+class Timed:
+    """A database that notes how long commits take, and when a worker has said that it is alive."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._beat_at = 0
+        self.commits: list[float] = []
+        self.beats: list[float] = []
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._db.dialect
+
+    @property
+    def exclusive(self) -> bool:
+        return self._db.exclusive
+
+    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
+        return self._db.listen(hear)
+
+    async def read(self, transaction: Transaction[T]) -> T:
+        return await self._db.read(transaction)
+
+    async def write(self, transaction: Transaction[T]) -> T:
+        async def and_look(tx: Tx) -> tuple[T, int]:
+            made = await transaction(tx)
+            row = await tx.one("SELECT max(beat_at) FROM workers")
+            return made, (row and row[0]) or 0
+
+        made, beat_at = await self._db.write(and_look)
+        if beat_at > self._beat_at:
+            self._beat_at = beat_at
+            self.beats.append(time.perf_counter())
+        return made
+
+    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
+        began = time.perf_counter()
+        made = await self._db.write_together(bulk, one)
+        self.commits.append(time.perf_counter() - began)
+        return made
+
+    def taken(self) -> dict[str, Any]:
+        commits = [taken * 1e3 for taken in self.commits]
+        late = [b - a - HEARTBEAT for a, b in zip(self.beats, self.beats[1:], strict=False)]
+        return {
+            "commits": len(commits),
+            "median": statistics.median(commits),
+            "p95": statistics.quantiles(commits, n=20)[-1],
+            "most": max(commits),
+            "late": max(late) * 1e3,
+        }
+
+
+async def hog(microseconds: int) -> None:
+    """Leave nothing of the loop to others but their turns."""
+    while True:
+        end = time.perf_counter() + microseconds / 1e6
+        while time.perf_counter() < end:
+            pass
+        await asyncio.sleep(0)
+
+
+async def main() -> None:
+    ports = Ports()
+    async with opened(os.environ["BENCH_TARGET"], ports) as db:
+        for microseconds in SLICES:
+            timed = Timed(db)
+            bench = Bench(timed, ports, OPTIONS)
+            async with bench.worker.running():
+                await bench.drive(1, 20)  # warm up
+                timed.commits.clear()
+                busy = asyncio.create_task(hog(microseconds)) if microseconds else None
+                bench.expect(1, 1_000_000)
+                await bench.create()
+                await asyncio.sleep(SECONDS)
+                if busy is not None:
+                    busy.cancel()
+                shown = timed.taken()
+                bench.model.steps = 0  # the chat comes to its end
+                await bench.rest()
+            show(who="holdfast", slice=microseconds, **shown)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

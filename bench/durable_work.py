@@ -1,0 +1,163 @@
+"""The work that is measured: chats whose every step is one call of a tool and its result.
+
+A step is two commits, one of the answer that asks for the call and one of the result. The model and
+the tool answer at once, so that what is left is the cost of doing it durably.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from holdfast.agent import Agent
+from holdfast.chat.family import NewChat
+from holdfast.chat.machine import Machine
+from holdfast.chat.state import Chat
+from holdfast.kernel.messages import user_message
+from holdfast.kernel.model import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Finished,
+    Request,
+    TextDelta,
+)
+from holdfast.kernel.policy import Policy
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.tool import tool
+from holdfast.live.deltas import Live
+from holdfast.store.database import Database
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.worker import Worker
+
+DEFAULT: Final = WorkerOptions()
+
+
+def opened(target: str, ports: Ports) -> AbstractAsyncContextManager[Database]:
+    """A database by its URL, or else a file."""
+    if target.startswith("postgresql:"):
+        from holdfast.store.postgres import open_postgres
+
+        return open_postgres(target)
+    from holdfast.store.sqlite import open_sqlite
+
+    return open_sqlite(target, now=ports.now)
+
+
+class Scripted:
+    """Asks for one call after the other until the chat has so many steps, and then is done."""
+
+    name = "bench:model"
+    window = None
+
+    def __init__(self, steps: int = 0) -> None:
+        self.steps = steps
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        length = len(request.messages)
+        if length < 2 * self.steps + 1:
+            call_id = f"c{length}"
+            yield CallStarted(call_id, "tick")
+            yield ArgumentsDelta(call_id, '{"x": 1}')
+            yield CallEnded(call_id)
+            yield Finished("tool_calls")
+        else:
+            yield TextDelta("done")
+            yield Finished()
+
+
+class Bench:
+    """A worker over a database, and the chats that it is given to drive."""
+
+    def __init__(
+        self,
+        db: Database,
+        ports: Ports,
+        options: WorkerOptions = DEFAULT,
+        *,
+        pause: float | None = None,
+    ) -> None:
+        """`pause`: seconds that each call of the tool takes."""
+        self.model = Scripted()
+        self.times: list[float] = []
+        """When the tool was called."""
+        self.spent: list[float] = []
+        """CPU of this process until then."""
+        self._ports = ports
+        self._pause = pause
+        self._machine = Machine(db, ports)
+        self._busy = 0
+        self._failed: Chat | None = None
+        self._all_rest = asyncio.Event()
+        agents = {"agent": self._agent()}
+        self.worker = Worker(db, Live(), agents, ports, options, rested=self._rested)
+
+    def _agent(self) -> Agent:
+        @tool(effect="pure")
+        async def tick(x: int) -> str:
+            """Tick."""
+            if self._pause is not None:
+                await asyncio.sleep(self._pause)
+            self.times.append(time.perf_counter())
+            self.spent.append(time.process_time())
+            return "ok"
+
+        endless = Policy(max_steps=10_000_000)
+        return Agent(model=self.model, tools=[tick], policy=endless, ports=self._ports)
+
+    async def _rested(self, chat: Chat) -> None:
+        self._busy -= 1
+        if chat.outcome is None or chat.outcome.reason != "stop":
+            self._failed = chat
+        if not self._busy or self._failed is not None:
+            self._all_rest.set()
+
+    async def create(self) -> str:
+        new = NewChat(id=self._ports.new_id(), agent="agent", message=user_message("go"))
+        return (await self._machine.create(new)).id
+
+    async def drive(self, chats: int, steps: int) -> None:
+        """Create chats and wait until the last of them has made its steps and rests."""
+        self.expect(chats, steps)
+        for _ in range(chats):
+            await self.create()
+        await self.rest()
+        assert len(self.times) == chats * steps, f"{len(self.times)} calls of {chats * steps}"
+
+    def expect(self, chats: int, steps: int) -> None:
+        """So many chats will be there, and end when they have so many steps behind them."""
+        self.model.steps, self._busy = steps, chats
+        self.times.clear()
+        self.spent.clear()
+        self._all_rest.clear()
+
+    async def rest(self) -> None:
+        await self._all_rest.wait()
+        assert self._failed is None, self._failed
+
+
+def sizes() -> list[tuple[int, int]]:
+    """Chats at once and steps of each, as in `1x200,50x40`."""
+    asked = os.environ.get("BENCH_SIZES", "1x200,50x40").split(",")
+    return [(int(chats), int(steps)) for chats, steps in (each.split("x") for each in asked)]
+
+
+def show(**row: Any) -> None:
+    print(json.dumps(row), flush=True)
+
+
+class Taken:
+    """Wall clock and CPU of this process from now on."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def per(self, count: int) -> dict[str, float]:
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        return {"per_second": count / wall, "cpu": cpu / count * 1e6}
