@@ -1,0 +1,360 @@
+"""What outlives every process: the person, what tools did to the outside, and what models cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import anyio
+from msgspec.structs import replace
+
+from holdfast.agent import Agent
+from holdfast.chat import queries
+from holdfast.chat.errors import ChatError
+from holdfast.chat.family import NewChat, Spawn
+from holdfast.chat.journal import read_journal
+from holdfast.chat.locked import read_chat
+from holdfast.chat.machine import Key, Machine
+from holdfast.chat.queue import read_queue
+from holdfast.chat.state import Answer, Call, Chat, Deliver, Status
+from holdfast.kernel.compact import INSTRUCTIONS, SECTIONS
+from holdfast.kernel.messages import user_message
+from holdfast.kernel.model import Request
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.tool import Commit, Tool, ToolContext, tool
+from holdfast.store.database import Changed, Notice, OutcomeUnknown, Unavailable
+from holdfast.testing import Clock, Item, ScriptedModel, pause, ports, say, usage
+from tests.worker.crash.process import Process
+from tests.worker.crash.sites import OWNER, Died
+
+T = TypeVar("T")
+SUMMARY: Final = "\n".join(f"## {section}\nnone" for section in SECTIONS)
+PATIENCE: Final = 150
+"""Virtual seconds after which a chat will never come to rest."""
+
+Turn = Callable[["World", Request], Item]
+
+
+class World:
+    """One point in one scenario: any number of lives on one database."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.process: Process | None = None
+        """The one that lives, if one does."""
+        self.effects: list[tuple[str, str]] = []
+        """Tool and call id, each time that a function was called."""
+        self.wrong: list[str] = []
+        """What tools and models found to be wrong."""
+        self.accepted: Counter[tuple[str, str]] = Counter()
+        """Chats and texts that the person knows to have been accepted."""
+        self.taken_back: set[tuple[str, str]] = set()
+        self.versions: list[tuple[str, int]] = []
+        """Chats and versions that were told of, in order."""
+        self.attempts = 0
+        """Answers that models were asked for."""
+        self.reported = 0
+        """Those that are to cost something: each has its own number of tokens, from 1."""
+        self._signals: dict[str, anyio.Event] = {}
+        self.changed = anyio.Event()
+        """Set, and made anew, whenever anything happened."""
+
+    # --- what happens, in whatever life ---
+
+    def change(self) -> None:
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
+
+    def hear(self, notice: Notice) -> None:
+        if isinstance(notice, Changed):
+            self.versions.append((notice.chat, notice.version))
+        self.change()
+
+    def signal(self, name: str) -> anyio.Event:
+        return self._signals.setdefault(name, anyio.Event())
+
+    def give(self, name: str) -> None:
+        """It has happened."""
+        self.signal(name).set()
+        self.change()
+
+    def happens(self, name: str) -> Item:
+        """For a script: when the stream gets here, it has happened."""
+
+        def happen(_: object) -> None:
+            self.give(name)
+
+        return [happen]
+
+    def tokens(self) -> Item:
+        self.reported += 1
+        return usage(input=self.reported, output=1)
+
+    def slowly(self, text: str, signal: str = "streaming") -> Item:
+        """An answer that takes long enough to be kept half way."""
+        half = len(text) // 2
+        begins = [say(text[:half]), self.happens(signal)]
+        return [*begins, pause(1.5), say(text[half:]), self.tokens()]
+
+    # --- lives ---
+
+    def ports_of(self, life: int) -> Ports:
+        """Ids of different lives differ."""
+        made = ports(life, clock=self.clock)
+        return replace(made, new_id=lambda: f"{life}-{made.new_id()}")
+
+    def live(self, process: Process | None) -> None:
+        self.process = process
+        self.change()
+
+    async def living(self) -> Process:
+        while self.process is None or self.process.dead:
+            await self.changed.wait()
+        return self.process
+
+
+# --- What a process can do ------------------------------------------------------------------------
+
+
+async def begin(context: ToolContext, name: str) -> None:
+    """The function of a tool was called: from here on it has had an effect."""
+    world, process = _here()
+    process.check_alive()
+    world.effects.append((name, context.call_id))
+    world.give(f"{name} began")
+    if name in RECORDED:
+        chat_id = context.chat
+        assert chat_id is not None
+        journal = await process.inner.read(lambda tx: read_journal(tx, chat_id))
+        row = journal.get(context.call_id)
+        if row is None or row.state != "started":
+            world.wrong.append(f"{context.call_id} runs, and its row is {row}")
+
+
+def _here() -> tuple[World, Process]:
+    """Where a tool or a model is asked: each task knows its process."""
+    process = OWNER.get()
+    assert isinstance(process, Process)
+    world = process.world
+    assert isinstance(world, World)
+    return world, process
+
+
+@tool(effect="pure")
+async def add(context: ToolContext, a: int, b: int) -> int:
+    await begin(context, "add")
+    await anyio.sleep(0.5)
+    return a + b
+
+
+@tool(effect="pure")
+async def slow(context: ToolContext) -> str:
+    await begin(context, "slow")
+    await anyio.sleep(3)
+    return "slept"
+
+
+@tool(effect="once")
+async def pay(context: ToolContext, amount: int) -> str:
+    await begin(context, "pay")
+    await anyio.sleep(1)
+    return f"paid {amount}"
+
+
+@tool(effect="once", parallel=True)
+async def wire(context: ToolContext, amount: int) -> str:
+    await begin(context, "wire")
+    await anyio.sleep(1)
+    return f"wired {amount}"
+
+
+@tool(effect="idempotent")
+async def book(context: ToolContext, seats: int) -> str:
+    await begin(context, "book")
+    await anyio.sleep(1)
+    return f"booked {seats}"
+
+
+@tool(effect="once", approval="ask")
+async def wipe(context: ToolContext, disk: str) -> str:
+    await begin(context, "wipe")
+    await anyio.sleep(1)
+    return f"wiped {disk}"
+
+
+@tool(effect="commit")
+async def spawn(context: ToolContext, task: str) -> Commit:
+    await begin(context, "spawn")
+    _, process = _here()
+    id = process.ports.new_id()
+    new = NewChat(id=id, agent="agent", message=user_message(task))
+    return Commit(id, (Spawn(new),))
+
+
+ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
+ask: Final = Tool(name="ask", schema=ANYTHING)
+ask_soon: Final = Tool(name="ask_soon", schema=ANYTHING, timeout=10)
+wait: Final = Tool(name="wait", schema=ANYTHING, action="child")
+RECORDED: Final = ("pay", "wire", "book", "wipe")
+"""Tools whose calls are written down before they begin."""
+ONCE: Final = ("pay", "wire", "wipe")
+
+
+def agent_of(process: Process, turn: Turn, tools: Sequence[Tool], **more: Any) -> Agent:
+    def answer(request: Request) -> Item:
+        world, process = _here()
+        process.check_alive()
+        world.attempts += 1
+        if any(block.text == INSTRUCTIONS for block in request.system):
+            return [world.happens("summarizing"), pause(1.5), say(SUMMARY), world.tokens()]
+        return turn(world, request)
+
+    return Agent(model=ScriptedModel(default=answer), tools=tools, ports=process.ports, **more)
+
+
+# --- The person -----------------------------------------------------------------------------------
+
+
+class Person:
+    """Somebody with a browser. What was not acknowledged is asked again, with the same key."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._asked = 0
+
+    async def _ask(self, act: Callable[[Machine, Key], Awaitable[T]]) -> T:
+        self._asked += 1
+        key = Key("person", f"key {self._asked}", "the same")
+        while True:
+            process = await self.world.living()
+            try:
+                with anyio.fail_after(PATIENCE / 5):
+                    return await act(process.machine, key)
+            except Died:
+                assert process.dead
+            except TimeoutError:
+                assert process.frozen
+            except (Unavailable, OutcomeUnknown):
+                await anyio.sleep(0.5)
+
+    async def create(self, text: str, id: str = "c1", **more: Any) -> None:
+        new = NewChat(id=id, agent="agent", message=user_message(text), **more)
+        await self._ask(lambda machine, key: machine.create(new, key))
+        self.world.accepted[id, text] += 1
+
+    async def send(self, text: str, deliver: Deliver = "queue", id: str = "c1") -> None:
+        message = user_message(text)
+        await self._ask(lambda machine, key: machine.send(id, message, deliver, key=key))
+        self.world.accepted[id, text] += 1
+
+    async def interrupt(self, id: str = "c1") -> None:
+        await self._ask(lambda machine, key: machine.interrupt(id, "[Stopped.]", key))
+
+    async def edit(self, number: int, text: str, id: str = "c1") -> None:
+        message = user_message(text)
+        edited = await self._ask(lambda machine, key: machine.edit(id, number, message, key=key))
+        self.world.accepted[id, text] += 1
+        self.world.taken_back |= {(id, queued.message.text) for queued in edited.dropped}
+
+    async def retry(self, id: str = "c1") -> None:
+        await self._ask(lambda machine, key: machine.retry(id, key))
+
+    async def compact(self, id: str = "c1") -> None:
+        await self._ask(lambda machine, key: machine.compact(id, key))
+
+    async def fork(self, number: int, text: str | None, new: str, id: str = "c1") -> None:
+        message = None if text is None else user_message(text)
+        chat = NewChat(id=new, agent="agent", message=message)
+        await self._ask(lambda machine, key: machine.fork(id, number, chat, key))
+        if text is not None:
+            self.world.accepted[new, text] += 1
+
+    async def resolve(self, answer: Callable[[Call], Answer], id: str = "c1") -> None:
+        """Answer everything that waits."""
+        waiting = await self._read(lambda tx: queries.read_actions(tx, id))
+        answers = {call.call_id: answer(call) for call in waiting}
+        await self._ask(lambda machine, key: machine.resolve(id, answers, key=key))
+
+    async def update(self, id: str = "c1", **changes: Any) -> None:
+        await self._ask(lambda machine, key: machine.update(id, changes, key))
+
+    async def archive(self, id: str = "c1") -> None:
+        await self._ask(lambda machine, key: machine.archive(id, key))
+
+    async def unarchive(self, id: str = "c1") -> None:
+        await self._ask(lambda machine, key: machine.unarchive(id, key))
+
+    async def delete(self, id: str) -> None:
+        await self._ask(lambda machine, key: machine.delete(id, key))
+        self.world.taken_back |= {said for said in self.world.accepted if said[0] == id}
+
+    # --- the queue, which may be empty by the time that somebody touches it ---
+
+    async def waiting(self, id: str = "c1") -> dict[str, str]:
+        """What waits: texts and their ids, in order."""
+        queue = await self._read(lambda tx: read_queue(tx, id))
+        return {queued.message.text: queued.id for queued in queue}
+
+    async def remove(self, text: str, id: str = "c1") -> None:
+        if (queued := (await self.waiting(id)).get(text)) is not None:
+            with suppress(ChatError):
+                await self._ask(lambda machine, key: machine.remove_queued(id, queued, key))
+                self.world.taken_back.add((id, text))
+
+    async def replace(self, text: str, by: str, id: str = "c1") -> None:
+        message = user_message(by)
+        if (queued := (await self.waiting(id)).get(text)) is not None:
+            with suppress(ChatError):
+                await self._ask(
+                    lambda machine, key: machine.edit_queued(id, queued, message, key=key)
+                )
+                self.world.taken_back.add((id, text))
+                self.world.accepted[id, by] += 1
+
+    async def turn_round(self, id: str = "c1") -> None:
+        ids = list(reversed((await self.waiting(id)).values()))
+        with suppress(ChatError):
+            await self._ask(lambda machine, key: machine.reorder(id, ids, key))
+
+    async def promote(self, text: str, id: str = "c1") -> None:
+        if (queued := (await self.waiting(id)).get(text)) is not None:
+            with suppress(ChatError):
+                await self._ask(lambda machine, key: machine.promote(id, queued, key))
+
+    # --- looking ---
+
+    async def asked(self, id: str = "c1") -> None:
+        """Wait until somebody is asked for something."""
+        while True:
+            changed = self.world.changed
+            if await self._read(lambda tx: queries.read_actions(tx, id)):
+                return
+            await changed.wait()
+
+    async def sees(self, signal: str, id: str = "c1") -> None:
+        """Wait for something to happen, which after a crash it may not do any more."""
+        seen = self.world.signal(signal)
+        await self.until(lambda chat: seen.is_set() or not chat.busy, id)
+
+    async def rest(self, *statuses: Status, id: str = "c1") -> Chat:
+        """The chat once it is at rest, or in one of these states."""
+        wanted = statuses or (Status.IDLE, Status.ERROR)
+        return await self.until(lambda chat: chat.status in wanted, id)
+
+    async def until(self, reached: Callable[[Chat], bool], id: str = "c1") -> Chat:
+        while True:
+            changed = self.world.changed
+            chat = await self._read(lambda tx: read_chat(tx, id))
+            if reached(chat):
+                return chat
+            await changed.wait()
+
+    async def _read(self, question: Callable[..., Awaitable[T]]) -> T:
+        while True:
+            process = await self.world.living()
+            try:
+                return await process.inner.read(question)
+            except Unavailable:  # it has just been closed
+                await anyio.sleep(0.5)
