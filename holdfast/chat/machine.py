@@ -18,7 +18,7 @@ from holdfast.chat.family import NewChat
 from holdfast.chat.locked import now_of, read_chat
 from holdfast.chat.people import Edited, Sent
 from holdfast.chat.state import Answer, Chat, Deliver, Queued, Rule
-from holdfast.kernel.messages import Message, decode, encode
+from holdfast.kernel.messages import Message, decode, encode, prepare_to_decode
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, OutcomeUnknown, Tx
 
@@ -220,3 +220,6 @@ async def forget_old_keys(tx: Tx) -> None:
            AND NOT EXISTS (SELECT 1 FROM chats c WHERE c.id = requests.chat_id)
         """
     )
+
+
+prepare_to_decode(Chat, Sent, Edited, Queued, list[Queued], tuple[str, ...])

@@ -12,7 +12,15 @@ from holdfast.chat.errors import Corrupt, InvalidInput
 from holdfast.kernel.decide import Approved, CallState, Recorded, Started, Waiting
 from holdfast.kernel.errors import Failure, FormatError
 from holdfast.kernel.events import Action, ActionKind, EndReason
-from holdfast.kernel.messages import AskedBy, Message, Outcome, ToolResult, Usage, decode
+from holdfast.kernel.messages import (
+    AskedBy,
+    Message,
+    Outcome,
+    ToolResult,
+    Usage,
+    decode,
+    prepare_to_decode,
+)
 from holdfast.kernel.tool import Effect
 from holdfast.store.database import Row
 
@@ -265,3 +273,7 @@ def runnable(chat: Chat, now: int, children_rest: bool = False) -> bool:
             return children_rest or (chat.deadline is not None and chat.deadline <= now)
         case _:
             return False
+
+
+# Rows are read in threads.
+prepare_to_decode(Message, ToolResult, Action, Approved, Chat, Queued, *DOCUMENTS.values())
