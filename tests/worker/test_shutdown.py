@@ -115,7 +115,9 @@ async def test_calls_that_are_cut_are_no_persons_interrupt(db: Database, clock: 
         await second.rest(chat_id)
         made = {one.tool: one.outcome for one in results_of(await second.history(chat_id))}
         assert made == {"quick": "ok", "slow": "lost", "again": "ok", "later": "ok"}
-        assert ran == ["quick", "slow", "again", "again", "later"]
+        together, *after = ran[:3], *ran[3:]
+        assert sorted(together) == ["again", "quick", "slow"]
+        assert after == ["again", "later"]
         assert Wording().interrupted_tools not in str(await second.told(chat_id))
 
 
