@@ -27,7 +27,7 @@ import anyio
 
 from holdfast.kernel.events import Event, Warned
 from holdfast.kernel.messages import Part, Tagged, Value
-from holdfast.live.fragments import Fragment, fragment_of, is_of_call
+from holdfast.live.fragments import Fragment
 from holdfast.live.replay import OUTPUT_LIMIT, Attempt, Delta, Replay
 
 
@@ -118,12 +118,15 @@ class Writer:
         return self._chat.current is not self._replay
 
     def put(self, event: Event) -> None:
-        fragment = fragment_of(event)
-        chat = self._chat
-        if fragment is None or chat.current is not self._replay:
+        chat, replay = self._chat, self._replay
+        if chat.current is not replay:
             return
-        self._replay.add(fragment)
-        if chat.wake is not None:
+        if chat.wake is None:
+            replay.put(event)
+            return
+        before = replay.seq
+        replay.put(event)
+        if replay.seq > before:
             chat.rouse()
 
     def warn(self, text: str) -> None:
@@ -135,8 +138,7 @@ class Writer:
 
     def of_calls(self) -> list[Fragment]:
         """What the calls of the answer that runs here have said of themselves."""
-        deltas = self._replay.after(0)
-        return [delta.fragment for delta in deltas if is_of_call(delta.fragment)]
+        return self._replay.of_calls()
 
     def close(self) -> None:
         """The attempt is over: committed, failed or given up. Readers get the rest and a reset."""
@@ -268,7 +270,7 @@ class Live:
             known.newest, known.current = attempt, replay
             known.remembered = True
             for fragment in after.of_calls() if after is not None else ():
-                replay.add(fragment)
+                replay.put(fragment)
         return Writer(known, replay)
 
     def close(self, chat: str, attempt: Attempt) -> None:

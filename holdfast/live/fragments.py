@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from typing import TypeAlias, Union, assert_never
+from typing import TypeAlias, TypeGuard, Union, assert_never
 
 from msgspec.structs import replace
 
@@ -53,7 +53,10 @@ Fragment: TypeAlias = Union[
 ]
 
 
-def fragment_of(event: Event) -> Fragment | None:
+Shown: TypeAlias = Union[Event, Fragment]
+
+
+def fragment_of(event: Shown) -> Fragment | None:
     """What is shown live of an event. None when it says nothing, or is told by the database."""
     kind = type(event)
     if kind is TextDelta or kind is ReasoningDelta or kind is ArgumentsDelta:
@@ -61,14 +64,14 @@ def fragment_of(event: Event) -> Fragment | None:
     return _rare(event)
 
 
-def _rare(event: Event) -> Fragment | None:
+def _rare(event: Shown) -> Fragment | None:
     """Of what does not come with every token: there a match takes too long."""
     match event:
         case TextDelta() | ReasoningDelta() | ArgumentsDelta():
             return event  # not reached: here so that the list is complete
         case CallStarted() | ToolCalled() | ToolStarted() | ToolProgressed() | ToolFinished():
             return event
-        case Compacting() | Warned():
+        case Compacting() | Warned() | Omitted():
             return event
         case RunStarted() | StepStarted() | Retrying() | RunEnded():
             return None
@@ -78,11 +81,11 @@ def _rare(event: Event) -> Fragment | None:
             assert_never(event)
 
 
-def is_of_call(fragment: Fragment) -> bool:
+def is_of_call(event: Shown) -> TypeGuard[Fragment]:
     """Whether a call that runs here says it of itself, and no answer of a model has it in it."""
-    if isinstance(fragment, ToolFinished):
-        return not fragment.result.provider_executed
-    return isinstance(fragment, (ToolStarted, ToolProgressed, Omitted))
+    if isinstance(event, ToolFinished):
+        return not event.result.provider_executed
+    return isinstance(event, (ToolStarted, ToolProgressed, Omitted))
 
 
 # --- joining ------------------------------------------------------------------------------------

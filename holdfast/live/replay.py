@@ -21,6 +21,9 @@ from holdfast.kernel.messages import Part, Tagged, Value, encode
 from holdfast.live.fragments import (
     Fragment,
     Omitted,
+    Shown,
+    fragment_of,
+    is_of_call,
     joined,
     kin,
     parts_of,
@@ -31,6 +34,8 @@ from holdfast.live.fragments import (
 
 OUTPUT_LIMIT: Final = 1024 * 1024
 """Bytes of JSON: how much progress and results of calls are kept of one attempt."""
+UNREAD: Final = 32
+"""So many events are kept as they came before they are looked at."""
 FOLD: Final = 256
 """So many deltas are kept as they came before they are folded."""
 SHORT: Final = 256
@@ -65,16 +70,18 @@ class Replay:
         "_head",
         "_limit",
         "_loose",
+        "_seq",
         "_tail",
         "_tail_size",
+        "_unread",
         "attempt",
-        "seq",
     )
 
     def __init__(self, attempt: Attempt, limit: int = OUTPUT_LIMIT) -> None:
         self.attempt = attempt
-        self.seq = 0
-        """Of the last delta."""
+        self._seq = 0
+        self._unread: list[Shown] = []
+        """Put and not numbered yet: most attempts are over before anybody has looked."""
         self._folded: list[Delta] = []
         self._ends: dict[int, array[int]] = {}
         """By the first number of what was folded: where in its text each delta ended."""
@@ -88,13 +95,24 @@ class Replay:
         """Number and size of all output after it that is still kept."""
         self._tail_size = 0
 
-    def add(self, fragment: Fragment) -> None:
-        self.seq += 1
-        self._loose.append(fragment)
-        if type(fragment) in _OUTPUT:
-            self._add_output()
-        elif len(self._loose) >= FOLD:
-            self._fold()
+    @property
+    def seq(self) -> int:
+        """Of the last delta."""
+        if self._unread:
+            self._number()
+        return self._seq
+
+    def put(self, event: Shown) -> None:
+        self._unread.append(event)
+        if len(self._unread) >= UNREAD or type(event) is ToolProgressed:  # that can be large
+            self._number()
+
+    def of_calls(self) -> list[Fragment]:
+        """What the calls that run here have said of themselves."""
+        said: Iterable[Shown] = self._unread
+        if self._seq:
+            said = (delta.fragment for delta in self.after(0))
+        return [event for event in said if is_of_call(event)]
 
     def after(self, seq: int) -> list[Delta]:
         """All that was said after this delta, in as few as possible. Not to be changed.
@@ -104,12 +122,27 @@ class Replay:
         start, end, given = self._given
         if start != seq or end != self.seq:
             given = self._after(seq)
-            self._given = (seq, self.seq, given)
+            self._given = (seq, self._seq, given)
         return given
 
     def parts(self) -> tuple[Part, ...]:
         """The answer so far."""
         return parts_of(delta.fragment for delta in self._after(0))
+
+    def _number(self) -> None:
+        unread, self._unread = self._unread, []
+        for event in unread:
+            fragment = fragment_of(event)
+            if fragment is not None:
+                self._add(fragment)
+
+    def _add(self, fragment: Fragment) -> None:
+        self._seq += 1
+        self._loose.append(fragment)
+        if type(fragment) in _OUTPUT:
+            self._add_output()
+        elif len(self._loose) >= FOLD:
+            self._fold()
 
     def _after(self, seq: int) -> list[Delta]:
         folded = self.seq - len(self._loose)
@@ -134,7 +167,7 @@ class Replay:
     # --- what is folded ---
 
     def _fold(self) -> None:
-        first = self.seq - len(self._loose) + 1
+        first = self._seq - len(self._loose) + 1
         for delta in self._runs(self._loose, first):
             if delta.last > delta.first:
                 pieces = self._loose[delta.first - first : delta.last - first + 1]
@@ -166,7 +199,7 @@ class Replay:
         if not self._tail and self._head + size <= self._limit // 2:
             self._head += size
             return
-        self._tail.append((self.seq, size))
+        self._tail.append((self._seq, size))
         self._tail_size += size
         while self._tail_size > self._limit // 2:
             seq, size = self._tail.popleft()

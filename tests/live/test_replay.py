@@ -18,7 +18,7 @@ from tests.live.watching import FIRST, Client, finished, in_few, progress
 def replay_of(*fragments: Fragment, limit: int = OUTPUT_LIMIT) -> Replay:
     replay = Replay(FIRST, limit)
     for fragment in fragments:
-        replay.add(fragment)
+        replay.put(fragment)
     return replay
 
 
@@ -71,7 +71,7 @@ def test_who_is_at_the_same_place_gets_the_same_values() -> None:
 def test_what_was_given_once_is_not_given_again_after_more_was_said() -> None:
     replay = replay_of(TextDelta("a"))
     assert replay.after(0) == [Delta(FIRST, 1, 1, TextDelta("a"))]
-    replay.add(TextDelta("b"))
+    replay.put(TextDelta("b"))
     assert replay.after(0) == [Delta(FIRST, 1, 2, TextDelta("ab"))]
 
 
@@ -196,7 +196,7 @@ def test_every_number_is_accounted_for_from_wherever_one_looks(
     replay = Replay(FIRST, 3_000)
     keeping_up = Client()
     for fragment in said:
-        replay.add(fragment)
+        replay.put(fragment)
         if data.draw(st.booleans()):
             for delta in replay.after(keeping_up.last):
                 keeping_up.see(delta)
