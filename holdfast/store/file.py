@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,12 +13,16 @@ import apsw
 
 from holdfast.store.database import CannotOpen
 
+LOG: Final = logging.getLogger("holdfast")
+
 MEMORY: Final = ":memory:"
 READERS: Final = 2
 BUSY: Final = 250
 """Milliseconds to wait for another program, such as a backup, that has the file locked."""
 STATEMENTS: Final = 500
 """Prepared statements that a connection keeps: more than there are in holdfast."""
+WAL_PAGES: Final = 1_000
+"""So long may the log be before it is moved into the file."""
 WAL_LEFT: Final = 64 * 1024 * 1024
 """Bytes to which the log is cut when a burst has made it larger."""
 
@@ -33,6 +38,8 @@ class File:
     """The connections to a database file, and the lock that keeps other writers out."""
 
     exclusive = True
+    log_is_long = False
+    """Whether it is time for `shorten_log`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -41,6 +48,8 @@ class File:
         try:
             self.writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             _prepare(self.writer, path)
+            # Instead of SQLite's own way, by which some commit or other takes that much longer.
+            self.writer.set_wal_hook(self._committed)
             count = 0 if path == MEMORY else READERS
             self.readers = [self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(count)]
             """None of a database in memory: only the connection that made it can see it."""
@@ -57,6 +66,21 @@ class File:
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
+
+    def shorten_log(self) -> None:
+        """Move what readers no longer need from the log into the file, as far as that goes."""
+        self.log_is_long = False
+        try:
+            self._checkpoint()
+        except apsw.Error as error:  # what is committed is safe in the log
+            LOG.warning("%s: the log was not moved into the file: %s", self.path, error)
+
+    def _checkpoint(self) -> None:
+        self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.log_is_long = pages >= WAL_PAGES
+        return apsw.SQLITE_OK
 
     def _connect(self, flags: int) -> apsw.Connection:
         connection = apsw.Connection(self.path, flags=flags, statementcachesize=STATEMENTS)

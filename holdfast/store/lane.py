@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,10 +23,21 @@ AFTER: Final = 0.001
 """Seconds that a job waits for its thread before the loop stands back, and again in between."""
 AT_MOST: Final = 0.0005
 """The most seconds that the loop stands back at a time."""
+QUICK: Final = 0.005
+"""Seconds that the loop may stand still for the disk."""
+HABIT: Final = 3
+"""A disk is slow when it took longer so many times one after the other."""
+SHARE: Final = 50
+"""So many times as long as it took a slow disk, the loop leaves that to the thread."""
 
 
 class Runner(Protocol[J]):
     """What does the jobs of a lane. It must not raise: what became of a job is the job's."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether it has something longer to do, before the next jobs."""
+        ...
 
     def run(self, jobs: list[J]) -> None: ...
 
@@ -37,7 +49,9 @@ Deliver: TypeAlias = Callable[[Sequence[J]], None]
 
 
 class Lane(Protocol[J_in]):
-    def submit(self, job: J_in) -> None: ...
+    def submit(self, job: J_in, *, short: bool = False) -> None:
+        """`short`: it takes less time than handing it to a thread does, but for the disk."""
+        ...
 
     async def stop(self) -> None:
         """Run what was submitted, then close the runners. Nothing may be submitted after it."""
@@ -56,7 +70,7 @@ class Inline(Generic[J]):
         self._group = group
         self._waiting: deque[J] = deque()
 
-    def submit(self, job: J) -> None:
+    def submit(self, job: J, *, short: bool = False) -> None:
         self._waiting.append(job)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._turn)
@@ -92,6 +106,11 @@ class Handover:
         self._finished = threading.Lock()
         """Free when a thread has finished something since the loop last looked."""
         self._finished.acquire()
+
+    @property
+    def pending(self) -> int:
+        """Jobs that were begun and whose outcome the loop does not have."""
+        return self._pending
 
     def begin(self) -> None:
         self._pending += 1
@@ -143,7 +162,12 @@ class Threads(Generic[J]):
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: J) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether every thread waits for a job, and touches nothing until then."""
+        return not self._handover.pending
+
+    def submit(self, job: J, *, short: bool = False) -> None:
         self._handover.begin()
         self._queue.put(job)
 
@@ -201,3 +225,75 @@ class Threads(Generic[J]):
         self._running -= 1
         if not self._running and not self._ended.done():
             self._ended.set_result(None)
+
+
+def stood_still() -> float:
+    """Seconds since some time in which this thread did not compute: it waited for a disk."""
+    return time.perf_counter() - time.thread_time()
+
+
+class Nearby(Generic[J]):
+    """A lane with one thread, whose short jobs are run on the loop while the disk is quick.
+
+    To wake a thread and to be woken by it can take longer than a commit does. Nothing can keep such
+    a job from running either, however busy the loop is.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Deliver[J],
+        runner: Runner[J],
+        group: int,
+        clock: Callable[[], float] = stood_still,
+    ) -> None:
+        self._loop = loop
+        self._deliver = deliver
+        self._runner = runner
+        self._group = group
+        self._clock = clock
+        self._thread = Threads(loop, self._deliver_from_thread, [runner], group)
+        self._near: deque[J] = deque()
+        """Short jobs, for the first turn of the loop in which the thread has nothing to do."""
+        self._slow = 0
+        """How often the disk was slow since it last was not."""
+        self._away_until = 0.0
+
+    def submit(self, job: J, *, short: bool = False) -> None:
+        if short and not self._runner.behind and self._loop.time() >= self._away_until:
+            self._near.append(job)
+            if len(self._near) == 1 and self._thread.idle:
+                self._loop.call_soon(self._turn)
+        else:
+            self._send_away()
+            self._thread.submit(job)
+
+    async def stop(self) -> None:
+        self._send_away()
+        await self._thread.stop()
+
+    def _send_away(self) -> None:
+        """What came before a job that the thread gets is the thread's too: the order is kept."""
+        while self._near:
+            self._thread.submit(self._near.popleft())
+
+    def _deliver_from_thread(self, jobs: Sequence[J]) -> None:
+        self._deliver(jobs)
+        if self._near and self._thread.idle:
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        if not self._near or not self._thread.idle:
+            return
+        jobs = [self._near.popleft() for _ in range(min(self._group, len(self._near)))]
+        before = self._clock()
+        self._runner.run(jobs)
+        self._judge(self._clock() - before)
+        if self._near:
+            self._loop.call_soon(self._turn)
+        self._deliver(jobs)
+
+    def _judge(self, waited: float) -> None:
+        self._slow = min(self._slow + 1, HABIT) if waited > QUICK else 0
+        if self._slow == HABIT:
+            self._away_until = self._loop.time() + SHARE * waited

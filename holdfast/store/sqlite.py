@@ -34,7 +34,7 @@ from holdfast.store.database import (
     Violation,
 )
 from holdfast.store.file import File, open_file
-from holdfast.store.lane import Inline, Lane, Threads
+from holdfast.store.lane import Inline, Lane, Nearby, Threads
 from holdfast.store.migrate import Migration, Script, check
 from holdfast.store.migrate import migrate as bring_up
 from holdfast.store.notices import Notices
@@ -100,7 +100,7 @@ class Sqlite:
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
         with self._hold():
-            return await answered(self._submit(self._writes, bulk.alone, (one,)))
+            return await answered(self._submit(self._writes, bulk.alone, (one,), short=True))
 
     async def read(self, transaction: Transaction[T]) -> T:
         with self._hold():
@@ -133,7 +133,7 @@ class Sqlite:
         if not thread:
             writes = Inline(loop, deliver, writer, GROUP)
             return writes, Inline(loop, deliver, readers[0], 1) if readers else writes
-        writes = Threads(loop, deliver, [writer], GROUP)
+        writes = Nearby(loop, deliver, writer, GROUP)
         return writes, Threads(loop, deliver, readers, 1) if readers else writes
 
     def _submit(
@@ -141,14 +141,16 @@ class Sqlite:
         lane: Lane[_Job[Any]],
         function: Callable[..., Awaitable[T]],
         arguments: tuple[Any, ...],
+        *,
         reads: bool = False,
+        short: bool = False,
     ) -> _Job[T]:
         if self._closed:
             raise Closed
         if asyncio.get_running_loop() is not self._loop:
             raise OtherLoop
         job = _Job(function, arguments, self._now(), reads)
-        lane.submit(job)
+        lane.submit(job, short=short)
         return job
 
     def _deliver(self, jobs: Sequence[_Job[Any]]) -> None:
@@ -215,12 +217,18 @@ class _Writer:
         self._cursor = file.writer.cursor()
         self._reader = None if file.readers else _Reader(file.writer, shared=True)
 
+    @property
+    def behind(self) -> bool:
+        return self._file.log_is_long
+
     def run(self, jobs: list[_Job[Any]]) -> None:
+        if self._file.log_is_long:
+            self._file.shorten_log()
         if self._reader is not None:
             # Before the writes: what these change is not committed until the end of the batch.
             self._reader.run([job for job in jobs if job.reads])
             jobs = [job for job in jobs if not job.reads]
-        if len(jobs) > 1 and self._together(jobs):
+        if len(jobs) > 1 and (self._as_one(jobs) or self._together(jobs)):
             return
         for job in jobs:
             self._alone(job)
@@ -238,8 +246,24 @@ class _Writer:
             self._roll_back()
             job.fail(_own(error, self._connection))
 
+    def _as_one(self, jobs: Sequence[_Job[Any]]) -> bool:
+        """Whether the jobs were committed as one. If not, nothing is changed and no job failed.
+
+        The usual case, in which none is refused: then none needs a savepoint.
+        """
+        execute = self._cursor.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                self._member(job)
+            execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            return False
+        return True
+
     def _together(self, jobs: Sequence[_Job[Any]]) -> bool:
-        """Whether the jobs were committed as one. If not, nothing is changed and no job failed."""
+        """The same with jobs that may be refused, which touches no other."""
         execute = self._cursor.execute
         try:
             execute("BEGIN IMMEDIATE")
@@ -287,6 +311,8 @@ class _Broken(Exception):
 
 class _Reader:
     """Runs functions that only read, each on one snapshot."""
+
+    behind = False
 
     def __init__(self, connection: apsw.Connection, *, shared: bool = False) -> None:
         """`shared`: with a writer, between whose transactions this one runs."""

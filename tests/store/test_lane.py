@@ -1,0 +1,258 @@
+"""A lane keeps the order of its jobs, and runs the short ones where that costs least."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import apsw
+import pytest
+
+from holdfast.store import file
+from holdfast.store.database import Tx
+from holdfast.store.lane import HABIT, QUICK, SHARE, Nearby
+from holdfast.store.sqlite import open_sqlite
+from holdfast.testing import Clock, VirtualLoop
+
+LOOP = "loop"
+THREAD = "thread"
+
+
+class Recorder:
+    """Runs jobs, which are names: remembers where and in what company."""
+
+    def __init__(self) -> None:
+        self.behind = False
+        self.disk = 0.0
+        """How long the disk has taken so far."""
+        self.takes = 0.0
+        """How long it takes for the next ones."""
+        self.ran: list[tuple[str, Sequence[str]]] = []
+        self.told: list[str] = []
+        self.closed = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self._home = threading.get_ident()
+
+    def run(self, jobs: list[str]) -> None:
+        where = LOOP if threading.get_ident() == self._home else THREAD
+        assert where == LOOP or self.gate.wait(10)
+        self.disk += self.takes
+        self.ran.append((where, list(jobs)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Desk:
+    """A lane, and whoever waits for its jobs."""
+
+    def __init__(self, recorder: Recorder, group: int = 64) -> None:
+        self.recorder = recorder
+        self._waiting: dict[str, asyncio.Event] = {}
+        loop = asyncio.get_running_loop()
+        self.lane = Nearby(loop, self._deliver, recorder, group, clock=lambda: recorder.disk)
+
+    def submit(self, *jobs: str) -> None:
+        """Those in lower case are short."""
+        for job in jobs:
+            self._waiting[job] = asyncio.Event()
+            self.lane.submit(job, short=job.islower())
+
+    async def done(self, *jobs: str) -> None:
+        for job in jobs:
+            await self._waiting[job].wait()
+
+    async def run(self, *jobs: str) -> None:
+        self.submit(*jobs)
+        await self.done(*jobs)
+
+    def _deliver(self, jobs: Sequence[str]) -> None:
+        for job in jobs:
+            self.recorder.told.append(job)
+            self._waiting[job].set()
+
+
+@asynccontextmanager
+async def desk(recorder: Recorder, group: int = 64) -> AsyncIterator[Desk]:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    opened = Desk(recorder, group)
+    try:
+        with loop.hold_time():
+            yield opened
+    finally:
+        recorder.gate.set()
+        with loop.hold_time():
+            await opened.lane.stop()
+        assert recorder.closed
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+async def test_short_jobs_of_one_turn_are_one_group_on_the_loop(recorder: Recorder) -> None:
+    async with desk(recorder) as at:
+        await at.run("a", "b", "c")
+        await at.run("d")
+    assert recorder.ran == [(LOOP, ["a", "b", "c"]), (LOOP, ["d"])]
+    assert recorder.told == ["a", "b", "c", "d"]
+
+
+async def test_a_group_has_its_limit_and_the_rest_comes_in_the_next_turn(
+    recorder: Recorder,
+) -> None:
+    async with desk(recorder, group=2) as at:
+        await at.run("a", "b", "c", "d", "e")
+    assert recorder.ran == [(LOOP, ["a", "b"]), (LOOP, ["c", "d"]), (LOOP, ["e"])]
+
+
+async def test_other_jobs_run_in_the_thread(recorder: Recorder) -> None:
+    async with desk(recorder) as at:
+        await at.run("LONG")
+        await at.run("a")
+    assert recorder.ran == [(THREAD, ["LONG"]), (LOOP, ["a"])]
+
+
+async def test_what_came_before_a_job_for_the_thread_goes_with_it(recorder: Recorder) -> None:
+    async with desk(recorder) as at:
+        await at.run("a", "b", "LONG")
+    assert [where for where, _ in recorder.ran] == [THREAD] * len(recorder.ran)
+    assert [job for _, jobs in recorder.ran for job in jobs] == ["a", "b", "LONG"]
+
+
+async def test_a_short_job_waits_until_the_thread_has_finished(recorder: Recorder) -> None:
+    recorder.gate.clear()
+    async with desk(recorder) as at:
+        at.submit("LONG", "a")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert recorder.ran == []
+        recorder.gate.set()
+        await at.done("LONG", "a")
+    assert recorder.ran == [(THREAD, ["LONG"]), (LOOP, ["a"])]
+
+
+async def test_a_disk_that_is_slow_once_is_no_slow_disk(recorder: Recorder) -> None:
+    async with desk(recorder) as at:
+        for number in range(3 * HABIT):
+            recorder.takes = 2 * QUICK if number % HABIT else 0.0
+            await at.run(f"a{number}")
+    assert {where for where, _ in recorder.ran} == {LOOP}
+
+
+async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_later(recorder: Recorder) -> None:
+    loop = asyncio.get_running_loop()
+    recorder.takes = slow = 2 * QUICK
+    opened = Desk(recorder)
+    try:
+        for number in range(HABIT):
+            await opened.run(f"a{number}")
+        assert [where for where, _ in recorder.ran] == [LOOP] * HABIT
+        until = loop.time() + SHARE * slow
+        with loop.hold_time():  # type: ignore[attr-defined]
+            await opened.run("b")
+        assert recorder.ran[-1] == (THREAD, ["b"])
+        await anyio.sleep(until - loop.time())
+        await opened.run("c")
+        assert recorder.ran[-1] == (LOOP, ["c"])
+        with loop.hold_time():  # type: ignore[attr-defined]
+            await opened.run("d")  # still slow: one is enough now
+        assert recorder.ran[-1] == (THREAD, ["d"])
+    finally:
+        with loop.hold_time():  # type: ignore[attr-defined]
+            await opened.lane.stop()
+
+
+async def test_a_runner_that_is_behind_catches_up_in_the_thread(recorder: Recorder) -> None:
+    recorder.behind = True
+    async with desk(recorder) as at:
+        await at.run("a")
+        recorder.behind = False
+        await at.run("b")
+    assert recorder.ran == [(THREAD, ["a"]), (LOOP, ["b"])]
+
+
+async def test_what_waits_when_the_lane_stops_is_run(recorder: Recorder) -> None:
+    async with desk(recorder) as at:
+        at.submit("a", "b")
+    assert [job for _, jobs in recorder.ran for job in jobs] == ["a", "b"]
+
+
+# --- SQLite's log ---------------------------------------------------------------------------------
+
+
+class Noting:
+    """Writes something large."""
+
+    async def alone(self, tx: Tx, one: int) -> None:
+        await tx.execute("INSERT INTO notes VALUES (:text)", {"text": "x" * 20_000})
+
+    async def together(self, tx: Tx, many: Sequence[int]) -> Sequence[None]:
+        raise NotImplementedError
+
+
+async def test_the_log_is_moved_into_the_file_in_the_thread_and_stays_short(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "chats.db"
+    monkeypatch.setattr(file, "WAL_PAGES", 20)
+    where: list[int] = []
+    shorten = file.File.shorten_log
+
+    def seen(self: file.File) -> None:
+        where.append(threading.get_ident())
+        shorten(self)
+
+    monkeypatch.setattr(file.File, "shorten_log", seen)
+
+    async def table(tx: Tx) -> None:
+        await tx.execute("CREATE TABLE notes (text text)")
+
+    loop = asyncio.get_running_loop()
+    hold = loop.hold_time  # type: ignore[attr-defined]
+    async with open_sqlite(path, now=Clock().now, hold=hold) as db:
+        await db.write(table)
+        for number in range(100):
+            await db.write_together(Noting(), number)
+        assert path.stat().st_size > 100 * 10_000
+        assert (path.parent / "chats.db-wal").stat().st_size < 1_000_000
+    assert len(where) > 5
+    assert threading.get_ident() not in where
+
+
+async def test_a_log_that_cannot_be_moved_is_warned_of_and_commits_go_on(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "chats.db"
+    monkeypatch.setattr(file, "WAL_PAGES", 1)
+    loop = asyncio.get_running_loop()
+    hold = loop.hold_time  # type: ignore[attr-defined]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise apsw.IOError("disk I/O error")
+
+    async def count(tx: Tx) -> int:
+        row = await tx.one("SELECT count(*) FROM workers")
+        assert row is not None
+        return int(row[0])
+
+    async def touch(tx: Tx) -> None:
+        await tx.execute("UPDATE workers SET id = id")
+        await tx.execute("CREATE TABLE IF NOT EXISTS notes (text text)")
+        await tx.execute("INSERT INTO notes VALUES ('a')")
+
+    async with open_sqlite(path, now=Clock().now, hold=hold) as db:
+        with monkeypatch.context() as patched:
+            patched.setattr(file.File, "_checkpoint", refuse)
+            for _ in range(3):
+                await db.write(touch)
+        assert await db.read(count) == 0
+    assert "the log was not moved into the file: disk I/O error" in caplog.text
