@@ -1,12 +1,14 @@
 """Committing a step: the most frequent transition, and the only one with a form for many at once.
 
 The condition of the fence is part of the statement that writes. On PostgreSQL many steps of
-different chats are one statement; on SQLite they share a transaction.
+different chats are one statement, and one step is the same statement with plain values instead of
+arrays; on SQLite they share a transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -81,16 +83,19 @@ class _CommitStep:
         return Committed(version, last, queue_version)
 
     async def together(self, tx: Tx, many: Sequence[Step]) -> Sequence[Committed | Lost | None]:
-        rows = await tx.fetch(TOGETHER.replace(":now_", tx.dialect.now), _arrays(many))
-        outcomes: dict[str, Committed | Lost | None] = {}
-        for chat, locked, version, messages, queue_version in rows:
-            if version is not None:
+        if len(many) == 1 and len(many[0].messages) == 1:
+            rows = await tx.fetch(of_one(tx.dialect.now), _values(many[0]))
+        else:
+            rows = await tx.fetch(of_many(tx.dialect.now), _arrays(many))
+        outcomes: dict[str, Committed | Lost] = {}
+        for chat, version, messages, queue_version in rows:
+            if version is None:
+                outcomes[chat] = LOST
+            else:
                 outcomes[chat] = Committed(version, messages, queue_version)
                 tx.tell(Changed(chat, version))
-            else:
-                # A chat that is gone is locked by nobody, and is found to be lost alone.
-                outcomes[chat] = LOST if locked else None
-        return [outcomes[step.chat] for step in many]
+        # A chat that is gone is locked by nobody, and is found to be lost alone.
+        return [outcomes.get(step.chat) for step in many]
 
 
 COMMIT_STEP: Final = _CommitStep()
@@ -102,77 +107,114 @@ def _row(step: Step, number: int, version: int, message: Message, now: int) -> d
     return message_row(step.chat, number, version, message, now, epoch=epoch, runtime=runtime)
 
 
-TOGETHER: Final = f"""
-    WITH input AS (
-        SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:epochs AS bigint[]),
-                             CAST(:history_versions AS bigint[]), CAST(:attempts AS bigint[]),
-                             CAST(:counts AS bigint[]))
-            AS i (id, epoch, history_version, attempt, count)
-    ), locked AS (
-        SELECT c.id FROM chats c JOIN input i ON i.id = c.id
+STEPS: Final = {
+    "id": "text",
+    "epoch": "bigint",
+    "history_version": "bigint",
+    "attempt": "bigint",
+    "count": "bigint",
+}
+"""What the statement is told of a step: names and types."""
+MESSAGES: Final = {
+    "chat_id": "text",
+    "back": "bigint",
+    "role": "text",
+    "kind": "text",
+    "visibility": "text",
+    "body": "text",
+    "runtime": "bigint",
+    "input": "bigint",
+    "output": "bigint",
+    "reasoning": "bigint",
+    "cache_read": "bigint",
+    "cache_write": "bigint",
+    "cost": "double precision",
+}
+"""The same of a message. `back`: how many of its step come after it."""
+STEP_PARAMS: Final = tuple(f"i_{name}" for name in STEPS)
+MESSAGE_PARAMS: Final = tuple(f"m_{name}" for name in MESSAGES)
+PARAMS: Final = STEP_PARAMS + MESSAGE_PARAMS
+KEPT: Final = tuple(name for name in MESSAGES if name not in ("chat_id", "back"))
+"""Columns of a message that are stored as they are told."""
+
+
+@lru_cache
+def of_one(now: str) -> str:
+    """The statement for one step with one message. The server plans and runs it much sooner."""
+    return _statement(_plain("i", STEPS), _plain("m", MESSAGES), now)
+
+
+@lru_cache
+def of_many(now: str) -> str:
+    """The statement for many steps: each parameter is an array."""
+    return _statement(_unnested("i", STEPS), _unnested("m", MESSAGES), now)
+
+
+def _plain(table: str, columns: Mapping[str, str]) -> str:
+    values = (f"CAST(:{table}_{name} AS {type}) AS {name}" for name, type in columns.items())
+    return f"(SELECT {', '.join(values)}) AS {table}"
+
+
+def _unnested(table: str, columns: Mapping[str, str]) -> str:
+    arrays = (f"CAST(:{table}_{name} AS {type}[])" for name, type in columns.items())
+    return f"unnest({', '.join(arrays)}) AS {table} ({', '.join(columns)})"
+
+
+def _statement(steps: str, messages: str, now: str) -> str:
+    """Of steps `i` and messages `m`, which are tables whatever they are made of.
+
+    Gives a row of each chat that it could lock, with a version if the step was committed.
+    """
+    # IS TRUE: or else, until it knows how many chats there are, the server looks for these few
+    # among all that are running.
+    return f"""
+    WITH locked AS (
+        SELECT {", ".join(f"i.{name}" for name in STEPS)} FROM chats c JOIN {steps} ON i.id = c.id
          ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED
     ), changed AS (
         UPDATE chats AS c
-           SET {ADVANCE}, messages = c.messages + i.count, updated_at = :now_
-          FROM input i
-         WHERE c.id = i.id AND c.id IN (SELECT id FROM locked)
-           AND c.epoch = i.epoch AND c.status = 'running' AND c.worker_id IS NOT NULL
+           SET {ADVANCE}, messages = c.messages + i.count, updated_at = {now}
+          FROM locked i
+         WHERE c.id = i.id
+           AND c.epoch = i.epoch AND (c.status = 'running') IS TRUE AND c.worker_id IS NOT NULL
            AND c.history_version = i.history_version AND c.attempt = i.attempt
-        RETURNING c.id, c.snapshot_version, c.messages, c.queue_version, c.updated_at
+        RETURNING c.id, c.epoch, c.snapshot_version, c.messages, c.queue_version, c.updated_at
     ), added AS (
-        INSERT INTO messages (chat_id, number, revision, role, kind, visibility, body, epoch,
-                              runtime, input, output, reasoning, cache_read, cache_write, cost,
-                              created_at)
-        SELECT m.chat_id, changed.messages - m.back, changed.snapshot_version, m.role, m.kind,
-               m.visibility, m.body, m.epoch, m.runtime, m.input, m.output, m.reasoning,
-               m.cache_read, m.cache_write, m.cost, changed.updated_at
-          FROM unnest(CAST(:m_chat_id AS text[]), CAST(:m_back AS bigint[]),
-                      CAST(:m_role AS text[]), CAST(:m_kind AS text[]),
-                      CAST(:m_visibility AS text[]), CAST(:m_body AS text[]),
-                      CAST(:m_epoch AS bigint[]), CAST(:m_runtime AS bigint[]),
-                      CAST(:m_input AS bigint[]), CAST(:m_output AS bigint[]),
-                      CAST(:m_reasoning AS bigint[]), CAST(:m_cache_read AS bigint[]),
-                      CAST(:m_cache_write AS bigint[]), CAST(:m_cost AS double precision[]))
-               AS m (chat_id, back, role, kind, visibility, body, epoch, runtime, input, output,
-                     reasoning, cache_read, cache_write, cost)
-          JOIN changed ON changed.id = m.chat_id
+        INSERT INTO messages (chat_id, epoch, number, revision, created_at, {", ".join(KEPT)})
+        SELECT changed.id, changed.epoch, changed.messages - m.back, changed.snapshot_version,
+               changed.updated_at, {", ".join(f"m.{name}" for name in KEPT)}
+          FROM {messages} JOIN changed ON changed.id = m.chat_id
     )
-    SELECT i.id, locked.id IS NOT NULL, changed.snapshot_version, changed.messages,
-           changed.queue_version
-      FROM input i LEFT JOIN locked ON locked.id = i.id LEFT JOIN changed ON changed.id = i.id
+    SELECT locked.id, changed.snapshot_version, changed.messages, changed.queue_version
+      FROM locked LEFT JOIN changed ON changed.id = locked.id
     """
-M_COLUMNS: Final = (
-    "chat_id",
-    "role",
-    "kind",
-    "visibility",
-    "body",
-    "epoch",
-    "runtime",
-    "input",
-    "output",
-    "reasoning",
-    "cache_read",
-    "cache_write",
-    "cost",
-)
+
+
+def _values(step: Step) -> dict[str, Any]:
+    (message,) = step.messages
+    return dict(zip(PARAMS, _told(step) + _told_of(step, 0, message), strict=True))
 
 
 def _arrays(many: Sequence[Step]) -> dict[str, list[Any]]:
-    arrays: dict[str, list[Any]] = {
-        "ids": [step.fence.chat for step in many],
-        "epochs": [step.fence.epoch for step in many],
-        "history_versions": [step.fence.history_version for step in many],
-        "attempts": [step.fence.attempt for step in many],
-        "counts": [len(step.messages) for step in many],
-    }
-    back: list[int] = []
-    rows = []
-    for step in many:
-        for place, message in enumerate(step.messages, start=1):
-            back.append(len(step.messages) - place)
-            rows.append(_row(step, 0, 0, message, 0))
-    arrays["m_back"] = back
-    for column in M_COLUMNS:
-        arrays[f"m_{column}"] = [row[column] for row in rows]
+    steps = [_told(step) for step in many]
+    messages = [
+        _told_of(step, len(step.messages) - place, message)
+        for step in many
+        for place, message in enumerate(step.messages, start=1)
+    ]
+    arrays = {name: [row[place] for row in steps] for place, name in enumerate(STEP_PARAMS)}
+    for place, name in enumerate(MESSAGE_PARAMS):
+        arrays[name] = [row[place] for row in messages]
     return arrays
+
+
+def _told(step: Step) -> tuple[Any, ...]:
+    """A row of `STEPS`."""
+    fence = step.fence
+    return fence.chat, fence.epoch, fence.history_version, fence.attempt, len(step.messages)
+
+
+def _told_of(step: Step, back: int, message: Message) -> tuple[Any, ...]:
+    """A row of `MESSAGES`."""
+    row = _row(step, 0, 0, message, 0)
+    return step.chat, back, *[row[name] for name in KEPT]

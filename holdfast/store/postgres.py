@@ -30,7 +30,7 @@ from holdfast.store.database import (
 from holdfast.store.migrate import Script, check
 from holdfast.store.migrate import migrate as apply_migrations
 from holdfast.store.notices import Notices
-from holdfast.store.outcome import outcome
+from holdfast.store.outcome import answered, outcome
 from holdfast.store.pg import run
 from holdfast.store.pg.committer import Committer
 from holdfast.store.pg.connect import check_server, connect, unreachable
@@ -103,7 +103,10 @@ class Postgres:
         self._services: list[asyncio.Task[None]] = []
         self._connections: set[Connection] = set()
         self._pool = Pool(self._connect, pool)
-        self._committing = Line(partial(self._connect, lock_timeout="500ms"))
+        # It looks up a few rows by their keys. In a table of some hundred the server would rather
+        # read them all.
+        by_key = {"lock_timeout": "500ms", "enable_seqscan": "off"}
+        self._committing = Line(partial(self._connect, **by_key))
         notifying = Line(partial(self._connect, synchronous_commit="off"))
         self._committer = Committer(
             one_statement=self._one_statement,
@@ -133,7 +136,7 @@ class Postgres:
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
         self._check_open()
-        return await outcome(self._committer.submit(bulk, one))
+        return await answered(self._committer.submit(bulk, one))
 
     async def read(self, transaction: Transaction[T]) -> T:
         self._check_open()

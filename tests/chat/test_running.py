@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -18,7 +18,7 @@ from holdfast.chat.state import Charge, Chat, Rest, Status
 from holdfast.chat.table import Transition
 from holdfast.kernel.messages import Message, Text, Usage, results_message
 from holdfast.kernel.results import TOOK_EFFECT
-from holdfast.store.database import Changed, Tx
+from holdfast.store.database import NO_PARAMS, Changed, Dialect, Params, Row, Tx
 from tests.chat.cells import ACTS, CELLS, RUNNERS, bring, cell
 from tests.chat.given import (
     FAILURE,
@@ -183,10 +183,119 @@ async def test_one_bad_step_of_many_is_its_owners_alone(postgres: Chats) -> None
     assert (await chats.row("locked")).snapshot_version == locked.snapshot_version + 2
 
 
+# One step with one message is given to the same statement as plain values, more as arrays.
+
+
+async def test_a_step_alone_in_its_group_is_written_as_among_others(postgres: Chats) -> None:
+    chats = postgres
+    for id in ("alone", "among", "other"):
+        await chats.running(id, queue=["queue"])
+    for version, message in enumerate(MESSAGES, start=4):
+        alone, among, other = [
+            Step(fence_of(await chats.row(id)), (message,), 42)
+            for id in ("alone", "among", "other")
+        ]
+        chats.told()
+        outcomes = [
+            *await chats.do(COMMIT_STEP.together, [alone]),
+            *await chats.do(COMMIT_STEP.together, [among, other]),
+        ]
+        assert outcomes == [Committed(version, version - 2, 3)] * 3
+        assert chats.told() == [Changed(step.chat, version) for step in (alone, among, other)]
+    everything = await chats.everything()
+    for table in ("chats", "messages"):
+        written = {
+            id: [str(row).replace(f"'{id}'", "'-'") for row in everything[table] if row[0] == id]
+            for id in ("alone", "among")
+        }
+        assert written["alone"] == written["among"] != [], table
+
+
+@pytest.mark.parametrize("why", [*STALE, "released"])
+async def test_a_step_alone_in_its_group_is_refused_as_among_others(
+    postgres: Chats, why: str
+) -> None:
+    chats = postgres
+    stale, fine = await chats.running("stale"), await chats.running("fine")
+    if why == "released":
+        await chats.do(running.release, fence_of(stale))
+    elif why == "status":
+        await chats.do(people.interrupt, "stale")
+    else:
+        stale = STALE[why](stale)
+    before = await chats.everything()
+    chats.told()
+    step = Step(fence_of(stale), (answer("too late"),), 42)
+    assert await chats.do(COMMIT_STEP.together, [step]) == [None if why == "chat" else LOST]
+    assert (await chats.everything(), chats.told()) == (before, [])
+    both = [step, Step(fence_of(fine), (answer("done"),))]
+    refused, committed = await chats.do(COMMIT_STEP.together, both)
+    assert refused == (None if why == "chat" else LOST)
+    assert isinstance(committed, Committed)
+
+
+async def test_a_step_alone_in_its_group_does_not_wait_for_its_chat(postgres: Chats) -> None:
+    chats = postgres
+    locked = await chats.running("locked")
+    hold, go = anyio.Event(), anyio.Event()
+
+    async def keep_locked(tx: Tx) -> None:
+        await people.update(tx, "locked", {"title": "meanwhile"})
+        hold.set()
+        await go.wait()
+
+    step = Step(fence_of(locked), (answer("done"),))
+    async with anyio.create_task_group() as group:
+        group.start_soon(chats.db.write, keep_locked)
+        await hold.wait()
+        assert await chats.do(COMMIT_STEP.together, [step]) == [None]
+        go.set()
+    (committed,) = await chats.do(COMMIT_STEP.together, [step])
+    assert isinstance(committed, Committed)
+    assert committed.version == locked.snapshot_version + 2
+
+
+class Explaining:
+    """How the server would go about the one statement of a transaction."""
+
+    def __init__(self, inner: Tx) -> None:
+        self._inner = inner
+        self.plan = ""
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._inner.dialect
+
+    async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
+        rows = await self._inner.fetch(f"EXPLAIN {sql}", params)
+        self.plan = "\n".join(row[0] for row in rows)
+        return []
+
+
+class Plan:
+    """The way of `COMMIT_STEP` on the committer's own connection."""
+
+    async def alone(self, tx: Tx, steps: Sequence[Step]) -> str:
+        raise AssertionError("it takes part")
+
+    async def together(self, tx: Tx, many: Sequence[Sequence[Step]]) -> Sequence[str]:
+        explaining = Explaining(tx)
+        await COMMIT_STEP.together(cast(Tx, explaining), many[0])
+        return [explaining.plan]
+
+
+@pytest.mark.parametrize("ids", [["a"], ["a", "b"]], ids=len)
+async def test_a_step_looks_at_no_chat_but_its_own(postgres: Chats, ids: list[str]) -> None:
+    steps = [Step(fence_of(await postgres.running(id)), (answer("done"),)) for id in ids]
+    plan = await postgres.db.write_together(Plan(), steps)
+    assert plan.count("Index Scan using chats_pkey") == 2
+    assert "Seq Scan" not in plan
+    assert "chats_busy" not in plan
+
+
 async def test_a_step_that_finds_its_chat_locked_waits_for_it_alone(postgres: Chats) -> None:
     chats = postgres
-    await chats.running("fine")
-    await chats.running("locked")
+    fine, locked = await chats.running("fine"), await chats.running("locked")
     hold, go = anyio.Event(), anyio.Event()
     done: dict[str, Any] = {}
 
@@ -195,15 +304,15 @@ async def test_a_step_that_finds_its_chat_locked_waits_for_it_alone(postgres: Ch
         hold.set()
         await go.wait()
 
-    async def commit(id: str) -> None:
-        step = Step(fence_of(await chats.row(id)), (answer("done"),))
-        done[id] = await chats.db.write_together(COMMIT_STEP, step)
+    async def commit(chat: Chat) -> None:
+        step = Step(fence_of(chat), (answer("done"),))
+        done[chat.id] = await chats.db.write_together(COMMIT_STEP, step)
 
     async with anyio.create_task_group() as group:
         group.start_soon(chats.db.write, keep_locked)
         await hold.wait()
-        group.start_soon(commit, "locked")
-        group.start_soon(commit, "fine")
+        group.start_soon(commit, locked)
+        group.start_soon(commit, fine)
         await until_blocked(chats.db)
         assert isinstance(done["fine"], Committed)
         assert "locked" not in done

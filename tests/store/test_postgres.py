@@ -712,6 +712,34 @@ async def test_the_notices_of_a_group_are_one_notification(db: Postgres, url: st
     assert len(payloads) == 1
 
 
+async def test_many_commits_of_a_moment_cost_two_notifications_and_the_last_is_told(
+    db: Postgres, url: str
+) -> None:
+    await db.write(inserting("x"))
+    payloads: list[object] = []
+    async with opened(url) as other, session(url) as raw:
+        await raw.add_listener("holdfast_changed", lambda *heard: payloads.append(heard[-1]))
+        there = Ear(other)
+        for epoch in range(1, 21):  # no time goes by while the database is waited for
+            await put(db, Putting(), Put("x", "y", epoch))
+        await there.until(Changed("x", 21))
+        await raw.execute("SELECT 1")  # what was notified comes before the answer
+    assert there.heard == [Changed("x", 2), Changed("x", 21)]
+    assert len(payloads) == 2
+
+
+async def test_what_was_told_last_is_sent_before_it_closes(url: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with opened(url) as other:
+        there = Ear(other)
+        async with opened(url) as db:
+            for version in range(1, 4):
+                await db.write(telling(Changed("x", version)))
+            now = loop.time()
+        assert loop.time() == now
+        await there.until(Changed("x", 3))
+
+
 async def test_whoever_stops_listening_hears_nothing_more(db: Postgres) -> None:
     ear = Ear(db)
     ear.end()

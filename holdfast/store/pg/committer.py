@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from holdfast.store.database import (
     Transaction,
     Unavailable,
 )
+from holdfast.store.outcome import Answer
 from holdfast.store.pg.refusals import Lost
 from holdfast.store.pg.transaction import OneStatement
 
@@ -26,19 +26,19 @@ A = TypeVar("A")
 class Waiting:
     """One who wants something committed, and where the outcome goes."""
 
-    def __init__(self, bulk: Bulk[Any, Any], one: Any, future: asyncio.Future[Any]) -> None:
+    def __init__(self, bulk: Bulk[Any, Any], one: Any) -> None:
         self.bulk = bulk
         self.one = one
         self.chat = getattr(one, "chat", None)
-        self._future = future
+        self.answer: Answer[Any] = Answer()
 
     def succeed(self, result: Any) -> None:
-        if not self._future.done():
-            self._future.set_result(result)
+        self.answer.value = result
+        self.answer.tell()
 
     def fail(self, error: Exception) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
+        self.answer.error = error
+        self.answer.tell()
 
 
 class Committer:
@@ -66,14 +66,14 @@ class Committer:
         self._waiting: list[Waiting] = []
         self._working = False
 
-    def submit(self, bulk: Bulk[A, T], one: A) -> asyncio.Future[T]:
+    def submit(self, bulk: Bulk[A, T], one: A) -> Answer[T]:
         """The outcome, in time. Whoever else comes in this turn of the loop shares the commit."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(bulk, one, future))
+        waiting = Waiting(bulk, one)
+        self._waiting.append(waiting)
         if not self._working:
             self._working = True
             self._start(self._work())
-        return future
+        return waiting.answer
 
     async def _work(self) -> None:
         try:

@@ -1,8 +1,8 @@
 """Notices to other processes.
 
 They never ride in the transaction that they tell of: a commit that notifies holds a lock of the
-whole cluster until it is on disk. They are sent afterwards, by one connection of the process, as
-many at once as came up while the last ones were on their way.
+whole cluster until it is on disk. They are sent afterwards, by one connection of the process: at
+once, and then, for a moment, collected.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ CHANGED: Final = "holdfast_changed"
 CLAIMABLE: Final = "holdfast_claimable"
 ROOM: Final = 7_900
 """Bytes of one notification. PostgreSQL takes 7,999."""
+PAUSE: Final = 0.005
+"""Seconds from the end of one sending to the next. Without it each commit of a busy chat would cost
+a round trip more."""
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -85,7 +88,7 @@ def heard(channel: str, payload: str) -> Heard | None:
 
 
 class Notifier:
-    """Sends when the last ones have been sent; meanwhile it collects. No timer."""
+    """Sends at once what comes after a quiet moment, and otherwise when `PAUSE` is over."""
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class Notifier:
         self._hold = hold
         self._waiting: list[Notice] = []
         self._wake = asyncio.Event()
+        self._rested = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._serial = 0
@@ -111,7 +115,8 @@ class Notifier:
         self._wake.set()
 
     async def flushed(self) -> None:
-        """Returns when nothing waits to be sent."""
+        """Returns when nothing waits to be sent. What waits is sent now."""
+        self._rested.set()
         await self._idle.wait()
 
     async def run(self) -> None:
@@ -120,10 +125,20 @@ class Notifier:
             await self._wake.wait()
             self._wake.clear()
             with self._hold():
-                while self._waiting:
-                    notices, self._waiting = self._waiting, []
-                    await self._send(notices)
-            self._idle.set()
+                notices, self._waiting = self._waiting, []
+                await self._send(notices)
+            if not self._waiting:
+                self._idle.set()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Outside of `hold`, which would hold up the timer too. Over at once when all is to go."""
+        timer = asyncio.get_running_loop().call_later(PAUSE, self._rested.set)
+        try:
+            await self._rested.wait()
+        finally:
+            timer.cancel()
+        self._rested.clear()
 
     async def _send(self, notices: Sequence[Notice]) -> None:
         pages = payloads(self._sender, self._serial + 1, notices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.store.database import Changed, Claimable, Missed, Notice
-from holdfast.store.pg.notifier import CHANGED, CLAIMABLE, ROOM, Notifier, heard, payloads
+from holdfast.store.pg.notifier import CHANGED, CLAIMABLE, PAUSE, ROOM, Notifier, heard, payloads
 
 if TYPE_CHECKING:
     from holdfast.store.pg.connect import Connection
@@ -64,6 +65,8 @@ class Line:
 
     def __init__(self) -> None:
         self.sent: list[list[str]] = []
+        self.times: list[float] = []
+        """When the sending began."""
         self.failures = 0
         self.held = 0
 
@@ -72,6 +75,7 @@ class Line:
         return cast("Connection", self)
 
     async def execute(self, _: str, channels: list[str], texts: list[str]) -> None:
+        self.times.append(asyncio.get_running_loop().time())
         await asyncio.sleep(1)
         if self.failures:
             self.failures -= 1
@@ -104,6 +108,65 @@ async def test_what_is_told_while_others_are_on_their_way_is_sent_together() -> 
         mine.tell([Claimable("b")])
         mine.tell([Claimable("c")])
     assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b","c"]]']]
+
+
+async def test_what_comes_up_within_a_pause_is_sent_together_when_it_is_over() -> None:
+    line, loop = Line(), asyncio.get_running_loop()
+    async with notifying(line) as mine:
+        began = loop.time()
+        mine.tell([Changed("a", 1)])
+        await asyncio.sleep(1 + PAUSE / 10)
+        for version in range(2, 9):
+            mine.tell([Changed("a", version)])
+            await asyncio.sleep(PAUSE / 10)
+            assert line.held == 0  # or the pause would have no end
+        await asyncio.sleep(10)
+        assert line.sent == [['["me",1,[["a",1]]]'], ['["me",2,[["a",8]]]']]
+    assert line.times == pytest.approx([began, began + 1 + PAUSE], abs=PAUSE / 100)
+
+
+async def test_what_comes_up_after_a_pause_is_sent_at_once() -> None:
+    line, loop = Line(), asyncio.get_running_loop()
+    async with notifying(line) as mine:
+        for _ in range(3):
+            mine.tell([Claimable("a")])
+            told = loop.time()
+            await asyncio.sleep(1 + 2 * PAUSE)
+            assert line.times[-1] == told
+    assert len(line.sent) == 3
+
+
+async def test_whoever_wants_all_to_be_sent_waits_for_no_pause() -> None:
+    line, loop = Line(), asyncio.get_running_loop()
+    async with notifying(line) as mine:
+        began = loop.time()
+        mine.tell([Claimable("a")])
+        await asyncio.sleep(0.5)
+        mine.tell([Claimable("b")])  # while the first is on its way
+        await mine.flushed()
+        assert loop.time() == began + 2
+        mine.tell([Claimable("c")])  # in the pause
+        await asyncio.sleep(0)
+        await mine.flushed()
+        assert loop.time() == began + 3
+    assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b"]]'], ['["me",3,["c"]]']]
+
+
+@given(st.lists(st.sampled_from([0, 0.3, PAUSE, PAUSE / 2, 1, 1 + PAUSE, 1 + PAUSE / 2])))
+async def test_nothing_stays_behind_however_the_notices_come(waits: list[float]) -> None:
+    line = Line()
+    async with notifying(line) as mine:
+        for version, wait in enumerate(waits, start=1):
+            mine.tell([Changed("a", version), Changed(f"b{version}", 1)])
+            await asyncio.sleep(wait)
+        await asyncio.sleep(10)  # nobody asks for it, and nothing else comes
+        said: dict[str, int] = {}
+        for text in itertools.chain(*line.sent):
+            found = heard(CHANGED, text)
+            assert found
+            said |= {each.chat: each.version for each in found.notices if isinstance(each, Changed)}
+        told = {f"b{version + 1}": 1 for version in range(len(waits))}
+        assert said == (told | {"a": len(waits)} if waits else {})
 
 
 async def test_time_is_held_until_what_was_sent_has_come_back() -> None:
