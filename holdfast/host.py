@@ -13,100 +13,26 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 
 from holdfast.agent import Agent
-from holdfast.chat import queries
-from holdfast.chat.errors import InvalidInput
-from holdfast.chat.family import NewChat
 from holdfast.chat.feed import Feed
-from holdfast.chat.view import Snapshot, Watch, snapshots
+from holdfast.chat.handle import Desk
+from holdfast.chat.host import Host
+from holdfast.chat.view import Watch
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.messages import Prompt, user_message
-from holdfast.kernel.model import Effort, Model, check_model
+from holdfast.kernel.model import Model, check_model
 from holdfast.kernel.ports import Ports
 from holdfast.live.deltas import Live
-from holdfast.store.database import Database, Tx
-from holdfast.worker.handle import Chat, Desk, check_limit, key_of, labels_of, title_of
+from holdfast.observe.observer import UNOBSERVED, Observer
+from holdfast.store.database import Database
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
 
 
-class Host:
-    """Durable chats, as a program has them. Made by `holdfast.open`."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    @property
-    def agents(self) -> Mapping[str, Agent]:
-        """By name."""
-        return self._desk.agents
-
-    async def create(
-        self,
-        prompt: Prompt | None,
-        *,
-        agent: str | None = None,
-        title: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        owner: str = "",
-        model: str | None = None,
-        effort: Effort | None = None,
-        key: str | None = None,
-    ) -> Chat:
-        """Begin a chat; without a prompt it waits for its first message.
-
-        `agent` is the name of one, the first by default. With a `key` it is begun once, however
-        often this is called: the same key of the same owner gives the same chat.
-        """
-        name = self._desk.agent(agent).name
-        self._desk.check_choice(name, model, effort)
-        new = NewChat(
-            id=self._desk.ports.new_id(),
-            agent=name,
-            message=None if prompt is None else user_message(prompt),
-            owner=_owner(owner),
-            title=title_of(title),
-            labels=labels_of(labels or {}),
-            model=model,
-            effort=effort,
-        )
-        body = (new.agent, new.message, new.title, new.labels, model, effort)
-        return Chat(
-            self._desk, await self._desk.machine.create(new, key_of(owner, key, "create", body))
-        )
-
-    async def chat(self, id: str) -> Chat:
-        """The chat of this id. Raises `ChatNotFound`."""
-        return Chat(self._desk, await self._desk.machine.read(id))
-
-    async def list(
-        self,
-        *,
-        owner: str | None = None,
-        parent: str | None = None,
-        archived: bool = False,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> tuple[Snapshot, ...]:
-        """The newest chats first. `before` is the id of the last one seen."""
-        check_limit(limit)
-
-        async def read(tx: Tx) -> tuple[Snapshot, ...]:
-            rows = await queries.list_chats(
-                tx, owner=owner, parent=parent, archived=archived, before=before, limit=limit
-            )
-            return tuple(await snapshots(tx, rows, self._desk.feed.watch))
-
-        return await self._desk.db.read(read)
-
-
-def _owner(owner: object) -> str:
-    if not isinstance(owner, str):
-        raise InvalidInput(f"owner is {owner!r}: use text, or leave it out")
-    return owner
-
-
-def _by_name(agents: Iterable[Agent]) -> Mapping[str, Agent]:
+def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agent]:
+    """A mapping is taken as it is: whoever gives one may put other agents under its names."""
+    if isinstance(agents, Mapping):
+        _by_name(agents.values())
+        return MappingProxyType(agents)
     if isinstance(agents, (Agent, str)) or not isinstance(agents, Iterable):
         raise ConfigError(f"agents is a {type(agents).__name__}: use a list, also for one")
     named: dict[str, Agent] = {}
@@ -151,13 +77,15 @@ def _titling(
 @asynccontextmanager
 async def serving(
     db: Database,
-    agents: Iterable[Agent],
+    agents: Iterable[Agent] | Mapping[str, Agent],
     *,
     ports: Ports | None = None,
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
     titles: bool | str | Model = True,
+    observer: Observer = UNOBSERVED,
+    url: str | None = None,
 ) -> AsyncIterator[Host]:
-    """A host over a database that is open already."""
+    """A host over a database that is open already. `url`: where other processes reach this one."""
     world, named = ports or Ports(), _by_name(agents)
     if not isinstance(worker, WorkerOptions | None):
         raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
@@ -171,7 +99,9 @@ async def serving(
             yield host
             return
         rested = _titling(db, named, world, titles)
-        async with Worker(db, live, named, world, worker, rested=rested).running():
+        driving = Worker(db, live, named, world, worker, url=url, rested=rested, observer=observer)
+        feed.worker = driving.id
+        async with driving.running():
             yield host
     finally:
         end()
@@ -185,18 +115,21 @@ async def open(
     ports: Ports | None = None,
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
     titles: bool | str | Model = True,
+    observer: Observer = UNOBSERVED,
 ) -> AsyncIterator[Host]:
     """Open a database and drive its chats, for as long as the block lasts.
 
     `url` is `sqlite:///chats.db` or `postgresql://…`. Chats that an earlier process left behind are
     gone on with at once. `worker=None` stores and reads chats and leaves driving them to other
     processes. `titles` names chats after their first turn: with each chat's own model, or with the
-    one given.
+    one given. `observer` is told what the worker does: `Metering`, `Tracing`, or one of your own.
     """
     from holdfast.store.url import open_database
 
     world = ports or Ports()
     known = _by_name(agents).values()  # what is wrong with them is said before a file is made
     async with open_database(url, now=world.now) as db:
-        async with serving(db, known, ports=world, worker=worker, titles=titles) as host:
+        async with serving(
+            db, known, ports=world, worker=worker, titles=titles, observer=observer
+        ) as host:
             yield host

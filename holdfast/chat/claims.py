@@ -52,14 +52,17 @@ async def leave(tx: Tx, worker_id: str) -> None:
 
 async def forget_dead(tx: Tx, lease: int) -> None:
     """Remove the rows of workers that nobody waits for any more."""
-    await tx.execute(
-        f"""
-        DELETE FROM workers
-         WHERE beat_at < {tx.dialect.now} - :age
-           AND NOT EXISTS (SELECT 1 FROM chats c WHERE c.worker_id = workers.id)
-        """,
-        {"age": 100 * lease},
-    )
+    await tx.execute(FORGET_DEAD.format(now=tx.dialect.now), {"age": 100 * lease})
+
+
+FORGET_DEAD: Final = """
+    DELETE FROM workers
+     WHERE beat_at < {now} - :age
+       AND NOT EXISTS (SELECT 1 FROM chats c
+                        WHERE c.worker_id = workers.id
+                          AND c.status IN ('running', 'interrupting', 'requires_action'))
+    """
+"""A chat at rest belongs to nobody: only busy ones are looked through, by their index."""
 
 
 DUE: Final = """
@@ -192,6 +195,25 @@ async def _park(locked: Locked, crashes: int) -> None:
     )
 
 
+class Owner(Struct, frozen=True):
+    """Who drives a chat, and where it is reached."""
+
+    id: str
+    url: str | None
+
+
+async def owners(tx: Tx, chats: Sequence[str]) -> dict[str, Owner]:
+    """Those of these chats that somebody drives."""
+    rows = await tx.fetch(
+        f"""
+        SELECT c.id, w.id, w.url FROM chats c JOIN workers w ON w.id = c.worker_id
+         WHERE {tx.dialect.one_of("c.id", "chats")}
+        """,
+        {"chats": list(chats)},
+    )
+    return {chat: Owner(id, url) for chat, id, url in rows}
+
+
 async def owned(tx: Tx, worker_id: str) -> list[Chat]:
     """The chats that belong to a worker, as the database says."""
     rows = await tx.fetch(
@@ -210,9 +232,29 @@ async def owned(tx: Tx, worker_id: str) -> list[Chat]:
     return readable
 
 
-async def known_agents(tx: Tx, lease: int) -> set[str]:
-    """The agents that some live worker knows."""
+class Living(Struct, frozen=True):
+    """The workers that live, and the agents that any of them knows."""
+
+    ids: frozenset[str]
+    agents: frozenset[str]
+
+
+async def living(tx: Tx, lease: int) -> Living:
     rows = await tx.fetch(
-        f"SELECT agents FROM workers WHERE beat_at > {tx.dialect.now} - :lease", {"lease": lease}
+        f"SELECT id, agents FROM workers WHERE beat_at > {tx.dialect.now} - :lease",
+        {"lease": lease},
     )
-    return {agent for (agents,) in rows for agent in json.decode(agents, type=Sequence[str])}
+    known = {agent for _, agents in rows for agent in json.decode(agents, type=Sequence[str])}
+    return Living(frozenset(id for id, _ in rows), frozenset(known))
+
+
+async def due(tx: Tx, chats: Sequence[str], now: int) -> set[str]:
+    """Which of these chats wait for nothing any more but a worker that says so."""
+    rows = await tx.fetch(
+        f"""
+        SELECT c.id FROM chats c
+         WHERE {tx.dialect.one_of("c.id", "chats")} AND c.status = 'requires_action' AND {DUE}
+        """,
+        {"chats": list(chats), "at": now},
+    )
+    return {row[0] for row in rows}

@@ -158,6 +158,18 @@ class KeyReused(ChatError):
         self.key = key
 
 
+class Stranded(ChatError):
+    kind = "stranded"
+
+    def __init__(self, chat: str, agent: str) -> None:
+        super().__init__(
+            f"chat {chat} has the agent {agent!r}, which no worker that lives knows: open a host "
+            "with an agent of that name, and the chat goes on"
+        )
+        self.chat = chat
+        self.agent = agent
+
+
 class InvalidInput(ChatError):
     kind = "invalid_input"
 

@@ -13,6 +13,7 @@ from holdfast.chat.errors import (
     ChatArchived,
     ChatNotFound,
     FamilyBusy,
+    InvalidInput,
     MessageNotFound,
     NotAPrompt,
     NotArchived,
@@ -20,8 +21,16 @@ from holdfast.chat.errors import (
     TooDeep,
 )
 from holdfast.chat.journal import answer_open
-from holdfast.chat.locked import Locked, lock, lock_if_there, now_of, read_chat
-from holdfast.chat.state import Chat, Queued, Status, check_text, document
+from holdfast.chat.locked import (
+    INSERT_MESSAGE,
+    Locked,
+    lock,
+    lock_if_there,
+    message_row,
+    now_of,
+    read_chat,
+)
+from holdfast.chat.state import Chat, Queued, Status, Stored, check_text, document
 from holdfast.chat.stop import stop
 from holdfast.chat.table import Transition, check
 from holdfast.kernel.errors import Failure
@@ -30,6 +39,8 @@ from holdfast.store.database import Changed, Claimable, Tx
 
 MAX_DEPTH: Final = 3
 MAX_CHILDREN: Final = 32
+LATEST: Final = 2**53
+"""Microseconds; far beyond every clock, and within every integer."""
 
 
 class NewChat(Struct, frozen=True, kw_only=True):
@@ -128,10 +139,10 @@ async def carry_out(parent: Locked, call_id: str, writes: Sequence[Write]) -> No
             case Spawn(new):
                 await _spawn(parent, call_id, new)
             case SendTo(chat, message):
-                await _check_child(parent, chat)
+                await _lock_down_to(parent, chat)
                 await people.send(parent.tx, chat, message)
             case Interrupt(chat):
-                await _check_child(parent, chat)
+                await _lock_down_to(parent, chat)
                 child = await lock(parent.tx, chat)
                 await stop(child)
                 await child.close()
@@ -150,20 +161,23 @@ async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
     await _begin(child, new)
 
 
-async def _check_child(parent: Locked, chat_id: str) -> None:
-    """That a chat is below this one: locks only ever go down."""
-    row = await parent.tx.one(
+async def _lock_down_to(parent: Locked, chat_id: str) -> None:
+    """Lock every chat from this one down to one below it, as whoever comes through them does."""
+    rows = await parent.tx.fetch(
         """
-        WITH RECURSIVE below (id) AS (
-            SELECT id FROM chats WHERE parent_id = :id
-            UNION SELECT c.id FROM chats c JOIN below b ON c.parent_id = b.id
+        WITH RECURSIVE above (id, parent_id, depth) AS (
+            SELECT id, parent_id, depth FROM chats WHERE id = :id
+            UNION SELECT c.id, c.parent_id, c.depth FROM chats c JOIN above a ON c.id = a.parent_id
         )
-        SELECT 1 FROM below WHERE id = :child
+        SELECT id FROM above WHERE depth >= :depth ORDER BY depth
         """,
-        {"id": parent.chat.id, "child": chat_id},
+        {"id": chat_id, "depth": parent.chat.depth},
     )
-    if row is None:
+    top, *path = [row[0] for row in rows] or [None]
+    if top != parent.chat.id or not path:
         raise ChatNotFound(chat_id)
+    for id in path:
+        await lock(parent.tx, id)
 
 
 async def children_rest(tx: Tx, chat_id: str, call_id: str | None = None) -> bool:
@@ -247,6 +261,49 @@ async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
         locked.set(messages=copied, history_version=locked.version)
     await answer_open(locked, "forked")
     return await _begin(locked, new)
+
+
+async def restore(tx: Tx, new: NewChat, messages: Sequence[Stored]) -> Chat:
+    """A new chat with messages that were exported, under the same numbers. It is idle."""
+    _check_exported(messages)
+    locked = await _insert(tx, new, await now_of(tx))
+    await tx.execute_many(
+        INSERT_MESSAGE,
+        [
+            message_row(
+                new.id,
+                stored.number,
+                locked.version,
+                stored.message,
+                stored.created_at,
+                author=stored.author,
+                charged=False,
+            )
+            for stored in messages
+        ],
+    )
+    await tx.execute_many(
+        "UPDATE messages SET superseded_at = :at WHERE chat_id = :id AND number = :number",
+        [
+            {"id": new.id, "number": stored.number, "at": stored.superseded_at}
+            for stored in messages
+            if stored.superseded_at is not None
+        ],
+    )
+    if messages:
+        locked.set(messages=len(messages), history_version=locked.version)
+    await answer_open(locked, "forked")
+    return await _begin(locked, new)
+
+
+def _check_exported(messages: Sequence[Stored]) -> None:
+    if [stored.number for stored in messages] != list(range(1, len(messages) + 1)):
+        raise InvalidInput("messages are numbered from 1 without a gap: export the chat again")
+    for stored in messages:
+        check_text("author", stored.author)
+        times = (stored.created_at, stored.superseded_at or 0)
+        if not all(0 <= time < LATEST for time in times):
+            raise InvalidInput(f"message {stored.number} has a time that cannot be stored")
 
 
 async def _check_place(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> None:

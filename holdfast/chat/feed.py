@@ -53,6 +53,8 @@ class Feed:
         self.live = live
         self.watch = watch
         self.poll = poll
+        self.worker: str | None = None
+        """The id of the worker of this process, when it has one."""
         self._news: WeakValueDictionary[str, News] = WeakValueDictionary()
 
     def news(self, chat_id: str) -> News:

@@ -17,7 +17,7 @@ from holdfast.chat.errors import InvalidInput, KeyReused
 from holdfast.chat.family import NewChat
 from holdfast.chat.locked import now_of, read_chat
 from holdfast.chat.people import Edited, Sent
-from holdfast.chat.state import Answer, Chat, Deliver, Queued, Rule
+from holdfast.chat.state import Answer, Chat, Deliver, Queued, Rule, Stored
 from holdfast.kernel.messages import Message, decode, encode, prepare_to_decode
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, OutcomeUnknown, Tx
@@ -87,6 +87,13 @@ class Machine:
             key, Chat, lambda tx: family.fork(tx, chat_id, number, new), makes=new.id
         )
 
+    async def restore(
+        self, new: NewChat, messages: Sequence[Stored], key: Key | None = None
+    ) -> Chat:
+        return await self._once(
+            key, Chat, lambda tx: family.restore(tx, new, messages), makes=new.id
+        )
+
     async def retry(self, chat_id: str, key: Key | None = None) -> Chat:
         return await self._once(key, Chat, lambda tx: people.retry(tx, chat_id))
 
@@ -149,6 +156,17 @@ class Machine:
 
     # --- once ---
 
+    async def remembered(self, key: Key | None, kind: type[T]) -> T | None:
+        """What was answered to a request that was made already. Raises `KeyReused`."""
+        if key is None:
+            return None
+
+        async def read(tx: Tx) -> T | None:
+            found = await _known(tx, key)
+            return None if found is None else decode(found, kind)
+
+        return await self._db.read(read)
+
     async def _once(
         self,
         key: Key | None,
@@ -156,22 +174,32 @@ class Machine:
         change: Callable[[Tx], Awaitable[T]],
         makes: str | None = None,
     ) -> T:
-        """Carry out a change; with a key, give the first answer again instead of a second change.
+        return await once(self._db, key, kind, change, makes)
 
-        The key of a chat that it `makes` is kept as long as the chat, any other for a week.
 
-        The key also heals a lost acknowledgement: asked again, the database says what it did.
-        """
-        if key is None:
-            return await self._db.write(change)
-        for wait in (0.0, 0.1, 1.0, None):
-            try:
-                return await self._db.write(lambda tx: _with_key(tx, key, kind, change, makes))
-            except OutcomeUnknown:
-                if wait is None:
-                    raise
-                await anyio.sleep(wait)
-        raise AssertionError
+async def once(
+    db: Database,
+    key: Key | None,
+    kind: type[T],
+    change: Callable[[Tx], Awaitable[T]],
+    makes: str | None = None,
+) -> T:
+    """Carry out a change; with a key, give the first answer again instead of a second change.
+
+    The key of a chat that it `makes` is kept as long as the chat, any other for a week.
+
+    The key also heals a lost acknowledgement: asked again, the database says what it did.
+    """
+    if key is None:
+        return await db.write(change)
+    for wait in (0.0, 0.1, 1.0, None):
+        try:
+            return await db.write(lambda tx: _with_key(tx, key, kind, change, makes))
+        except OutcomeUnknown:
+            if wait is None:
+                raise
+            await anyio.sleep(wait)
+    raise AssertionError
 
 
 async def _with_key(
@@ -181,19 +209,9 @@ async def _with_key(
     row = {**given, "fingerprint": key.fingerprint, "chat": makes, "at": await now_of(tx)}
     # Whoever comes second waits here for the first, and then finds its answer.
     if not await tx.execute(REMEMBER, row):
-        known = await tx.one(
-            """
-            SELECT r.fingerprint, r.response, r.chat_id IS NOT NULL AND c.id IS NULL
-              FROM requests r LEFT JOIN chats c ON c.id = r.chat_id
-             WHERE r.caller = :caller AND r.key = :key
-            """,
-            given,
-        )
-        assert known is not None
-        if known[0] != key.fingerprint:
-            raise KeyReused(key.key)
-        if not known[2]:
-            return decode(known[1], kind)
+        known = await _known(tx, key)
+        if known is not None:
+            return decode(known, kind)
         # The chat that it made was deleted: there is nothing left to give again.
         await tx.execute("DELETE FROM requests WHERE caller = :caller AND key = :key", given)
         await tx.execute(REMEMBER, row)
@@ -203,6 +221,23 @@ async def _with_key(
         {**given, "response": encode(made).decode()},
     )
     return made
+
+
+async def _known(tx: Tx, key: Key) -> str | None:
+    """What was answered to it, unless that was a chat which is gone."""
+    row = await tx.one(
+        """
+        SELECT r.fingerprint, r.response, r.chat_id IS NOT NULL AND c.id IS NULL
+          FROM requests r LEFT JOIN chats c ON c.id = r.chat_id
+         WHERE r.caller = :caller AND r.key = :key
+        """,
+        {"caller": key.caller, "key": key.key},
+    )
+    if row is None:
+        return None
+    if row[0] != key.fingerprint:
+        raise KeyReused(key.key)
+    return None if row[2] else row[1]
 
 
 REMEMBER: Final = """
@@ -222,4 +257,6 @@ async def forget_old_keys(tx: Tx) -> None:
     )
 
 
-prepare_to_decode(Chat, Sent, Edited, Queued, list[Queued], tuple[str, ...])
+DECODED: Final = (Chat, Sent, Edited, Queued, list[Queued], tuple[str, ...])
+"""What a key gives again."""
+prepare_to_decode(*DECODED)

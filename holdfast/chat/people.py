@@ -297,9 +297,7 @@ def _sums(stored: Stored) -> bool:
 # --- actions ---
 
 
-async def resolve(
-    tx: Tx, chat_id: str, answers: Mapping[str, Answer], rule: Rule | None = None
-) -> Chat:
+async def resolve(tx: Tx, chat_id: str, answers: Mapping[str, Answer], *rules: Rule | None) -> Chat:
     """Answer actions, one or many: all of them, or, if one is refused, none."""
     locked = await begin(tx, chat_id, Transition.RESOLVE)
     known = await read_journal(tx, chat_id)
@@ -309,8 +307,9 @@ async def resolve(
         raise NothingWaits(unknown or ["no action"], list(waiting))
     for call_id, answer in answers.items():
         await put_call(locked, answered(waiting[call_id], answer, locked.now))
-    if rule is not None:
-        locked.set(rules=(*locked.chat.rules, rule))
+    new = [rule for rule in rules if rule is not None and rule not in locked.chat.rules]
+    if new:
+        locked.set(rules=(*locked.chat.rules, *dict.fromkeys(new)))
     if locked.chat.status is Status.REQUIRES_ACTION:
         await go_on_if_possible(locked)
     return await locked.close()

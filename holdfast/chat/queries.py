@@ -140,20 +140,21 @@ async def read_messages(
     after: int = 0,
     limit: int = 100,
     superseded: bool = False,
+    oldest: bool = False,
 ) -> list[Stored]:
-    """A page: the newest messages in front of `before`, in order."""
+    """A page: the newest messages in front of `before`, or the oldest behind `after`; in order."""
     rows = await tx.fetch(
         f"""
         {SELECT_MESSAGE}
          WHERE chat_id = :id AND number > :after
            {"" if before is None else "AND number < :before"}
            {"" if superseded else "AND superseded_at IS NULL"}
-         ORDER BY number DESC LIMIT :limit
+         ORDER BY number {"" if oldest else "DESC"} LIMIT :limit
         """,
         {"id": chat_id, "after": after, "limit": limit}
         | ({} if before is None else {"before": before}),
     )
-    return [stored_of(chat_id, row) for row in reversed(rows)]
+    return [stored_of(chat_id, row) for row in (rows if oldest else reversed(rows))]
 
 
 async def read_actions(tx: Tx, chat_id: str) -> list[Call]:

@@ -275,5 +275,6 @@ def runnable(chat: Chat, now: int, children_rest: bool = False) -> bool:
             return False
 
 
-# Rows are read in threads.
-prepare_to_decode(Message, ToolResult, Action, Approved, Chat, Queued, *DOCUMENTS.values())
+DECODED: Final = (Message, ToolResult, Action, Approved, *DOCUMENTS.values())
+"""What rows hold. They are read in threads."""
+prepare_to_decode(*DECODED)

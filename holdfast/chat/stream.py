@@ -15,10 +15,11 @@ history that is in the database. What a reader may rely on:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Literal, TypeAlias, Union
 
@@ -58,7 +59,7 @@ class Cursor(Value, frozen=True):
     """The last delta of it."""
 
     def __str__(self) -> str:
-        return ".".join(map(str, structs.astuple(self)))
+        return f"{self.snapshot}.{self.epoch}.{self.history}.{self.attempt}.{self.seq}"
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
@@ -153,6 +154,10 @@ class ChatStream:
 
     Without `follow` it ends once the chat has come to rest and everything was given. It also ends
     when the chat is deleted. Leave it with `aclose`, or by `async with`.
+
+    Whoever has other things to do meanwhile does not iterate: it calls `take`, and `look` when
+    `wants_look` says so, and is called back when there may be something (`when_roused`, and at
+    `due`). Then one stream can serve many who are at the same place.
     """
 
     def __init__(
@@ -175,11 +180,13 @@ class ChatStream:
         self._actions: tuple[Pending, ...] | None = () if after is None else None
         # What was last found.
         self._found: _Found | None = None
+        self._at: Attempt | None = None
+        """The attempt that the chat is at."""
         self._context: tuple[int, int | None] = (-1, None)
         # What is to be looked at.
         self._look_now = True
         self._missed = self._news.missed
-        self._due = 0.0
+        self.due = 0.0
         """When the database is looked at whatever was heard, by the event loop's clock."""
         self._held: list[Delta] = []
         """Said, and not given yet."""
@@ -188,7 +195,6 @@ class ChatStream:
         self._over_since = 0.0
         self._lost = False
         """What the reader has of an attempt cannot be continued here."""
-        self._reading: AbstractAsyncContextManager[live.Reader] | None = None
         self._reader: live.Reader | None = None
 
     # --- what it gives ---
@@ -217,47 +223,94 @@ class ChatStream:
 
     async def aclose(self) -> None:
         """Give nothing more, and let go of everything."""
-        self._ready.clear()
-        await self._end()
+        self.close()
 
-    async def _end(self) -> None:
+    def close(self) -> None:
+        self._ready.clear()
+        self._end()
+
+    def _end(self) -> None:
         self._ended = True
-        reading, self._reading = self._reading, None
-        if reading is not None:
-            await reading.__aexit__(None, None, None)
+        if self._reader is not None:
+            self._reader.close()
+
+    # --- what it gives to one who does not wait ---
+
+    @property
+    def ended(self) -> bool:
+        """There will be nothing more than what can be taken."""
+        return self._ended
+
+    @property
+    def cursor(self) -> Cursor:
+        """Of whoever was given everything so far."""
+        return self._cursor
+
+    def take(self) -> Sequence[StreamEvent]:
+        """Everything that can be given without a look at the database."""
+        if self._reader is not None and not self._ended:
+            self._take()
+            self._show()
+        if not self._ready:
+            return []
+        taken, self._ready = self._ready, deque()
+        return taken
+
+    def wants_look(self, now: float) -> bool:
+        """`now`: by the event loop's clock."""
+        return self._look_now or now >= self.due or self._is_behind()
+
+    async def look(self) -> None:
+        """Look at the database: there may be more to take then. Raises what an iterator would."""
+        with self._guard:
+            if self._reader is None:
+                self._begin()
+            await self._look()
+
+    def when_roused(self, call: Callable[[], None]) -> None:
+        """Call back, once, when something was said or heard. Not before the first look."""
+        assert self._reader is not None
+        self._reader.when_roused(call)
+
+    def joins(self, other: ChatStream) -> bool:
+        """Whether who was given everything of this one may be served by the other from now on:
+        both have told the same."""
+        if self._found is None or other._found is None or self._ready or other._ready:
+            return False
+        told, others = (self._cursor, self._actions), (other._cursor, other._actions)
+        return told == others and self._found.chat == other._found.chat
 
     # --- looking ---
 
     async def _advance(self) -> None:
         """Find something to give, or wait until there may be something."""
         if self._reader is None:
-            await self._begin()
+            self._begin()
         else:
             self._take()
         self._show()
         if self._ready:
             return
-        if self._look_now or self._is_behind() or anyio.current_time() >= self._due:
+        if self.wants_look(_now()):
             await self._look()
         elif self._may_end():
-            await self._end()
+            self._end()
         else:
             await self._wait()
 
-    async def _begin(self) -> None:
+    def _begin(self) -> None:
         after = None if self._shown is None else live.Cursor(self._shown, self._seq)
-        self._reading = self._feed.live.read(self._id, after)
-        self._reader = await self._reading.__aenter__()
+        self._reader = self._feed.live.watch(self._id, after)
         # Said first of all when it cannot go on from there.
         self._take()
         self._lost = after is not None and self._over == after.attempt
 
-    async def _begin_anew(self) -> None:
+    def _begin_anew(self) -> None:
         """The reader is to drop what it has: it gets the running attempt from the start."""
-        assert self._reading is not None
-        await self._reading.__aexit__(None, None, None)
+        assert self._reader is not None
+        self._reader.close()
         self._shown, self._seq, self._held = None, 0, []
-        await self._begin()
+        self._begin()
 
     def _is_behind(self) -> bool:
         return self._news.version > (self._since or 0) or self._news.missed != self._missed
@@ -270,11 +323,12 @@ class ChatStream:
     def _take(self) -> None:
         assert self._reader is not None
         for delivery in self._reader.take():
-            if isinstance(delivery, Delta):
+            if type(delivery) is Delta:
                 self._held.append(delivery)
-                self._look_now |= self._found is None or delivery.attempt > self._found.attempt
+                if self._at is None or delivery.attempt > self._at:
+                    self._look_now = True
             else:
-                self._over, self._over_since = delivery.attempt, anyio.current_time()
+                self._over, self._over_since = delivery.attempt, _now()
                 self._look_now = True
 
     async def _look(self) -> None:
@@ -285,7 +339,7 @@ class ChatStream:
         except ChatNotFound:
             if self._found is None:
                 raise
-            await self._end()
+            self._end()
             return
         except Unavailable as error:
             if self._found is None or isinstance(error, Closed):
@@ -296,9 +350,9 @@ class ChatStream:
         if self._ended:  # closed while it was read
             return
         self._look_now, self._missed = False, missed
-        self._due = anyio.current_time() + self._feed.poll
+        self.due = _now() + self._feed.poll
         if found.page and self._shown is not None:
-            await self._begin_anew()
+            self._begin_anew()
         # What an attempt said before it was committed is given before the commit.
         self._take()
         self._show()
@@ -308,7 +362,7 @@ class ChatStream:
     async def _wait(self) -> None:
         """Until something was said or heard, or a look is due."""
         assert self._reader is not None
-        with anyio.CancelScope(deadline=self._due), suppress(anyio.ClosedResourceError):
+        with anyio.CancelScope(deadline=self.due), suppress(anyio.ClosedResourceError):
             await self._reader.roused()
 
     # --- reading ---
@@ -359,9 +413,10 @@ class ChatStream:
 
     def _show(self) -> None:
         """Give the deltas of the attempt that the chat is at; keep those of a later one."""
-        if self._found is None or not self._held:
+        at, held = self._at, self._held
+        if at is None or not held:
             return
-        at, held, self._held = self._found.attempt, self._held, []
+        self._held = []
         for delta in held:
             if delta.attempt > at:
                 self._held.append(delta)
@@ -369,7 +424,8 @@ class ChatStream:
                 self._show_one(delta)
 
     def _show_one(self, delta: Delta) -> None:
-        if self._shown is not None and (delta.attempt, delta.first) != (self._shown, self._seq + 1):
+        shown = self._shown
+        if shown is not None and (delta.first != self._seq + 1 or delta.attempt != shown):
             self._ready.append(self._void())
         self._shown, self._seq = delta.attempt, delta.last
         self._ready.append(LiveDelta(self._cursor, delta.first, delta.last, delta.fragment))
@@ -380,6 +436,7 @@ class ChatStream:
 
     def _give(self, found: _Found) -> None:
         before, self._found = self._found, structs.replace(found, messages=())
+        self._at = found.attempt
         events = list(self._events(before, found))
         self._since = found.chat.snapshot_version
         self._actions = found.actions
@@ -424,4 +481,9 @@ class ChatStream:
             return True
         # Its end is known and what became of it is not: as a rule that is being written just now.
         longest = self._over_since + self._feed.poll
-        return shown == self._over and anyio.current_time() >= longest
+        return shown == self._over and _now() >= longest
+
+
+def _now() -> float:
+    # Asked outside of any task too, where anyio cannot tell which event loop it is on.
+    return asyncio.get_running_loop().time()

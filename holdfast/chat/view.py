@@ -7,11 +7,13 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct, structs
 
-from holdfast.chat.claims import known_agents
+from holdfast.chat.claims import due, living
+from holdfast.chat.errors import Stranded
 from holdfast.chat.locked import now_of, read_chat
 from holdfast.chat.queries import read_actions
 from holdfast.chat.state import (
     BUSY,
+    SELECT_CHAT,
     SELECT_MESSAGE,
     Call,
     Chat,
@@ -21,6 +23,7 @@ from holdfast.chat.state import (
     Rule,
     Status,
     Stored,
+    chat_of,
     stored_of,
 )
 from holdfast.kernel.errors import Failure
@@ -151,26 +154,31 @@ class Watch(Struct, frozen=True):
 
 async def snapshots(tx: Tx, rows: Sequence[Chat], watch: Watch) -> list[Snapshot]:
     """Rows as they are shown."""
-    waiting = [row for row in rows if _wants_worker(row)]
-    lost: set[str] = set()
-    if waiting:
-        now = await now_of(tx)
-        waiting = [row for row in waiting if _since(row) + watch.stranded < now]
-    if waiting:
-        known = await known_agents(tx, watch.lease)
-        lost = {row.id for row in waiting if row.agent not in known}
-    return [_shown(row, row.id in lost) for row in rows]
+    lost = await _stranded(tx, [row for row in rows if row.busy], watch)
+    return [snapshot_of(row, row.id in lost) for row in rows]
 
 
-def _wants_worker(row: Chat) -> bool:
-    return row.worker_id is None and row.runnable_since is not None and not row.archived
+async def _stranded(tx: Tx, busy: Sequence[Chat], watch: Watch) -> set[str]:
+    """Those that have wanted a worker for a while, and none that lives could be theirs."""
+    if not busy:
+        return set()
+    now = await now_of(tx)
+    waiting = [row for row in busy if _since(row) + watch.stranded < now]
+    if not waiting:
+        return set()
+    known = (await living(tx, watch.lease)).agents  # those of a live owner among them
+    lost = [row for row in waiting if row.agent not in known]
+    parked = [row.id for row in lost if row.runnable_since is None]
+    ready = await due(tx, parked, now) if parked else set()
+    return {row.id for row in lost} - (set(parked) - ready)
 
 
 def _since(row: Chat) -> int:
-    return max(row.runnable_since or 0, row.retry_at or 0)
+    """Since when it may want a worker. One that is parked says so only when it was parked."""
+    return max(row.runnable_since or row.updated_at, row.retry_at or 0)
 
 
-def _shown(row: Chat, stranded: bool) -> Snapshot:
+def snapshot_of(row: Chat, stranded: bool = False) -> Snapshot:
     values: dict[str, Any] = {name: getattr(row, name) for name in SHOWN}
     return Snapshot(**values, stranded=stranded)
 
@@ -192,16 +200,37 @@ async def read_context(tx: Tx, chat_id: str) -> int | None:
 
 
 async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:
-    """What a chat came to; None when it does not rest."""
+    """What a chat came to; None when it does not rest. Raises `Stranded` when it never will."""
     chat = await read_snapshot(tx, chat_id, watch)
     actions = tuple(map(pending, await read_actions(tx, chat_id)))
     if not at_rest(chat.status, actions):
+        await _check_not_stranded(tx, chat, watch)
         return None
     reason: EndReason | None = None if chat.outcome is None else chat.outcome.reason
     if chat.status is Status.REQUIRES_ACTION:
         reason = "requires_action"
     answer = await read_answer(tx, chat_id)
     return ChatResult(reason, answer, chat.error, actions, chat)
+
+
+async def _check_not_stranded(tx: Tx, chat: Snapshot, watch: Watch) -> None:
+    """That somebody can go on with a chat, or with those that it waits for."""
+    shown = [chat]
+    if chat.status is Status.REQUIRES_ACTION:
+        rows = await tx.fetch(
+            f"""
+            WITH RECURSIVE waited (id) AS (
+                SELECT child_id FROM awaited WHERE chat_id = :id
+                UNION SELECT a.child_id FROM awaited a JOIN waited w ON a.chat_id = w.id
+            )
+            {SELECT_CHAT} WHERE id IN (SELECT id FROM waited)
+            """,
+            {"id": chat.id},
+        )
+        shown += await snapshots(tx, [chat_of(row) for row in rows], watch)
+    for one in shown:
+        if one.stranded:
+            raise Stranded(one.id, one.agent)
 
 
 async def read_answer(tx: Tx, chat_id: str) -> str:

@@ -174,6 +174,10 @@ class Batch:
                     entry, "interrupted", "Cancelled because of a new message from the user."
                 )
 
+    def halt(self) -> None:
+        """Start nothing more; what runs comes to its end."""
+        self._halt(*NOT_STARTED)
+
     def interrupt(self, why: str = "Interrupted by the user.") -> None:
         """The run was stopped: cancel everything, whatever it says."""
         self._cancel_all("interrupted", why)

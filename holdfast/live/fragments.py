@@ -6,7 +6,7 @@ runs elsewhere with the same code. `Omitted` is the one thing that only a stream
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import TypeAlias, TypeGuard, Union, assert_never
 
@@ -126,6 +126,14 @@ def without_start(piece: Fragment, length: int) -> Fragment:
     """The rest of a piece, from a place in its text on."""
     (text,) = texts([piece])
     return _with_text(piece, text[length:])
+
+
+def pieces(whole: Fragment, ends: Sequence[int]) -> Iterator[Fragment]:
+    """The pieces that were joined, from where in its text each of them ended."""
+    (text,), start = texts([whole]), 0
+    for end in ends:
+        yield _with_text(whole, text[start:end])
+        start = end
 
 
 def _with_text(piece: Fragment, text: str) -> Fragment:

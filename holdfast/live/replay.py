@@ -11,13 +11,14 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, repeat
 from typing import Final
 
 from msgspec.structs import replace
 
 from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.messages import Part, Tagged, Value, encode
+from holdfast.kernel.model import TextDelta
 from holdfast.live.fragments import (
     Fragment,
     Omitted,
@@ -27,6 +28,7 @@ from holdfast.live.fragments import (
     joined,
     kin,
     parts_of,
+    pieces,
     shortened,
     texts,
     without_start,
@@ -60,6 +62,16 @@ class Delta(Tagged, frozen=True, tag="delta"):
     fragment: Fragment
 
 
+class Run(Value, frozen=True, array_like=True):
+    """The same as a delta, with all that another process needs to continue from any number."""
+
+    first: int
+    last: int
+    fragment: Fragment
+    ends: tuple[int, ...] = ()
+    """Where in the text each number ended; nothing when there is one number, or no text."""
+
+
 class Replay:
     """The deltas of one attempt, in order and without a gap."""
 
@@ -75,10 +87,15 @@ class Replay:
         "_tail_size",
         "_unread",
         "attempt",
+        "mirrored",
     )
 
-    def __init__(self, attempt: Attempt, limit: int = OUTPUT_LIMIT) -> None:
+    def __init__(
+        self, attempt: Attempt, limit: int = OUTPUT_LIMIT, *, mirrored: bool = False
+    ) -> None:
         self.attempt = attempt
+        self.mirrored = mirrored
+        """It runs in another process, and this one is told of it."""
         self._seq = 0
         self._unread: list[Shown] = []
         """Put and not numbered yet: most attempts are over before anybody has looked."""
@@ -125,6 +142,39 @@ class Replay:
             self._given = (seq, self._seq, given)
         return given
 
+    def runs(self, seq: int) -> list[Run]:
+        """All that was said after this delta, for a replay elsewhere to `add`."""
+        folded, runs = self.seq - len(self._loose), []
+        if seq < folded:
+            for delta in self._folded[self._index(seq + 1) :]:
+                runs.append(self._run(delta, max(seq, delta.first - 1)))
+        start = max(seq, folded)
+        loose = self._loose[start - folded :]
+        for delta in self._runs(loose, start + 1):
+            said = loose[delta.first - start - 1 : delta.last - start]
+            runs.append(Run(delta.first, delta.last, delta.fragment, _ends_of(said)))
+        return runs
+
+    def add(self, run: Run) -> None:
+        """What a replay elsewhere said next, number by number."""
+        count = run.last - run.first + 1
+        if run.first != self.seq + 1 or count < 1 or (run.ends and len(run.ends) != count):
+            raise ValueError(f"{run.first} to {run.last} do not follow {self.seq}")
+        said = pieces(run.fragment, run.ends) if run.ends else repeat(run.fragment, count)
+        for fragment in said:
+            self._add(fragment)
+
+    def _run(self, delta: Delta, seq: int) -> Run:
+        """What a folded delta says after this number."""
+        ends: tuple[int, ...] = ()
+        if delta.last > delta.first and not isinstance(delta.fragment, Omitted):
+            every, gone = self._ends[delta.first], seq + 1 - delta.first
+            start = every[gone - 1] if gone else 0
+            ends = tuple(end - start for end in every[gone:])
+        if seq >= delta.first:
+            delta = self._cut(delta, seq)
+        return Run(delta.first, delta.last, delta.fragment, ends if len(ends) > 1 else ())
+
     def parts(self) -> tuple[Part, ...]:
         """The answer so far."""
         return parts_of(delta.fragment for delta in self._after(0))
@@ -156,6 +206,11 @@ class Replay:
 
     def _runs(self, fragments: Sequence[Fragment], first: int) -> list[Delta]:
         """Fragments as deltas numbered from `first` on, with all that are kin in one."""
+        if len(fragments) == 1:
+            return [Delta(self.attempt, first, first, fragments[0])]
+        if fragments and all(type(fragment) is TextDelta for fragment in fragments):  # the usual
+            whole = TextDelta("".join([fragment.text for fragment in fragments]))  # type: ignore[union-attr]
+            return [Delta(self.attempt, first, first + len(fragments) - 1, whole)]
         deltas = []
         for _, group in groupby(fragments, kin):
             run = list(group)
@@ -170,8 +225,8 @@ class Replay:
         first = self._seq - len(self._loose) + 1
         for delta in self._runs(self._loose, first):
             if delta.last > delta.first:
-                pieces = self._loose[delta.first - first : delta.last - first + 1]
-                self._ends[delta.first] = array("I", accumulate(map(len, texts(pieces))))
+                said = self._loose[delta.first - first : delta.last - first + 1]
+                self._ends[delta.first] = array("I", accumulate(map(len, texts(said))))
             self._folded.append(delta)
         self._loose.clear()
 
@@ -231,6 +286,13 @@ def merged(deltas: Iterable[Delta]) -> list[Delta]:
             first = Delta(first.attempt, first.first, more[-1].last, fragment)
         whole.append(first)
     return whole
+
+
+def _ends_of(said: Sequence[Fragment]) -> tuple[int, ...]:
+    """Of fragments that are kin."""
+    if len(said) == 1 or isinstance(said[0], Omitted):
+        return ()
+    return tuple(accumulate(map(len, texts(said))))
 
 
 def _last(delta: Delta) -> int:

@@ -197,3 +197,7 @@ class Violation(StoreError):
 
 class CannotOpen(StoreError):
     """The database cannot be opened; the message says what to do."""
+
+
+class InUse(CannotOpen):
+    """Another process has the file, which serves one at a time."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import apsw
 
-from holdfast.store.database import CannotOpen
+from holdfast.store.database import CannotOpen, InUse
 
 LOG: Final = logging.getLogger("holdfast")
 
@@ -199,7 +199,7 @@ def _lock(path: str) -> int:
     except BlockingIOError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace")
         os.close(descriptor)
-        raise CannotOpen(f"{path} is open in {_who(holder)}") from None
+        raise InUse(f"{path} is open in {_who(holder)}") from None
     except OSError as error:
         os.close(descriptor)
         raise CannotOpen(

@@ -19,13 +19,15 @@ from holdfast.kernel.compact import Situation
 from holdfast.kernel.errors import Failure, classify
 from holdfast.kernel.generate import Caller, Interrupted
 from holdfast.kernel.messages import Message, Usage
+from holdfast.kernel.model import Model
 from holdfast.kernel.outcome import Tally
 from holdfast.kernel.patience import Patience
 from holdfast.kernel.summarize import Summarizer
+from holdfast.observe.observer import NOBODY, Said, Watched, Witness
 from holdfast.store.database import StoreError
 from holdfast.worker.book import Book
 from holdfast.worker.calling import Calling
-from holdfast.worker.flight import Flight, Stopped, Unfinished
+from holdfast.worker.flight import Aside, Flight, Stopped, Unfinished
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.setup import Setup
 
@@ -43,6 +45,7 @@ class Answering:
         calling: Calling,
         options: WorkerOptions,
         beside: Callable[..., Any],
+        witness: Witness,
     ) -> None:
         self._book = book
         self._setup = setup
@@ -50,6 +53,7 @@ class Answering:
         self._calling = calling
         self._options = options
         self._beside = beside
+        self._witness = witness
         self._loop = asyncio.get_running_loop()
         self._caller: Caller | None = None
         self._avoid: frozenset[str] = frozenset()
@@ -85,22 +89,35 @@ class Answering:
         self._keep(assembly, began)
         setup.hear_window(assembly.window)
         book.history.call_ids |= assembly.ids
-        message = flight.left.partial
-        assert message is not None
-        await book.commit((message,), flight.left.runtime)
-        self._avoid = frozenset()
+        await self.commit(flight.left)
         return True
+
+    async def commit(self, whole: Unfinished) -> None:
+        """Commit a whole answer; also again, after that went wrong: it has been paid for."""
+        assert whole.partial is not None
+        self._flight.left = whole
+        await self._book.commit((whole.partial,), whole.runtime)
+        self._avoid = frozenset()
 
     async def _ask(self, assembly: Assembly) -> None:
         request = self._setup.request(self._book.history, self._avoid)
+        sent = await self._book.with_files(request.messages)
+        if sent is not request.messages:
+            request = replace(request, messages=sent)
         batch = self._calling.new_batch()
         if self._caller is None:
             self._caller = self._call_with(Tally())
         self._flight.inbox.on_steer = batch.steer
+        model = self._witness.asks(self._setup.model, request)
+        began, first, error = self._loop.time(), None, None
         try:
-            await self._caller.call(self._setup.model, request, assembly, batch.offer)
+            first = await self._caller.call(model, request, assembly, batch.offer)
+        except BaseException as raised:
+            error = raised
+            raise
         finally:
             self._flight.inbox.on_steer = None
+            self._witness.answered(_said(assembly, self._loop.time() - began, first, error))
 
     def _keep(self, assembly: Assembly, began: float) -> None:
         """What arrived of an answer, until it is committed in one way or another."""
@@ -108,6 +125,7 @@ class Answering:
         partial = assembly.message() if whole else assembly.partial("interrupted")
         self._flight.left = Unfinished(
             partial=partial,
+            whole=whole,
             charges=() if partial is not None else self._charges(assembly),
             runtime=int((self._loop.time() - began) * 1_000),
             asking=True,
@@ -116,13 +134,11 @@ class Answering:
     def _charges(self, assembly: Assembly) -> tuple[Charge, ...]:
         return _charged(self._book.fence, assembly.usage, assembly.model)
 
-    async def abandon(self, left: Unfinished, fence: Fence, last: int) -> None:
+    async def abandon(self, aside: Aside) -> None:
         """Nothing is kept of a step: what it cost was spent all the same."""
-        charges = left.charges
-        if left.partial is not None:
-            charges += _charged(fence, left.partial.usage, left.partial.model)
+        charges = cost(aside)
         if charges:
-            await self._book.charge(fence, last, charges)
+            await self._book.charge(aside.fence, aside.last, charges)
 
     # --- after a failure ---
 
@@ -159,6 +175,7 @@ class Answering:
         if partial is not None:  # for people only, and with its usage
             partial, charges = replace(partial, visibility="user"), ()
         await self._book.write(running.fail, failure, partial, charges)
+        self._witness.turned("error", failure)
 
     async def _record(
         self,
@@ -169,6 +186,7 @@ class Answering:
         overflow: bool = False,
         release: bool = False,
     ) -> None:
+        self._witness.retries(failure)
         chat = await self._book.write(
             running.record_retry,
             failure,
@@ -200,8 +218,10 @@ class Answering:
         now = self._setup.situation(book.history, book.chat.compaction)
         message = compact.by_trimming(now)
         charges: tuple[Charge, ...] = ()
+        summarized = message is None
         if message is None:
             message, charges = await self._summarize(now)
+        self._witness.compacted(summarized)
         checkpoint = message.checkpoint
         assert checkpoint is not None
         said = compact.entry_for_people(checkpoint)
@@ -212,8 +232,9 @@ class Answering:
         model = prepare.summary_model(agent)
         caller = self._call_with(tally)
         patience = Patience(agent.policy.retry, agent.ports, flight.inbox, flight.screen)
+        watched = _watched(model, self._witness, self._loop)
         summarizer = Summarizer(
-            model, agent.ports, caller, patience, flight.interruption, flight.screen
+            watched, agent.ports, caller, patience, flight.interruption, flight.screen
         )
         try:
             message = await summarizer.checkpoint(now)
@@ -222,8 +243,8 @@ class Answering:
         finally:
             caller.close()
             # Counted whatever becomes of it, and under a name of its own if it is made again.
-            chat, usage = self._book.chat, tally.summary(0).usage
-            charge = Charge(f"summary {chat.snapshot_version}", "summary", usage, model.name)
+            usage, id = tally.summary(0).usage, f"summary {agent.ports.new_id()}"
+            charge = Charge(id, "summary", usage, model.name)
             flight.left = Unfinished(charges=(charge,) if usage != Usage() else ())
         return message, flight.left.charges
 
@@ -244,6 +265,25 @@ class Answering:
     @property
     def every(self) -> float:
         return self._options.partial
+
+
+def _watched(model: Model, witness: Witness, loop: asyncio.AbstractEventLoop) -> Model:
+    return model if witness is NOBODY else Watched(model, witness, loop.time)
+
+
+def _said(
+    assembly: Assembly, seconds: float, first: float | None, error: BaseException | None
+) -> Said:
+    message = assembly.message if error is None else None
+    return Said(assembly.model, seconds, first, assembly.usage, assembly.finish, error, message)
+
+
+def cost(aside: Aside) -> tuple[Charge, ...]:
+    """What a step cost of which nothing is kept."""
+    charges, partial = aside.left.charges, aside.left.partial
+    if partial is not None:
+        charges += _charged(aside.fence, partial.usage, partial.model)
+    return charges
 
 
 def _charged(fence: Fence, usage: Usage | None, model: str | None) -> tuple[Charge, ...]:

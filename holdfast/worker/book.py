@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from msgspec import structs
 
-from holdfast.chat import queries, running
+from holdfast.chat import files, queries, running
 from holdfast.chat.commit import COMMIT_STEP, Committed, Step
 from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import read_journal
@@ -70,6 +70,7 @@ class Book:
         """There may be a row that a commit has to remove."""
         self.seen = claimed
         """The newest row that anybody has seen here."""
+        self._files: dict[str, bytes] = {}
         self._writing = 0
         self._writes = 0
         self._heard = 0
@@ -103,6 +104,16 @@ class Book:
         answers = [s.number for s in history if s.message.kind == "answer"]
         self.answer = answers[-1] if answers else 0
         self._history_at = self.chat.history_version
+
+    async def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Messages with the bytes of the files that they only name. They are read once."""
+        wanted = files.refs_in(messages) - self._files.keys()
+        if wanted:
+            owner = self.chat.owner
+            self._files |= await self._patiently(
+                lambda: self._db.read(lambda tx: files.read_refs(tx, owner, wanted))
+            )
+        return files.filled(messages, self._files) if self._files else messages
 
     async def look(self) -> None:
         """Know the row of the chat, where the rest cannot be read. Raises `Gone`."""
@@ -271,7 +282,7 @@ class Book:
             self.partial_written, self.partial = False, None
         return made.chat
 
-    async def fail(self, failure: Failure, charges: Sequence[Charge] = ()) -> None:
+    async def fail(self, failure: Failure, charges: Sequence[Charge]) -> None:
         """Stop with an error, whatever state the rest of the chat is in. Raises `Moved`."""
         fence = self.fence
         with self._own_write():

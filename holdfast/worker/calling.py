@@ -17,11 +17,12 @@ from holdfast.chat.running import Outcome
 from holdfast.chat.state import Call
 from holdfast.kernel import results
 from holdfast.kernel.decide import Approved, CallState, Recorded, Waiting
-from holdfast.kernel.events import Action
+from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch, Executed
 from holdfast.kernel.messages import ToolCall, ToolResult, results_message
 from holdfast.kernel.tool import Tool
 from holdfast.kernel.way import Standing
+from holdfast.observe.observer import Witness
 from holdfast.worker.book import Book, Moved
 from holdfast.worker.flight import Flight, Unfinished, without
 from holdfast.worker.options import MICRO
@@ -34,18 +35,26 @@ class Calling:
     """The tool calls of one chat."""
 
     def __init__(
-        self, book: Book, setup: Setup, flight: Flight, beside: Callable[..., Any]
+        self,
+        book: Book,
+        setup: Setup,
+        flight: Flight,
+        beside: Callable[..., Any],
+        witness: Witness,
     ) -> None:
         self._book = book
         self._setup = setup
         self._flight = flight
         self._beside = beside
+        self._witness = witness
         self._loop = asyncio.get_running_loop()
         self._called: set[str] = set()
         """Calls whose function was called by this very runner, or may have been by one before it
         that had the same claim and ended."""
         self._allowed: dict[str, Approved] = {}
         """Calls that a rule of the chat allows."""
+        self._trouble: Exception | None = None
+        """Why a call could not begin, where neither it nor anybody outside is to blame."""
         self._recording: set[str] = set()
         self._recorded: asyncio.Future[None] | None = None
         flight.screen.on_finished = self._finished
@@ -70,6 +79,7 @@ class Calling:
     def new_batch(self) -> Batch:
         """For the calls of the next answer, or of one that nobody has begun with."""
         book = self._book
+        self._trouble = None
         standing = Standing(
             failures=book.history.turn.failures,
             active=self._setup.active,
@@ -128,6 +138,8 @@ class Calling:
         flight.left = Unfinished(results=without(batch.writes, executed.results))
         await self.drain()
         flight.end_if_stopped()
+        if self._trouble is not None:
+            raise self._trouble
         return executed, batch
 
     async def refuse(self, calls: Sequence[ToolCall], exclusive: str) -> None:
@@ -193,12 +205,20 @@ class Calling:
             except Moved:
                 self._flight.stop()
                 return False
+            except Exception as error:  # told to the runner: no tool has failed
+                self._trouble = error
+                if self._flight.batch is not None:
+                    self._flight.batch.halt()
+                return False
         self._called.add(call.id)
         return True
 
-    def _finished(self, made: ToolResult) -> None:
+    def _finished(self, finished: ToolFinished) -> None:
         """A call has ended. Beside others that still run, its result is written down by itself."""
-        batch = self._flight.batch
+        made, batch = finished.result, self._flight.batch
+        if not made.provider_executed:
+            known = made.tool if made.tool in self._setup.agent.toolset else ""
+            self._witness.called(known, made.outcome, finished.seconds)
         if batch is None or batch.left < 2 or made.provider_executed or not self._asked(made):
             return
         if made.call_id in batch.writes:  # recorded only with what it wants written
@@ -273,6 +293,7 @@ class Calling:
             },
             self._patience(actions),
         )
+        self._witness.turned("requires_action")
         return chat.worker_id is not None
 
     def _allows(self, action: Action) -> bool:

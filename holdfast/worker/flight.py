@@ -28,11 +28,21 @@ class Unfinished(Struct, frozen=True, kw_only=True):
 
     partial: Message | None = None
     """What arrived of an answer; also a whole one."""
+    whole: bool = False
+    """Nothing is missing of it but its commit."""
     results: Sequence[ToolResult] = ()
     charges: tuple[Charge, ...] = ()
     runtime: int | None = None
     asking: bool = False
     """The model was being asked."""
+
+
+class Aside(Struct, frozen=True):
+    """What a step left, and the chat that it was begun on: its fence, and its last message."""
+
+    left: Unfinished
+    fence: Fence
+    last: int
 
 
 def without(writes: Container[str], made: Sequence[ToolResult]) -> list[ToolResult]:
@@ -46,7 +56,7 @@ class Screen:
     def __init__(self, live: Live) -> None:
         self.full = False
         self.warnings: list[str] = []
-        self.on_finished: Callable[[ToolResult], None] | None = None
+        self.on_finished: Callable[[ToolFinished], None] | None = None
         """Whom the end of a call concerns."""
         self._live = live
         self._writer: Writer | None = None
@@ -74,7 +84,7 @@ class Screen:
         if self._writer is not None:
             self._writer.put(event)
         if type(event) is ToolFinished and self.on_finished is not None:
-            self.on_finished(event.result)
+            self.on_finished(event)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

@@ -8,7 +8,7 @@ is done next.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -44,11 +44,13 @@ from holdfast.kernel.outcome import Failed
 from holdfast.kernel.output import Repair
 from holdfast.kernel.turn import fold
 from holdfast.live.deltas import Live
+from holdfast.observe.logs import DRIVEN
+from holdfast.observe.observer import UNOBSERVED, Observer, Stretch
 from holdfast.store.database import Database, StoreError
-from holdfast.worker.answering import Answering
+from holdfast.worker.answering import Answering, cost
 from holdfast.worker.book import Book, Gone, Moved
 from holdfast.worker.calling import Calling
-from holdfast.worker.flight import Flight, Stopped, Unfinished
+from holdfast.worker.flight import Aside, Flight, Stopped, Unfinished
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.setup import Setup
 
@@ -67,6 +69,7 @@ class Runner:
         claimed: Chat,
         options: WorkerOptions,
         rested: Callable[[Chat], None],
+        observer: Observer = UNOBSERVED,
     ) -> None:
         self._db = db
         self._live = live
@@ -74,11 +77,19 @@ class Runner:
         self._options = options
         self._rested = rested
         self._book = Book(db, claimed, agent.trim)
-        self._setup = Setup(agent)
+        self._worker_id = claimed.worker_id or ""
+        self._witness = observer.drives(self._stretch(claimed))
+        self._setup = Setup(agent, self._witness.around)
         self._flight = Flight(live)
-        self._calling = Calling(self._book, self._setup, self._flight, self._beside)
+        self._calling = Calling(self._book, self._setup, self._flight, self._beside, self._witness)
         self._answering = Answering(
-            self._book, self._setup, self._flight, self._calling, options, self._beside
+            self._book,
+            self._setup,
+            self._flight,
+            self._calling,
+            options,
+            self._beside,
+            self._witness,
         )
         self._group: TaskGroup
         self._errands: list[partial[Coroutine[Any, Any, None]]] = []
@@ -88,18 +99,34 @@ class Runner:
         self._poke = anyio.Event()
         """Something happened that whoever waits has to look at."""
         self._draining = False
-        self._cut = False
         self._troubles = 0
         self._lost = False
         self._begun = False
         self._loaded = False
         """Whether what is known here may be built upon."""
-        self._left: Unfinished | None = None
+        self._aside: Aside | None = None
         """What a step produced that could not be committed, until the chat was read again."""
 
     @property
     def chat_id(self) -> str:
         return self._book.chat.id
+
+    @property
+    def place(self) -> Mapping[str, object]:
+        """What a log says that it is about."""
+        fence, worker = self._book.fence, self._worker_id
+        return {
+            "chat": fence.chat,
+            "worker": worker,
+            "epoch": fence.epoch,
+            "attempt": fence.attempt,
+        }
+
+    def _stretch(self, claimed: Chat) -> Stretch:
+        book = self._book
+        return Stretch(
+            claimed.id, claimed.agent, self._worker_id, claimed.epoch, lambda: book.fence.attempt
+        )
 
     def hear(self, version: int | None) -> None:
         """A notice that the chat changed."""
@@ -112,9 +139,8 @@ class Runner:
 
     def cut(self) -> None:
         """The grace is over: stop the step now, and give the chat away as it is."""
-        self._draining = self._cut = True
         self._flight.stop()
-        self._wake()
+        self.drain()
 
     def _wake(self) -> None:
         self._poke.set()
@@ -142,6 +168,8 @@ class Runner:
 
     async def run(self) -> None:
         """Drive the chat until it rests, is taken away, or this worker goes."""
+        DRIVEN.set(self)
+        self._witness.begins()
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -154,6 +182,7 @@ class Runner:
             self._answering.close()
             self._flight.screen.close()
             self._live.forget(self.chat_id)
+            self._witness.ends()
 
     async def _watch(self) -> None:
         """Hear what others do to the chat, and do at once what cannot wait for the next commit."""
@@ -188,6 +217,8 @@ class Runner:
                 pass
         except Gone:
             self._lost = True
+        if not self._lost and not self._book.chat.busy:
+            self._rested(self._book.chat)
 
     async def _round(self) -> bool:
         """Do what comes next. Whether anything may come after it."""
@@ -196,12 +227,12 @@ class Runner:
                 await self._begin()
             going_on = await self._advance()
         except (Moved, Stopped):
-            self._left = await self._unwind()
+            self._aside = await self._unwound()
             return True
         except Gone:
             raise
         except Exception as error:
-            return await self._in_trouble(error, await self._unwind())
+            return await self._in_trouble(error, await self._unwound())
         self._troubles = 0
         return going_on
 
@@ -215,12 +246,15 @@ class Runner:
 
     async def _advance(self) -> bool:
         """Do what the row of the chat asks for. False when there is nothing."""
-        left, self._left = self._left, None
-        if left is not None:
-            left = await self._look_again(left)
+        left = None if self._aside is None else await self._look_again(self._aside)
+        self._aside = None
         book = self._book
         match book.chat.status:
             case Status.RUNNING:
+                if left is not None:
+                    await self._answering.commit(left)
+                    await self._calling.hand_over(left)
+                    return True
                 if self._draining:
                     await self._unwind()  # a stream may have begun with calls of the next step
                     await self._release()
@@ -235,26 +269,36 @@ class Runner:
             case _:
                 return False
 
-    async def _look_again(self, left: Unfinished) -> Unfinished | None:
-        """Read the chat after a step that was not committed; what of the step still counts."""
-        before, last = self._book.fence, self._book.chat.messages
+    async def _unwound(self) -> Aside:
+        """End the step. What one before it left is still there if the chat could not be read."""
+        book, left = self._book, await self._unwind()
+        return self._aside or Aside(left, book.fence, book.chat.messages)
+
+    async def _look_again(self, aside: Aside) -> Unfinished | None:
+        """Read the chat after a step that was not committed; what of the step still counts.
+
+        To an interrupt everything does; to a chat that goes on, an answer that only has to be
+        committed, and results.
+        """
         await self._book.load()
         self._answering.wait_for_retry(self._book.retry_in)
-        chat = self._book.chat
-        moved = chat.history_version != before.history_version
-        if moved or (self._cut and chat.status is Status.RUNNING):
-            if not moved:
-                await self._calling.hand_over(left)
-            await self._answering.abandon(left, before, last)
-        return None if moved else left
+        chat, left = self._book.chat, aside.left
+        if chat.history_version == aside.fence.history_version:
+            if left.whole or chat.status is not Status.RUNNING:
+                return left
+            await self._calling.hand_over(left)
+        await self._answering.abandon(aside)
+        return None
 
-    async def _in_trouble(self, error: Exception, left: Unfinished) -> bool:
+    async def _in_trouble(self, error: Exception, aside: Aside) -> bool:
         """An error that is nobody's outcome: try a few times, and then say so. Whether to go on."""
         self._troubles += 1
+        if aside.left != Unfinished():
+            self._aside = aside
+            await self._calling.hand_over(aside.left)
         failure = _expected(error)
         if failure is None and self._troubles < self._options.troubles:
             LOG.warning("chat %s: trying again", self.chat_id, exc_info=error)
-            await self._calling.hand_over(left)
             await anyio.sleep(FIRST_PAUSE * 2 ** (self._troubles - 1))
             self._loaded = False
             return True
@@ -267,10 +311,11 @@ class Runner:
         if not self._loaded:  # it cannot be read, and may have moved
             await self._book.look()
         try:
-            await self._book.fail(failure, left.charges)
+            await self._book.fail(failure, cost(aside))
         except Moved:
             self._loaded = False
             return True
+        self._witness.turned("error", failure)
         return False
 
     async def _release(self) -> None:
@@ -339,8 +384,7 @@ class Runner:
         if not finish:
             await self._book.write(running.commit_step, outcome)
             return True
-        chat = await self._book.write(running.finish_turn, None, outcome)
-        return self._after_rest(chat)
+        return (await self._book.write(running.finish_turn, None, outcome)).busy
 
     async def _summary(self) -> Outcome:
         """A checkpoint. Where a person asked for one and none can be had, the chat is no worse."""
@@ -374,18 +418,14 @@ class Runner:
         if reason == "max_steps":
             said = (note(f"Stopped: this turn reached its limit of {steps} steps."),)
         rest = Rest(reason, steps)  # type: ignore[arg-type]
-        chat = await book.write(running.finish_turn, rest, Outcome(messages=said))
-        return self._after_rest(chat)
-
-    def _after_rest(self, chat: Chat) -> bool:
-        if chat.busy:
-            return True
-        self._rested(chat)
-        return False
+        busy = (await book.write(running.finish_turn, rest, Outcome(messages=said))).busy
+        self._witness.turned(reason)
+        return busy
 
     async def _settle(self, left: Unfinished) -> None:
         """The end of an interrupted turn: keep what it produced, and tell the model."""
         book = self._book
+        self._flight.left = left
         turn, answer = book.history.turn, book.history.last_answer()
         if left.partial is not None:
             turn, answer = fold(turn, left.partial), left.partial
@@ -400,8 +440,8 @@ class Runner:
             charges=left.charges,
             runtime=left.runtime,
         )
-        chat = await book.write(running.settle, settlement)
-        self._after_rest(chat)
+        await book.write(running.settle, settlement)
+        self._witness.turned("interrupted")
 
 
 def _usable(partial: Partial | None, chat: Chat) -> Message | None:

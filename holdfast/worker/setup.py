@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.agent import Agent
 from holdfast.chat.state import Chat
 from holdfast.kernel import prepare
@@ -12,7 +14,7 @@ from holdfast.kernel.decide import Rules, size
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
-from holdfast.kernel.way import Toolbox
+from holdfast.kernel.way import Middleware, Toolbox
 
 
 class Setup:
@@ -23,8 +25,10 @@ class Setup:
     rules: Rules
     toolbox: Toolbox
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, around: tuple[Middleware, ...] = ()) -> None:
+        """`around`: wraps tool calls outside of the agent's own middleware."""
         self._base = agent
+        self._around = around
         self._chosen: tuple[str | None, str | None] = (None, None)
         self._reported: int | None = None
         self.active: frozenset[str] | None = None
@@ -59,6 +63,9 @@ class Setup:
         self._window = prepare.window_of(self.agent, reported)
         self.rules = prepare.rules_of(self.agent, self._window)
         self.toolbox = prepare.toolbox_of(self.agent, self._window)
+        if self._around:
+            middleware = (*self._around, *self.toolbox.middleware)
+            self.toolbox = replace(self.toolbox, middleware=middleware)
 
     def request(self, history: History, avoid: frozenset[str]) -> Request:
         self.active = prepare.active_after(self.agent, history.messages)

@@ -51,7 +51,7 @@ class Titles:
         self._model = model
 
     async def __call__(self, chat: Chat) -> None:
-        if chat.parent_id is not None or chat.title is not None:
+        if chat.parent_id is not None or chat.title is not None or chat.error is not None:
             return
         try:
             with anyio.fail_after(PATIENCE):

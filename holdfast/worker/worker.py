@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Final
+from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,8 +19,10 @@ from holdfast.chat.claims import Pool
 from holdfast.chat.errors import ChatError
 from holdfast.chat.machine import forget_old_keys
 from holdfast.chat.state import Chat
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 from holdfast.live.deltas import Live
+from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import (
     Changed,
     Claimable,
@@ -42,6 +45,9 @@ TIDY_EVERY: Final = 720
 
 POOLS: Final[Sequence[Pool]] = ("urgent", "root", "child")
 Rested = Callable[[Chat], Awaitable[None]]
+TAKEN: Final[WeakSet[Database]] = WeakSet()
+"""Databases of this process alone that a worker drives. It takes whoever else has a chat for dead,
+and a second one would do the same to it."""
 
 
 async def _claim(me: claims.Worker, pool: Pool, limit: int, tx: Tx) -> list[Chat]:
@@ -53,7 +59,11 @@ async def _claim_again(me: claims.Worker, chat: Chat, tx: Tx) -> Chat | None:
 
 
 class Worker:
-    """Drives every chat that it can get, as many at once as it may."""
+    """Drives every chat that it can get, as many at once as it may.
+
+    `rested` is told of each that came to the end of a turn here, in whatever way; `observer` of
+    everything that is worth counting.
+    """
 
     def __init__(
         self,
@@ -65,6 +75,7 @@ class Worker:
         *,
         url: str | None = None,
         rested: Rested | None = None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         self._db = db
         self._live = live
@@ -72,6 +83,7 @@ class Worker:
         self._ports = ports
         self._options = options
         self._rested = rested
+        self._observer = observer
         self._me = claims.Worker(
             id=ports.new_id(),
             agents=tuple(agents),
@@ -98,6 +110,28 @@ class Worker:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Worker]:
         """Claim and drive chats for as long as the block lasts, then give them away."""
+        with self._only_one():
+            async with self._at_work():
+                yield self
+
+    @contextmanager
+    def _only_one(self) -> Iterator[None]:
+        if not self._db.exclusive:
+            yield
+            return
+        if self._db in TAKEN:
+            raise ConfigError(
+                "this database has a worker in this process already: use the host that has it, "
+                "or a second one with worker=None"
+            )
+        TAKEN.add(self._db)
+        try:
+            yield
+        finally:
+            TAKEN.discard(self._db)
+
+    @asynccontextmanager
+    async def _at_work(self) -> AsyncIterator[None]:
         await self._db.write(lambda tx: claims.beat(tx, self._me))
         end = self._db.listen(self._hear)
         raised: BaseException | None = None
@@ -107,7 +141,7 @@ class Worker:
                 group.start_soon(self._beat)
                 group.start_soon(self._claim)
                 try:
-                    yield self
+                    yield
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
                 except BaseException as error:  # it is the block's: not one of a group of ours
@@ -234,6 +268,7 @@ class Worker:
                 continue
             claimed = await self._db.write(partial(_claim, self._me, pool, limit))
             for chat in claimed:
+                self._observer.claimed(taken_over=chat.crashes > 0)
                 self._start(chat)
             more = more or len(claimed) == limit
         return more
@@ -253,7 +288,9 @@ class Worker:
             self._group.start_soon(self._start_after, running, chat)
             return
         agent = self._agents[chat.agent]
-        runner = Runner(self._db, self._live, agent, chat, self._options, self._on_rest)
+        runner = Runner(
+            self._db, self._live, agent, chat, self._options, self._on_rest, self._observer
+        )
         if self._stopping:
             runner.drain()
         self._runners[chat.id] = runner

@@ -46,7 +46,11 @@ TABLES: Final[Mapping[str, str]] = {
     "partials": "chat_id",
     "usage": "chat_id, id",
     "requests": "caller, key",
+    "shares": "id",
     "workers": "id",
+    "marks": "reader, chat_id",
+    "unsearched": "chat_id",
+    "passages": "id",
 }
 """Every table and its primary key."""
 

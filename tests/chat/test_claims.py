@@ -66,10 +66,10 @@ async def test_a_worker_claims_only_chats_whose_agent_it_knows(chats: Chats) -> 
     assert await chats.claim(agents=("reader", "other")) == ["c2"]
     assert await chats.claim(agents=("reader",)) == []
     assert await chats.claim(agents=()) == []
-    known = await chats.ask(claims.known_agents, LEASE)
+    known = (await chats.ask(claims.living, LEASE)).agents
     assert known == {"reader", "other"}
     chats.clock.advance(15)
-    assert await chats.ask(claims.known_agents, LEASE) == set()
+    assert not (await chats.ask(claims.living, LEASE)).agents
 
 
 async def test_a_batch_has_a_limit_and_the_rest_is_for_the_next(chats: Chats) -> None:
@@ -220,6 +220,20 @@ async def test_workers_that_nobody_waits_for_are_forgotten_in_time(chats: Chats)
 
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
+
+
+async def test_forgetting_workers_does_not_look_through_chats_at_rest(chats: Chats) -> None:
+    async def plan(tx: Tx) -> str:
+        explain = "EXPLAIN QUERY PLAN"
+        if tx.dialect.name == "postgres":
+            explain = "EXPLAIN"
+            await tx.execute("SET LOCAL enable_seqscan = off")  # of a small table it would be right
+        rows = await tx.fetch(
+            f"{explain} {claims.FORGET_DEAD.format(now=tx.dialect.now)}", {"age": LEASE}
+        )
+        return "\n".join(str(row) for row in rows)
+
+    assert "chats_busy" in await chats.db.write(plan)
 
 
 async def test_leases_go_by_the_clock_of_the_database(postgres_url: str) -> None:

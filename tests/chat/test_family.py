@@ -18,7 +18,7 @@ from holdfast.chat.errors import (
     TransitionNotAllowed,
 )
 from holdfast.chat.family import MAX_CHILDREN, MAX_DEPTH, Interrupt, NewChat, SendTo, Spawn
-from holdfast.chat.locked import fence_of
+from holdfast.chat.locked import fence_of, lock
 from holdfast.chat.running import Outcome
 from holdfast.chat.state import Chat, Queued, Rest, Status
 from holdfast.store.database import Changed, Tx
@@ -335,3 +335,39 @@ async def test_a_child_that_is_spawned_at_the_last_moment_is_not_overlooked(
         False,
         Status.RUNNING,
     )
+
+
+async def test_a_chat_that_writes_to_a_grandchild_and_whoever_stops_the_child_do_not_deadlock(
+    postgres: Chats,
+) -> None:
+    """Locks go down one generation at a time: skipping one would meet whoever comes through it."""
+    chats = postgres
+    await a_family(chats)
+    told, go = anyio.Event(), anyio.Event()
+    tried: list[str] = []
+
+    async def tell_and_stop(tx: Tx) -> None:
+        tried.append("root")
+        root = await lock(tx, "root")
+        say = SendTo("g", Queued("hint", "steer", prompt("hurry"), 0))
+        await family.carry_out(root, "call", [say])
+        told.set()
+        await go.wait()
+        await family.carry_out(root, "call", [Interrupt("k1")])
+
+    async def stop_child(tx: Tx) -> None:
+        tried.append("k1")
+        await people.interrupt(tx, "k1")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(chats.db.write, tell_and_stop)
+        await told.wait()
+        group.start_soon(chats.db.write, stop_child)
+        await until_blocked(chats.db)
+        go.set()
+    assert tried == ["root", "k1"]  # a transaction that a deadlock ends is begun again
+    assert [(await chats.row(id)).status for id in ("root", "k1", "g")] == [
+        Status.RUNNING,
+        Status.INTERRUPTING,
+        Status.INTERRUPTING,
+    ]

@@ -12,7 +12,7 @@ from holdfast.chat import machine as machines
 from holdfast.chat.errors import ChatArchived, ChatError, InvalidInput, KeyReused
 from holdfast.chat.family import NewChat
 from holdfast.chat.machine import KEPT, Key, Machine
-from holdfast.chat.state import Status
+from holdfast.chat.state import Status, Stored
 from holdfast.kernel.messages import Message
 from holdfast.store.database import Database, OutcomeUnknown, Transaction, Tx
 from holdfast.testing import ports
@@ -33,6 +33,12 @@ def new(id: str) -> NewChat:
     return NewChat(id=id, agent="agent", message=prompt("hello"))
 
 
+def empty(id: str) -> NewChat:
+    return NewChat(id=id, agent="agent", message=None)
+
+
+EXPORTED = Stored(1, 1, prompt("hello"), None, 5)
+
 Ask = Callable[[Machine, str, Key], Awaitable[Any]]
 REQUESTS: dict[str, tuple[str, Ask]] = {
     "create": ("idle", lambda m, id, k: m.create(new("new"), key=k)),
@@ -40,6 +46,7 @@ REQUESTS: dict[str, tuple[str, Ask]] = {
     "interrupt": ("running", lambda m, id, k: m.interrupt(id, key=k)),
     "edit": ("running", lambda m, id, k: m.edit(id, 1, prompt("else"), key=k)),
     "fork": ("error", lambda m, id, k: m.fork(id, 1, new("new"), key=k)),
+    "restore": ("idle", lambda m, id, k: m.restore(empty("restored"), [EXPORTED], key=k)),
     "retry": ("error", lambda m, id, k: m.retry(id, key=k)),
     "compact": ("idle", lambda m, id, k: m.compact(id, key=k)),
     "resolve": ("waits", lambda m, id, k: m.resolve(id, {"a": given_result("a")}, key=k)),
@@ -98,7 +105,7 @@ async def test_unarchiving_twice_with_a_key_is_no_error(chats: Chats, machine: M
 
 async def test_every_request_can_have_a_key() -> None:
     public = {name for name in vars(Machine) if not name.startswith("_")}
-    assert public - {"read", "unarchive"} == set(REQUESTS)
+    assert public - {"read", "unarchive", "remembered"} == set(REQUESTS)
 
 
 async def test_a_key_that_was_used_for_something_else_is_refused(

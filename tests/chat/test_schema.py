@@ -41,7 +41,11 @@ TYPES: Final = {
     "integer": "int",
     "REAL": "float",
     "double precision": "float",
+    "BLOB": "bytes",
+    "bytea": "bytes",
 }
+INDEXED: Final = "passage_words"
+"""The index of the search: each database has its own kind, SQLite in several tables."""
 
 
 def _column(name: str, type: str, null: bool, default: str | None) -> Column:
@@ -55,6 +59,7 @@ def _column(name: str, type: str, null: bool, default: str | None) -> Column:
 async def sqlite_schema(tx: Tx) -> Mapping[str, Table]:
     rows = await tx.fetch(
         "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        f" AND name NOT LIKE '{INDEXED}%'"
     )
     return {name: await _sqlite_table(tx, name, sql) for name, sql in rows}
 
@@ -130,7 +135,9 @@ INDEXES: Final = """
 
 
 async def postgres_schema(tx: Tx) -> Mapping[str, Table]:
-    rows = await tx.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    rows = await tx.fetch(
+        f"SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> '{INDEXED}'"
+    )
     return {name: await _postgres_table(tx, name) for (name,) in rows}
 
 

@@ -11,9 +11,12 @@ import anyio
 import pytest
 
 from holdfast.agent import Agent, approve
-from holdfast.chat import family, people, queries
+from holdfast.chat import family, people, queries, running
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.feed import Feed
+from holdfast.chat.handle import Chat
+from holdfast.chat.host import Host
+from holdfast.chat.locked import fence_of
 from holdfast.chat.state import Chat as Row
 from holdfast.chat.stream import (
     ActionsChanged,
@@ -28,7 +31,8 @@ from holdfast.chat.stream import (
     Superseded,
 )
 from holdfast.chat.view import Watch
-from holdfast.host import Host, serving
+from holdfast.host import serving
+from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import ToolProgressed, ToolStarted
 from holdfast.kernel.messages import decode, encode
 from holdfast.kernel.model import TextDelta
@@ -37,9 +41,9 @@ from holdfast.live.deltas import Live
 from holdfast.live.replay import Attempt
 from holdfast.store.database import Database, Missed, Unavailable
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, ports, say
-from holdfast.worker.handle import Chat
 from tests.chat.given import Chats, answer, asks, prompt
 from tests.chat.watcher import Watcher, take
+from tests.worker.link import Link
 
 
 @tool(effect="pure")
@@ -623,3 +627,81 @@ def test_a_cursor_is_text_and_back() -> None:
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="is no cursor"):
         Cursor.parse(text)
+
+
+# --- what others get wrong ---
+
+
+async def test_an_edit_of_long_ago_costs_a_reader_that_comes_back_nothing(
+    chats: Chats, stage: Stage
+) -> None:
+    await chats.idle()
+    await chats.do(people.edit, "c1", 1, prompt("something else"))
+    await chats.claim()
+    await chats.commit("c1", answer("as you like"))
+    await chats.finish()
+    seen = (await stage.given())[-1].cursor
+    assert kinds(await stage.given(seen)) == ["chat"]
+    await chats.send("c1", "more")
+    async with stage.stream(seen) as stream:
+        assert numbers(await take(stream, 3)) == [5]
+
+
+async def test_a_look_reads_no_more_of_a_long_chat(chats: Chats) -> None:
+    """Neither of a reader that stays nor of one that comes back."""
+    link = Link(chats.db)
+    stage = Stage(chats, notices=False)
+    stage.feed.db = link
+    read: list[int] = []
+    await chats.running()
+    for _ in range(2):
+        async with stage.stream(follow=True) as stream:
+            await within(stream, 1)
+            link.rows = 0
+            await chats.commit("c1", answer("one more"))
+            (told, _) = await take(stream, 2)
+            read.append(link.rows)
+        assert isinstance(told, MessageChanged)
+        link.rows = 0
+        async with stage.stream(Cursor((await chats.row("c1")).snapshot_version)) as stream:
+            await take(stream, 1)
+        read.append(link.rows)
+        await chats.commit("c1", *(answer(f"{number}") for number in range(300)))
+    assert read[:2] == read[2:]
+
+
+async def test_another_error_at_the_same_history_is_told(chats: Chats, stage: Stage) -> None:
+    chat = await chats.error()
+    async with stage.stream(follow=True) as stream:
+        await within(stream, 1)
+        await chats.do(people.retry, "c1")
+        await chats.claim()
+        again = await chats.row("c1")
+        await chats.do(running.fail, fence_of(again), Failure("auth", "The key is gone."))
+        *_, last = await within(stream, 1)
+    assert again.history_version == chat.history_version
+    assert isinstance(last, ChatChanged)
+    assert last.chat.error is not None
+    assert last.chat.error.message == "The key is gone."
+
+
+async def test_whatever_changes_of_a_chat_is_told(chats: Chats, stage: Stage) -> None:
+    await chats.idle()
+    changes: Sequence[dict[str, Any]] = [
+        {"title": "named"},
+        {"model": "other:model"},
+        {"effort": "high"},
+        {"labels": {"team": "red"}},
+    ]
+    async with stage.stream(follow=True) as stream:
+        await within(stream, 1)
+        for change in changes:
+            await chats.do(people.update, "c1", change)
+            (told,) = await take(stream, 1)
+            assert isinstance(told, ChatChanged)
+            assert {name: getattr(told.chat, name) for name in change} == change
+        for put_away, archived in ((family.archive, True), (family.unarchive, False)):
+            await chats.do(put_away, "c1")
+            (told,) = await take(stream, 1)
+            assert isinstance(told, ChatChanged)
+            assert told.chat.archived is archived

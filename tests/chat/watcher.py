@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from holdfast.chat.handle import Chat
 from holdfast.chat.state import Queued, Stored
 from holdfast.chat.stream import (
     ActionsChanged,
@@ -20,7 +21,6 @@ from holdfast.chat.stream import (
 from holdfast.chat.view import Pending, Snapshot
 from holdfast.kernel.model import TextDelta
 from holdfast.live.fragments import Fragment
-from holdfast.worker.handle import Chat
 
 
 @dataclass

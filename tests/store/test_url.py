@@ -132,7 +132,7 @@ async def test_what_is_in_memory_is_gone_with_it(
 async def test_a_database_that_lacks_a_migration_is_refused_when_none_is_wanted(
     tmp_path: Path, opened: Open
 ) -> None:
-    with pytest.raises(CannotOpen, match="lacks 0001_chats: run `holdfast migrate`"):
+    with pytest.raises(CannotOpen, match=r"lacks 0001_chats, .*: run `holdfast migrate`"):
         async with opened(f"sqlite:///{tmp_path}/chats.db", migrate=False):
             pass
 
@@ -202,7 +202,7 @@ def bare_url(databases: Any) -> Iterator[str]:
 async def test_an_empty_database_on_a_server_is_refused_to_readers_and_stays_empty(
     bare_url: str, opened: Open
 ) -> None:
-    with pytest.raises(CannotOpen, match="lacks 0001_chats: run `holdfast migrate`"):
+    with pytest.raises(CannotOpen, match=r"lacks 0001_chats, .*: run `holdfast migrate`"):
         async with opened(bare_url, writes=False):
             pass
     with hold():

@@ -49,6 +49,7 @@ class Link:
         self._go_on = anyio.Event()
         self._lose: Counter[str] = Counter()
         self._refuse: Counter[str] = Counter()
+        self._break: Counter[str] = Counter()
         self._between: tuple[str, Callable[[], Awaitable[object]]] | None = None
         self._met = anyio.Event()
         self._bulks: dict[int, _CountingBulk[Any, Any]] = {}
@@ -79,6 +80,10 @@ class Link:
     def refuse(self, name: str, times: int = 1) -> None:
         """The next write of this transition fails in a way that nobody has thought of."""
         self._refuse[name] += times
+
+    def break_after(self, name: str, times: int = 1) -> None:
+        """The next such write is committed, and then something fails that nobody thought of."""
+        self._break[name] += times
 
     # --- a database ---
 
@@ -128,6 +133,9 @@ class Link:
         if name is not None and self._lose[name]:
             self._lose[name] -= 1
             raise OutcomeUnknown("the test says so")
+        if name is not None and self._break[name]:
+            self._break[name] -= 1
+            raise RuntimeError("the test says so")
         return made
 
     async def _wait(self, name: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 from msgspec.structs import replace
@@ -22,12 +22,14 @@ from holdfast.kernel.messages import Message, ToolResult, user_message
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Tool
 from holdfast.live.deltas import Live
-from holdfast.store.database import Database, Notice
+from holdfast.observe.observer import UNOBSERVED, Observer
+from holdfast.store.database import Database, Notice, Transaction
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 from tests.worker.link import Link
 
+T = TypeVar("T")
 SECOND: Final = 1_000_000
 asks: Final = Tool(name="asks", schema={"type": "object", "properties": {}})
 """A tool that the client runs."""
@@ -39,14 +41,22 @@ class Life:
     The worker has the database by a `link` that may fail; whoever uses the door does not.
     """
 
-    def __init__(self, db: Database, agent: Agent, world: Ports, options: WorkerOptions) -> None:
+    def __init__(
+        self,
+        db: Database,
+        agent: Agent,
+        world: Ports,
+        options: WorkerOptions,
+        observer: Observer = UNOBSERVED,
+    ) -> None:
         self.db = db
         self.link = Link(db)
         self.agent = agent
         self.ports = world
         self.live = Live()
         self.machine = Machine(db, world)
-        self.worker = Worker(self.link, self.live, {agent.name: agent}, world, options)
+        agents = {agent.name: agent}
+        self.worker = Worker(self.link, self.live, agents, world, options, observer=observer)
         self._main: asyncio.Task[None] | None = None
         self._ready = anyio.Event()
         self._leave = anyio.Event()
@@ -173,19 +183,35 @@ async def living(
     clock: Clock,
     seed: int = 0,
     options: WorkerOptions | None = None,
+    observer: Observer = UNOBSERVED,
     **agent: Any,
 ) -> AsyncIterator[Life]:
     """A process that works, until the block ends. Then everything in the database is in order."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(list(script))
     world = world_of(clock, seed)
     made = Agent(model=model, tools=tuple(tools), ports=world, **agent)
-    life = Life(db, made, world, options or WorkerOptions())
+    life = Life(db, made, world, options or WorkerOptions(), observer)
     await life.start()
     try:
         yield life
     finally:
         await life.stop()
     await check(db)
+
+
+def fail_next_read(life: Life, error: Exception) -> None:
+    """The next thing that the worker reads is refused, and only that."""
+    read = life.link.read
+
+    async def refuse(transaction: Transaction[T]) -> T:
+        life.link.read = read  # type: ignore[method-assign]
+        raise error
+
+    life.link.read = refuse  # type: ignore[method-assign]
+
+
+async def spent_input(life: Life, chat_id: str) -> int:
+    return (await life.db.read(lambda tx: queries.spent(tx, chat_id))).usage.input
 
 
 async def soon(seconds: float, act: Callable[[], Awaitable[object]]) -> None:

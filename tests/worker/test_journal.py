@@ -209,10 +209,9 @@ async def test_a_call_whose_start_was_not_acknowledged_is_run_by_who_started_it(
         assert deeds.done == ["call_1"]
 
 
-async def test_a_call_whose_start_is_known_and_that_never_began_may_run(
+async def test_a_call_that_is_about_to_begin_is_not_disturbed_by_a_title(
     db: Database, clock: Clock, deeds: Deeds
 ) -> None:
-    """The row is of the runner's own epoch, and it knows that it did not call the function."""
     asked: list[str] = []
 
     async def gate(call: object, arguments: object) -> None:
@@ -223,7 +222,6 @@ async def test_a_call_whose_start_is_known_and_that_never_began_may_run(
         life.link.hold("start_calls")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        # A summary is asked for by nobody; a title changes nothing that a step depends on.
         await life.machine.update(chat_id, {"title": "t"})
         life.link.go_on()
         await life.rest(chat_id)

@@ -7,27 +7,15 @@ from typing import TypeVar
 
 import anyio
 
-from holdfast.chat.queries import spent
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Delta, Request
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, StoreError, Transaction
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, say, usage
 from tests.worker.link import name_of
-from tests.worker.lives import SECOND, Life, living, results_of
+from tests.worker.lives import SECOND, fail_next_read, living, results_of, spent_input
 
 T = TypeVar("T")
-
-
-def fail_next_read(life: Life, error: Exception) -> None:
-    """The next thing that the worker reads is refused, and only that."""
-    read = life.link.read
-
-    async def refuse(transaction: Transaction[T]) -> T:
-        life.link.read = read  # type: ignore[method-assign]
-        raise error
-
-    life.link.read = refuse  # type: ignore[method-assign]
 
 
 async def test_a_once_tool_is_not_run_again_when_its_chat_gets_another_runner(
@@ -193,10 +181,6 @@ async def test_the_next_attempt_waits_also_when_the_database_did_not_say_that_it
         await life.rest(chat_id)
         first, second = began
         assert second - first >= 19 * SECOND
-
-
-async def spent_input(life: Life, chat_id: str) -> int:
-    return (await life.db.read(lambda tx: spent(tx, chat_id))).usage.input
 
 
 async def test_what_an_answer_cost_that_an_edit_abandoned_is_counted(

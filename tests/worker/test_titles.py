@@ -11,12 +11,13 @@ import anyio
 import pytest
 
 from holdfast.agent import Agent
-from holdfast.host import Host, serving
+from holdfast.chat.handle import Chat
+from holdfast.chat.host import Host
+from holdfast.host import serving
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.title import is_title_request
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ScriptedModel, fail, hang, pause, ports, usage
-from holdfast.worker.handle import Chat
 
 
 @asynccontextmanager
@@ -118,6 +119,15 @@ async def test_a_title_that_fails_leaves_no_trace_and_is_tried_again_after_the_n
         assert await charges(db) == []
         await chat.send("more")
         assert await titled(chat) == ("A title", "model")
+
+
+async def test_a_turn_that_failed_asks_nobody_for_a_title(db: Database, clock: Clock) -> None:
+    async with hosting(db, clock, [fail(kind="auth"), "Two.", "A title"]) as host:
+        chat = await host.create("fix")
+        assert await titled(chat) == (None, None)
+        await chat.retry()
+        assert await titled(chat) == ("A title", "model")
+        assert (await chat.rest()).text == "Two."
 
 
 async def test_a_turn_is_not_held_up_by_a_title(db: Database, clock: Clock) -> None:

@@ -6,14 +6,17 @@ import anyio
 
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queries import spent
+from holdfast.chat.state import Chat
+from holdfast.kernel import results
 from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.decide import Recorded
 from holdfast.kernel.guard import Inject, Stopping
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
-from holdfast.testing import Clock, call, cut, fail, finish, pause, say
+from holdfast.testing import Clock, call, cut, fail, finish, hang, pause, say
 from holdfast.testing import usage as reports
-from tests.worker.lives import in_short, living, results_of, soon
+from tests.worker.lives import Life, asks, in_short, living, results_of, soon
 
 
 @tool(effect="pure")
@@ -275,3 +278,47 @@ async def test_an_answer_cut_by_length_is_asked_for_its_rest(db: Database, clock
         chat = await life.rest(await life.begin())
         kinds = [message.kind for message in await life.history(chat.id)]
         assert kinds == ["prompt", "answer", "injected", "answer"]
+
+
+class Told:
+    """Hears of chats that have come to rest."""
+
+    def __init__(self) -> None:
+        self.how: list[str] = []
+
+    async def __call__(self, chat: Chat) -> None:
+        assert chat.outcome is not None
+        self.how.append(f"{chat.status} {chat.outcome.reason}")
+
+
+async def test_whoever_wants_to_know_is_told_once_how_each_turn_ended(
+    db: Database, clock: Clock
+) -> None:
+    told = Told()
+    script = ["One.", fail(kind="auth"), call("asks"), [say("Half"), hang()], "Two."]
+    async with living(db, script, [asks], clock=clock) as life:
+        life.worker._rested = told
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.send(chat_id, "and?")
+        await life.rest(chat_id)
+        await life.machine.retry(chat_id)
+        await life.until(chat_id, lambda chat: chat.status == "requires_action")
+        await life.machine.resolve(chat_id, await answers(life, chat_id))
+        await anyio.sleep(5)
+        await life.interrupted(chat_id)
+        life.link.refuse("finish_turn", 3)
+        await life.send(chat_id, "again")
+        await life.rest(chat_id)
+        await anyio.sleep(1)
+    assert told.how == [
+        "idle stop",
+        "error error",
+        "idle interrupted",
+        "error error",
+    ]
+
+
+async def answers(life: Life, chat_id: str) -> dict[str, Recorded]:
+    waiting = [row.asked.call for row in await life.actions(chat_id) if row.asked is not None]
+    return {one.id: Recorded(results.result(one, "ok", "yes")) for one in waiting}

@@ -33,6 +33,7 @@ from holdfast.chat.view import (
     pending,
     read_result,
     read_snapshot,
+    snapshot_of,
 )
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
@@ -104,7 +105,9 @@ class Chat:
         self.owner = row.owner
         self.agent = row.agent
         """The name of the agent that answers."""
-        self.queue = Queue(desk, row.id)
+        self.first = snapshot_of(row)
+        """As it was when this was made; with a key, as it was the first time."""
+        self.queue = Queue(desk, row.id, row.owner)
         """The messages that wait."""
         self._desk = desk
         self._db = desk.db
@@ -121,11 +124,21 @@ class Chat:
         return await self._db.read(lambda tx: read_snapshot(tx, self.id, self._feed.watch))
 
     async def messages(
-        self, *, before: int | None = None, limit: int = 100, superseded: bool = False
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+        superseded: bool = False,
     ) -> tuple[Stored, ...]:
-        """A page: the newest messages in front of number `before`, in order."""
+        """A page: the newest messages in front of number `before`, in order.
+
+        With `after` the first ones behind that number.
+        """
         check_limit(limit)
         more: dict[str, Any] = {"before": before, "limit": limit, "superseded": superseded}
+        if after is not None:
+            more |= {"after": after, "oldest": True}
         return tuple(await self._ask(queries.read_messages, **more))
 
     async def history(self) -> tuple[Message, ...]:
@@ -160,7 +173,10 @@ class Chat:
         return ChatStream(self._feed, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
-        """Wait until the chat rests: idle, failed, or waiting for somebody outside."""
+        """Wait until the chat rests: idle, failed, or waiting for somebody outside.
+
+        Raises `Stranded` when it cannot go on: no worker knows its agent.
+        """
         news = self._feed.news(self.id)
         while True:
             heard = news.count
@@ -199,15 +215,18 @@ class Chat:
         )
         return Receipt(sent.number, sent.queued)
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, key: str | None = None) -> Snapshot:
         """Stop the turn and keep what it produced. Does nothing when nothing runs."""
         known = self._desk.agents.get(self.agent)
         wording = known.policy.wording if known is not None else Wording()
-        await self._machine.interrupt(self.id, wording.interrupted_tools)
+        row = await self._machine.interrupt(
+            self.id, wording.interrupted_tools, self._key(key, "interrupt", ())
+        )
+        return snapshot_of(row)
 
-    async def retry(self) -> None:
+    async def retry(self, *, key: str | None = None) -> Snapshot:
         """Try again after an error."""
-        await self._machine.retry(self.id)
+        return snapshot_of(await self._machine.retry(self.id, self._key(key, "retry", ())))
 
     async def edit(
         self,
@@ -260,13 +279,17 @@ class Chat:
         row = await self._machine.fork(self.id, number, new, self._key(key, "fork", body))
         return Chat(self._desk, row)
 
-    async def compact(self) -> None:
+    async def compact(self, *, key: str | None = None) -> Snapshot:
         """Have the conversation summarized now."""
-        await self._machine.compact(self.id)
+        return snapshot_of(await self._machine.compact(self.id, self._key(key, "compact", ())))
 
     async def resolve(
-        self, answers: Mapping[str, Resolution], *, allow_for_chat: Rule | None = None
-    ) -> None:
+        self,
+        answers: Mapping[str, Resolution],
+        *,
+        allow_for_chat: Rule | None = None,
+        key: str | None = None,
+    ) -> Snapshot:
         """Answer actions by their call ids: all of them, or, when one is refused, none.
 
         An answer is what `agent.run(resolve=…)` takes: `approve(action)`, `Deny(reason)`, or the
@@ -276,17 +299,22 @@ class Chat:
         if allow_for_chat is not None and allow_for_chat.tool not in agent.toolset:
             raise ConfigError(f"{agent.name} has no tool {allow_for_chat.tool!r} to allow")
         waiting = {action.call.id: action for action in await self.actions()}
+        named = self._key(key, "resolve", (dict(answers), allow_for_chat))
+        # Asked behind the actions: what was answered in between is found in one of the two.
+        if (first := await self._machine.remembered(named, Row)) is not None:
+            return snapshot_of(first)
         unknown = [call_id for call_id in answers if call_id not in waiting]
         if unknown:
             raise NothingWaits(unknown, list(waiting))
         given = {id: agent.answer(waiting[id].call, value) for id, value in answers.items()}
-        await self._machine.resolve(self.id, given, allow_for_chat)
+        return snapshot_of(await self._machine.resolve(self.id, given, allow_for_chat, named))
 
     # --- what it is called and made of ---
 
-    async def rename(self, title: str | None) -> None:
+    async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
         """Give it a title. None takes it away: the next turn brings a new one."""
-        await self._machine.update(self.id, {"title": title_of(title)})
+        named = self._key(key, "rename", (title,))
+        return snapshot_of(await self._machine.update(self.id, {"title": title_of(title)}, named))
 
     async def update(
         self,
@@ -294,7 +322,8 @@ class Chat:
         labels: Mapping[str, str] | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         effort: Effort | UnsetType | None = UNSET,
-    ) -> None:
+        key: str | None = None,
+    ) -> Snapshot:
         """Change what is given, together. None for a model or an effort: the agent's own."""
         changes: dict[str, Any] = {}
         if labels is not UNSET:
@@ -306,18 +335,20 @@ class Chat:
         if not changes:
             raise InvalidInput("there is nothing to change: give labels, model or effort")
         self._desk.check_choice(self.agent, changes.get("model"), changes.get("effort"))
-        await self._machine.update(self.id, changes)
+        named = self._key(key, "update", (changes,))
+        return snapshot_of(await self._machine.update(self.id, changes, named))
 
-    async def archive(self) -> None:
+    async def archive(self, *, key: str | None = None) -> Snapshot:
         """Put it away, with all chats that it set to work."""
-        await self._machine.archive(self.id)
+        return snapshot_of(await self._machine.archive(self.id, self._key(key, "archive", ())))
 
-    async def unarchive(self) -> None:
-        await self._machine.unarchive(self.id)
+    async def unarchive(self, *, key: str | None = None) -> Snapshot:
+        named = self._key(key, "unarchive", ())
+        return snapshot_of(await self._machine.unarchive(self.id, named))
 
-    async def delete(self) -> None:
+    async def delete(self, *, key: str | None = None) -> None:
         """Remove it for good, with all chats that it set to work."""
-        await self._machine.delete(self.id)
+        await self._machine.delete(self.id, self._key(key, "delete", ()))
 
     def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
         return key_of(self.owner, key, f"{method} {self.id}", body)
@@ -326,32 +357,44 @@ class Chat:
 class Queue:
     """The messages that wait, in the order in which they will be delivered."""
 
-    def __init__(self, desk: Desk, chat_id: str) -> None:
+    def __init__(self, desk: Desk, chat_id: str, owner: str) -> None:
         self._desk = desk
         self._machine = desk.machine
         self._id = chat_id
+        self._owner = owner
 
     async def list(self) -> tuple[Queued, ...]:
         return tuple(await self._desk.ask(self._id, read_queue))
 
     async def edit(
-        self, id: str, prompt: Prompt, deliver: Literal["steer", "queue"] | None = None
-    ) -> None:
+        self,
+        id: str,
+        prompt: Prompt,
+        deliver: Literal["steer", "queue"] | None = None,
+        *,
+        key: str | None = None,
+    ) -> tuple[Queued, ...]:
         """Change what a waiting message says, or how it is delivered."""
-        await self._machine.edit_queued(self._id, id, user_message(prompt), deliver)
+        message = user_message(prompt)
+        named = self._key(key, "edit queued", (id, message, deliver))
+        return tuple(await self._machine.edit_queued(self._id, id, message, deliver, named))
 
-    async def reorder(self, ids: Sequence[str]) -> None:
+    async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
         """Put the messages into this order, within each kind. Names every one of them once."""
-        await self._machine.reorder(self._id, list(ids))
+        named = self._key(key, "reorder", (list(ids),))
+        return tuple(await self._machine.reorder(self._id, list(ids), named))
 
-    async def remove(self, id: str) -> Queued:
+    async def remove(self, id: str, *, key: str | None = None) -> Queued:
         """Take a message back before it is delivered."""
-        return await self._machine.remove_queued(self._id, id)
+        return await self._machine.remove_queued(self._id, id, self._key(key, "remove", (id,)))
 
-    async def promote(self, id: str) -> Receipt:
+    async def promote(self, id: str, *, key: str | None = None) -> Receipt:
         """Deliver a message now, as if it had been sent to interrupt."""
-        sent = await self._machine.promote(self._id, id)
+        sent = await self._machine.promote(self._id, id, self._key(key, "promote", (id,)))
         return Receipt(sent.number, sent.queued)
+
+    def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
+        return key_of(self._owner, key, f"{method} {self._id}", body)
 
 
 # --- what is given ------------------------------------------------------------------------------

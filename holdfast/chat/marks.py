@@ -1,0 +1,94 @@
+"""What a chat is to one of those who see it: how far they have read, whether they pinned it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.chat.state import Chat
+from holdfast.store.database import Changed, Tx
+
+
+class Marks(Struct, frozen=True):
+    """How a chat stands to a reader."""
+
+    read: int = 0
+    """The number of the last message that they have read."""
+    unread: bool = False
+    """Whether an answer came since."""
+    pinned: bool = False
+    needs_me: bool = False
+    """Whether it, or a chat that it set to work, waits for somebody to say something."""
+
+
+NO_MARKS = Marks()
+
+
+async def read_marks(tx: Tx, reader: str, chats: Sequence[Chat]) -> Mapping[str, Marks]:
+    """Of each of these chats, for one reader."""
+    if not chats:
+        return {}
+    ids = [chat.id for chat in chats]
+    rows = await tx.fetch(
+        f"""
+        SELECT c.id, COALESCE(k.read, 0), COALESCE(k.pinned, 0),
+               EXISTS (SELECT 1 FROM messages m
+                        WHERE m.chat_id = c.id AND m.number > COALESCE(k.read, 0)
+                          AND m.kind = 'answer' AND m.visibility <> 'model'
+                          AND m.superseded_at IS NULL)
+          FROM chats c LEFT JOIN marks k ON k.chat_id = c.id AND k.reader = :reader
+         WHERE {tx.dialect.one_of("c.id", "chats")}
+        """,
+        {"reader": reader, "chats": ids},
+    )
+    waiting = await _waiting(tx, {chat.root_id for chat in chats})
+    return {
+        id: Marks(read, bool(unread), bool(pinned), id in waiting)
+        for id, read, pinned, unread in rows
+    }
+
+
+async def _waiting(tx: Tx, roots: Iterable[str]) -> set[str]:
+    """Those of these families that wait for a person, and those above them."""
+    rows = await tx.fetch(
+        f"""
+        SELECT c.id, c.parent_id,
+               c.status IN ('running', 'requires_action') AND
+               EXISTS (SELECT 1 FROM tool_calls t
+                        WHERE t.chat_id = c.id AND (t.state <> 'finished' OR t.result IS NOT NULL)
+                          AND t.state = 'waiting' AND t.action <> 'child')
+          FROM chats c WHERE {tx.dialect.one_of("c.root_id", "roots")}
+        """,
+        {"roots": sorted(roots)},
+    )
+    above = {id: parent for id, parent, _ in rows}
+    found: set[str] = set()
+    for id, _, waits in rows:
+        while waits and id is not None and id not in found:
+            found.add(id)
+            id = above.get(id)
+    return found
+
+
+async def mark(
+    tx: Tx, reader: str, chat: Chat, *, read: int | None = None, pinned: bool | None = None
+) -> None:
+    """Note something for a reader, and have whoever watches look again."""
+    given: dict[str, Any] = {"reader": reader, "chat": chat.id}
+    changes: dict[str, Any] = {}
+    if read is not None:
+        changes["read"] = min(read, chat.messages)
+    if pinned is not None:
+        changes["pinned"] = int(pinned)
+    await tx.execute(
+        f"""
+        INSERT INTO marks (reader, chat_id, {", ".join(changes)})
+        VALUES (:reader, :chat, {", ".join(f":{name}" for name in changes)})
+        ON CONFLICT (reader, chat_id)
+        DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in changes)}
+        """,
+        given | changes,
+    )
+    tx.tell(Changed(chat.id, chat.snapshot_version))

@@ -1,0 +1,1 @@
+"""What a process tells of itself: numbers, logs, traces, recordings. Nothing here decides."""

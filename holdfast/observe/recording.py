@@ -1,0 +1,150 @@
+"""Recordings: what a model was asked and what it said, delta by delta, in a file for each chat.
+
+For looking into one turn, and for playing it again in a test (`holdfast.testing.recorded`). Off
+unless somebody asks for it. A line is JSON: a `request`, its `delta`s, and an `end`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.kernel.errors import ConfigError, classify
+from holdfast.kernel.messages import encode
+from holdfast.kernel.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    close,
+)
+from holdfast.observe.observer import Observer, Stretch, Witness
+
+LOG: Final = logging.getLogger("holdfast")
+
+
+class Recorder(Observer):
+    """Writes one file for each chat into a directory that only its owner may read."""
+
+    def __init__(
+        self, directory: str, redact: Callable[[str], str], now: Callable[[], int]
+    ) -> None:
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"nothing can be recorded in {directory} ({error.strerror}): name another directory"
+            ) from None
+        self.directory = directory
+        self._redact = redact
+        self._now = now
+
+    def drives(self, stretch: Stretch) -> Witness:
+        return _Recorded(self, stretch)
+
+    def write(self, stretch: Stretch, lines: Sequence[dict[str, Any]]) -> None:
+        """A recording that cannot be written is no reason to fail a turn."""
+        head = {"at": self._now(), "epoch": stretch.epoch, "attempt": stretch.attempt()}
+        text = "".join(f"{encode({**head, **line}).decode()}\n" for line in lines)
+        path = os.path.join(self.directory, f"{quote(stretch.chat, safe='')}.jsonl")
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            with open(file, "w", encoding="utf-8") as out:
+                out.write(self._redact(text))
+        except OSError as error:
+            LOG.warning("a recording cannot be written: %s", error)
+
+    def redacted(self, deltas: Sequence[Delta]) -> Iterator[Delta]:
+        """A secret that arrived in pieces is found too: they are then one."""
+        for run in _runs(deltas):
+            first = run[0]
+            if not isinstance(first, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                yield first
+                continue
+            text = "".join(one.text for one in run)  # type: ignore[union-attr]
+            hidden = self._redact(text)
+            if hidden == text:
+                yield from run
+            else:
+                yield msgspec.structs.replace(first, text=hidden)
+
+
+class _Recorded(Witness):
+    def __init__(self, recorder: Recorder, stretch: Stretch) -> None:
+        self._recorder = recorder
+        self._stretch = stretch
+
+    def asks(self, model: Model, request: Request) -> Model:
+        return _Model(model, self._recorder, self._stretch)
+
+
+class _Model:
+    """Answers as another does, and writes it down."""
+
+    def __init__(self, model: Model, recorder: Recorder, stretch: Stretch) -> None:
+        self._model = model
+        self._recorder = recorder
+        self._stretch = stretch
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def window(self) -> int | None:
+        return self._model.window
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        asked = {"what": "request", "model": self.name, "request": request}
+        self._recorder.write(self._stretch, [asked])  # also when the process does not survive it
+        said: list[Delta] = []
+        end: dict[str, Any] = {"what": "end"}
+        stream = self._model.stream(request)
+        try:
+            async for delta in stream:
+                said.append(delta)
+                yield delta
+        except BaseException as error:
+            end["error"] = _error(error)
+            raise
+        finally:
+            lines = [_line(delta) for delta in self._recorder.redacted(said)]
+            self._recorder.write(self._stretch, [*lines, end])
+            await close(stream)
+
+
+def _error(error: BaseException) -> dict[str, str]:
+    if not isinstance(error, Exception):  # stopped from here: no doing of the model
+        return {"type": type(error).__name__}
+    return {"type": type(error).__name__, "kind": classify(error).kind, "message": str(error)}
+
+
+def _line(delta: Delta) -> dict[str, Any]:
+    return {"what": "delta", "kind": type(delta).__name__, "delta": delta}
+
+
+def _runs(deltas: Sequence[Delta]) -> Iterator[Sequence[Delta]]:
+    """Neighbours that are pieces of one text."""
+    run: list[Delta] = []
+    for delta in deltas:
+        if run and _text_of(delta) != _text_of(run[-1]):
+            yield run
+            run = []
+        run.append(delta)
+    if run:
+        yield run
+
+
+def _text_of(delta: Delta) -> object:
+    if isinstance(delta, (TextDelta, ReasoningDelta)):
+        return type(delta)
+    if isinstance(delta, ArgumentsDelta):
+        return delta.call_id
+    return delta, object()  # nobody's neighbour

@@ -1,0 +1,76 @@
+"""Keeps secrets out of what is written down for people: by their value, and by what names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+HIDDEN: Final = "[hidden]"
+SHORTEST: Final = 6
+"""A shorter value would hide half of every text, and is no secret worth its name."""
+NAMES: Final = (
+    "authorization", "proxy-authorization", "api-key", "x-api-key",
+    "x-goog-api-key", "x-csrf-token", "x-auth-token", "access-token", "refresh-token",
+    "client-secret", "password", "passwd", "secret-key", "private-key",
+)  # fmt: skip
+"""Headers and fields whose value is nobody's business, with `-`, `_` or nothing between words."""
+SUGGESTIVE: Final = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|DSN)(_\d+)?$", re.IGNORECASE
+)
+"""How the name of an environment variable ends that holds a secret."""
+
+_WORDS: Final = "|".join(name.replace("-", "[-_]?") for name in NAMES)
+_NAMED: Final = re.compile(
+    rf"""(?<![a-z0-9])(?P<name>(?:{_WORDS})\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic|token)\s+)?)
+         (?P<value>[^\s"'\\,;&}}\])]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_COOKIE: Final = re.compile(r"""(cookie\\*["']?\s*[:=]\s*\\*["']?)[^"'\\\r\n]+""", re.IGNORECASE)
+"""To the end: each of several may be the one that lets somebody in."""
+_BEARER: Final = re.compile(r"\b(bearer\s+)[a-z0-9._~+/=-]{8,}", re.IGNORECASE)
+_OURS: Final = re.compile(r"\bhf[sl]?_[A-Za-z0-9_-]{43}")
+"""Tokens, sessions and links that we gave out."""
+_IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@\"'\\]*:)[^\s@/\"'\\]+(?=@)", re.I)
+
+
+class Redactor:
+    """Knows the secrets of a process, and takes them out of text."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._known: re.Pattern[str] | None = None
+
+    def know(self, *secrets: str) -> None:
+        for secret in secrets:
+            if len(secret.strip()) >= SHORTEST:
+                self._values.update(_spellings(secret.strip()))
+        longest_first = sorted(self._values, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def __call__(self, text: str) -> str:
+        """JSON stays JSON: neither a quote nor a backslash is touched."""
+        if self._known is not None:
+            text = self._known.sub(HIDDEN, text)
+        text = _OURS.sub(HIDDEN, text)
+        text = _NAMED.sub(rf"\g<name>{HIDDEN}", text)
+        text = _COOKIE.sub(rf"\g<1>{HIDDEN}", text)
+        text = _BEARER.sub(rf"\g<1>{HIDDEN}", text)
+        return _IN_URL.sub(rf"\g<1>{HIDDEN}", text)
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """As it is, in JSON, in JSON inside JSON, and in a URL."""
+    yield secret
+    yield quote(secret, safe="")
+    once = msgspec.json.encode(secret).decode()[1:-1]
+    yield once
+    yield msgspec.json.encode(once).decode()[1:-1]
+
+
+def secrets_in(environ: Mapping[str, str]) -> list[str]:
+    """The values of variables that are named like secrets."""
+    return [value for name, value in environ.items() if SUGGESTIVE.search(name)]

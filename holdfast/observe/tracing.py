@@ -1,0 +1,227 @@
+"""Traces by OpenTelemetry's conventions for generative AI: a turn, its model calls, its tools.
+
+Only OpenTelemetry's API is used: without an SDK in the process every span is a no-op. What people
+and models say is left out unless it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import Token
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.kernel.errors import ConfigError, Failure, classify
+from holdfast.kernel.messages import ToolCall, encode
+from holdfast.kernel.model import Model, Request
+from holdfast.kernel.tool import Values
+from holdfast.kernel.way import Proceed
+from holdfast.observe.observer import Observer, Said, Stretch, Witness
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
+
+PROVIDERS: Final[Mapping[str, str]] = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+"""What the conventions call a provider, where it is not our name for it."""
+FINISHES: Final[Mapping[str, str]] = {"tool_calls": "tool_call"}
+
+
+class Tracing(Observer):
+    """Makes spans of what a worker does."""
+
+    def __init__(
+        self,
+        redact: Callable[[str], str],
+        *,
+        content: bool = False,
+        provider: TracerProvider | None = None,
+    ) -> None:
+        """`content`: also what was said. Without a provider, that of the process."""
+        try:
+            from opentelemetry import trace
+        except ImportError:
+            raise ConfigError(
+                "traces need OpenTelemetry: install holdfast[otel], or turn traces off"
+            ) from None
+        self._tracer = trace.get_tracer("holdfast", tracer_provider=provider)
+        self._content = redact if content else None
+
+    def drives(self, stretch: Stretch) -> Witness:
+        return _Traced(self._tracer, stretch, self._content)
+
+
+class _Traced(Witness):
+    def __init__(
+        self, tracer: Tracer, stretch: Stretch, content: Callable[[str], str] | None
+    ) -> None:
+        from opentelemetry import context, trace
+
+        self._tracer, self._stretch, self._content = tracer, stretch, content
+        self._api, self._contexts = trace, context
+        self._turn: Span | None = None
+        # A turn is its own trace: whoever started the worker has nothing to do with it.
+        self._above: Context = context.Context()
+        self._asked: tuple[Span, Token[Any]] | None = None
+        self.around = (self._call,)
+
+    # --- a turn ---
+
+    def begins(self) -> None:
+        self._below()
+
+    def _below(self) -> Context:
+        """The context of the turn, which begins with the first thing that is done for it."""
+        if self._turn is None:
+            stretch = self._stretch
+            self._turn = self._start(
+                f"invoke_agent {stretch.agent}", self._api.SpanKind.INTERNAL, self._above,
+                {
+                    "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.agent.name": stretch.agent,
+                    "gen_ai.conversation.id": stretch.chat,
+                    "holdfast.worker.id": stretch.worker,
+                    "holdfast.epoch": stretch.epoch,
+                },
+            )  # fmt: skip
+        return self._api.set_span_in_context(self._turn, self._above)
+
+    def turned(self, reason: str, failure: Failure | None = None) -> None:
+        self._end_turn(reason, failure)
+
+    def ends(self) -> None:
+        self._end_turn("handed_over")
+
+    def _end_turn(self, reason: str, failure: Failure | None = None) -> None:
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        turn.set_attribute("holdfast.turn.end", reason)
+        if failure is not None:
+            self._fail(turn, failure.kind, failure.message)
+        turn.end()
+
+    # --- a model call ---
+
+    def asks(self, model: Model, request: Request) -> Model:
+        provider, _, name = model.name.partition(":")
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDERS.get(provider, provider),
+            "gen_ai.request.model": name or provider,
+            "gen_ai.request.stream": True,
+            "gen_ai.conversation.id": self._stretch.chat,
+            "holdfast.attempt": self._stretch.attempt(),
+            **_settings(request),
+        }
+        if self._content is not None:
+            attributes["gen_ai.system_instructions"] = self._told(request.system)
+            attributes["gen_ai.input.messages"] = self._told(request.messages)
+        kind, below = self._api.SpanKind.CLIENT, self._below()
+        span = self._start(f"chat {name or provider}", kind, below, attributes)
+        # Current meanwhile, so that what an HTTP client tells of itself hangs below it.
+        token = self._contexts.attach(self._api.set_span_in_context(span, below))
+        self._asked = span, token
+        return model
+
+    def answered(self, said: Said) -> None:
+        if self._asked is None:
+            return
+        (span, token), self._asked = self._asked, None
+        self._contexts.detach(token)
+        span.set_attribute("gen_ai.response.model", said.model.partition(":")[2] or said.model)
+        for name, value in _facts(said).items():
+            span.set_attribute(name, value)
+        if self._content is not None and said.message is not None:
+            span.set_attribute("gen_ai.output.messages", self._told([said.message()]))
+        if said.error is not None:
+            self._fail_by(span, said.error)
+        span.end()
+
+    # --- a tool call ---
+
+    async def _call(self, call: ToolCall, values: Values, proceed: Proceed) -> object:
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.tool,
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": self._stretch.chat,
+        }
+        if self._content is not None:
+            attributes["gen_ai.tool.call.arguments"] = self._content(call.arguments)
+        kind, below = self._api.SpanKind.INTERNAL, self._below()
+        span = self._start(f"execute_tool {call.tool}", kind, below, attributes)
+        token = self._contexts.attach(self._api.set_span_in_context(span, below))
+        try:
+            value = await proceed()
+        except BaseException as error:
+            self._fail_by(span, error)
+            raise
+        finally:
+            self._contexts.detach(token)
+            span.end()
+        return value
+
+    # --- spans ---
+
+    def _start(
+        self, name: str, kind: SpanKind, below: Context, attributes: Mapping[str, Any]
+    ) -> Span:
+        return self._tracer.start_span(name, below, kind, attributes)
+
+    def _fail(self, span: Span, kind: str, message: str = "") -> None:
+        span.set_attribute("error.type", kind)
+        span.set_status(self._api.StatusCode.ERROR, message or None)
+
+    def _fail_by(self, span: Span, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            self._fail(span, "cancelled")
+            return
+        kind = classify(error).kind
+        self._fail(span, type(error).__name__ if kind in ("internal", "unknown") else kind)
+
+    def _told(self, value: object) -> str:
+        assert self._content is not None
+        return self._content(encode(value).decode())
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    settings = request.settings
+    given = {
+        "gen_ai.request.max_tokens": settings.max_output_tokens,
+        "gen_ai.request.temperature": settings.temperature,
+        "gen_ai.request.top_p": settings.top_p,
+        "gen_ai.request.top_k": settings.top_k,
+        "gen_ai.request.frequency_penalty": settings.frequency_penalty,
+        "gen_ai.request.presence_penalty": settings.presence_penalty,
+        "gen_ai.output.type": None if request.output is None else "json",
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _facts(said: Said) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    if said.finish is not None:
+        facts["gen_ai.response.finish_reasons"] = (FINISHES.get(said.finish, said.finish),)
+    if said.first is not None:
+        facts["gen_ai.response.time_to_first_chunk"] = said.first
+    usage = said.usage
+    if usage is None:
+        return facts
+    # By the conventions the input includes what came from a cache; ours does not.
+    facts["gen_ai.usage.input_tokens"] = usage.input + usage.cache_read + usage.cache_write
+    facts["gen_ai.usage.output_tokens"] = usage.output
+    if usage.cache_read:
+        facts["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read
+    if usage.cache_write:
+        facts["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write
+    if usage.reasoning:
+        facts["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
+    return facts

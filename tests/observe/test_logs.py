@@ -1,0 +1,129 @@
+"""Logs are lines, for people or for programs, that say what they are about and tell no secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import anyio
+import anyio.to_thread
+
+from holdfast.observe.logs import DRIVEN, LogFormat, LogLevel, set_up_logs
+from holdfast.observe.redact import Redactor
+
+LOG = logging.getLogger("holdfast.worker")
+SECRET = "sk-very-secret"
+
+
+class Somewhere:
+    attempt = 1
+
+    @property
+    def place(self) -> Mapping[str, object]:
+        return {"chat": "c1", "worker": "w1", "epoch": 3, "attempt": self.attempt}
+
+
+@contextmanager
+def logged(form: LogFormat, level: LogLevel = "info") -> Iterator[io.StringIO]:
+    redact, out = Redactor(), io.StringIO()
+    redact.know(SECRET)
+    take_back = set_up_logs(form, level, redact, out)
+    try:
+        yield out
+    finally:
+        take_back()
+
+
+def test_a_line_of_json_has_everything_that_a_search_needs() -> None:
+    with logged("json") as out:
+        LOG.warning("chat %s: %s", "c1", "ünwell\nreally")
+    (line,) = out.getvalue().splitlines()
+    said = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said.pop("time"))
+    assert said == {
+        "level": "warning",
+        "logger": "holdfast.worker",
+        "message": "chat c1: ünwell\nreally",
+    }
+
+
+def test_a_traceback_is_a_field_and_not_more_lines() -> None:
+    with logged("json") as out:
+        try:
+            raise ValueError(f"the key {SECRET} is wrong")
+        except ValueError:
+            LOG.exception("failed")
+    (line,) = out.getvalue().splitlines()
+    error = json.loads(line)["error"]
+    assert error.startswith("Traceback")
+    assert error.endswith("ValueError: the key [hidden] is wrong")
+
+
+async def test_a_record_says_what_its_task_is_about_also_from_tasks_and_threads_below() -> None:
+    somewhere = Somewhere()
+
+    async def below() -> None:
+        somewhere.attempt = 2
+        LOG.info("in a task")
+        await anyio.to_thread.run_sync(LOG.info, "in a thread")
+
+    async def drive() -> None:
+        DRIVEN.set(somewhere)
+        LOG.info("here")
+        async with anyio.create_task_group() as group:
+            group.start_soon(below)
+
+    with logged("json") as out:
+        async with anyio.create_task_group() as group:
+            group.start_soon(drive)
+        LOG.info("outside")
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(one["message"], one.get("chat"), one.get("attempt")) for one in told] == [
+        ("here", "c1", 1),
+        ("in a task", "c1", 2),
+        ("in a thread", "c1", 2),
+        ("outside", None, None),
+    ]
+
+
+async def test_a_line_for_people_ends_with_its_place() -> None:
+    async def drive() -> None:
+        DRIVEN.set(Somewhere())
+        LOG.warning("trying again with %s", SECRET)
+
+    with logged("text") as out:
+        async with anyio.create_task_group() as group:
+            group.start_soon(drive)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d warning holdfast\.worker: trying again with \[hidden\] "
+        r"\(chat c1, worker w1, epoch 3, attempt 1\)\n",
+        out.getvalue(),
+    )
+
+
+def test_what_is_below_the_level_is_left_out_and_what_libraries_warn_of_is_not() -> None:
+    with logged("text", "warning") as out:
+        LOG.info("ours, quiet")
+        LOG.warning("ours, loud")
+        logging.getLogger("aiohttp.server").warning("theirs, loud")
+        logging.getLogger("aiohttp.server").info("theirs, quiet")
+    assert re.findall(r"(\w+), (\w+)", out.getvalue()) == [("ours", "loud"), ("theirs", "loud")]
+
+
+def test_an_argument_that_cannot_be_written_as_json_is_no_trouble() -> None:
+    class Odd:
+        @property
+        def place(self) -> Mapping[str, object]:
+            return {"chat": object()}
+
+    token = DRIVEN.set(Odd())
+    try:
+        with logged("json") as out:
+            LOG.warning("odd")
+    finally:
+        DRIVEN.reset(token)
+    assert "object object" in json.loads(out.getvalue())["chat"]

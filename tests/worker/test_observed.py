@@ -1,0 +1,505 @@
+"""Whoever observes a worker is told what it does: numbers, traces, recordings, logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from opentelemetry import context, trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
+
+from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.model import Finished, TextDelta
+from holdfast.kernel.policy import Policy, Retry
+from holdfast.kernel.tool import tool
+from holdfast.observe.logs import place
+from holdfast.observe.metering import Metering
+from holdfast.observe.meters import Meters
+from holdfast.observe.observer import Observer, Stretch, Witness, several
+from holdfast.observe.recording import Recorder
+from holdfast.observe.redact import HIDDEN, Redactor
+from holdfast.observe.tracing import Tracing
+from holdfast.store.database import Database
+from holdfast.testing import Clock, ScriptedModel, call, cut, fail, hang, pause, say, usage
+from holdfast.testing.recorded import recorded
+from tests.databases import OpenDatabase
+from tests.worker.lives import asks, living, soon
+from tests.worker.test_takeover import another
+
+SECRET = "sk-very-secret"
+SUMMARY = "\n".join(f"## {section}\n-" for section in SECTIONS)
+QUICK = Policy(retry=Retry(attempts=2, first_delay=1))
+
+
+@tool(effect="pure")
+async def nap(seconds: float) -> str:
+    """Sleep."""
+    await anyio.sleep(seconds)
+    return "rested"
+
+
+@tool(effect="pure")
+async def trip() -> str:
+    """Fail."""
+    raise ValueError(f"no way with {SECRET}")
+
+
+def lines(meters: Meters) -> dict[str, float]:
+    """Every number, by its name and labels."""
+    told = [line for line in meters.text().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in told)}
+
+
+# --- numbers ---
+
+
+async def test_the_steps_tokens_and_times_of_a_turn_are_counted(db: Database, clock: Clock) -> None:
+    meters = Meters()
+    script = [
+        [pause(2), call("nap", seconds=3), usage(input=5, output=7, cache_read=11)],
+        [call("trip"), call("nothing")],
+        "Done.",
+    ]
+    async with living(db, script, [nap, trip], clock=clock, observer=Metering(meters)) as life:
+        model = life.agent.model.name  # type: ignore[union-attr]
+        await life.rest(await life.begin())
+    told = lines(meters)
+    assert told[f'holdfast_steps_total{{model="{model}"}}'] == 3
+    assert told[f'holdfast_tokens_total{{model="{model}",kind="cache_read"}}'] == 11
+    assert told[f'holdfast_tokens_total{{model="{model}",kind="output"}}'] == 7
+    assert told[f'holdfast_first_delta_seconds_count{{model="{model}"}}'] == 3
+    assert told[f'holdfast_first_delta_seconds_sum{{model="{model}"}}'] == pytest.approx(2)
+    assert told['holdfast_tool_seconds_sum{tool="nap"}'] == pytest.approx(3)
+    assert told['holdfast_tool_calls_total{tool="nap",outcome="ok"}'] == 1
+    assert told['holdfast_tool_calls_total{tool="trip",outcome="failed"}'] == 1
+    assert not any('tool="nothing"' in name for name in told)
+    assert sum(value for name, value in told.items() if 'tool="unknown"' in name) == 1
+    assert told['holdfast_turns_total{reason="stop"}'] == 1
+    assert (told["holdfast_claims_total"], told["holdfast_takeovers_total"]) == (1, 0)
+    assert told["holdfast_running_chats"] == 0
+
+
+async def test_a_chat_that_is_driven_is_counted_meanwhile(db: Database, clock: Clock) -> None:
+    meters = Meters()
+    async with living(db, [[pause(5), "Hi."]], clock=clock, observer=Metering(meters)) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(2)
+        assert lines(meters)["holdfast_running_chats"] == 1
+        await life.rest(chat_id)
+    assert lines(meters)["holdfast_running_chats"] == 0
+
+
+async def test_retries_and_failures_are_counted_by_their_kind(db: Database, clock: Clock) -> None:
+    meters = Meters()
+    script = [fail(kind="overloaded"), [say("Half"), cut()]]
+    async with living(db, script, clock=clock, observer=Metering(meters), policy=QUICK) as life:
+        assert (await life.rest(await life.begin())).status == "error"
+    told = lines(meters)
+    assert told['holdfast_retries_total{kind="overloaded"}'] == 1
+    assert told['holdfast_failures_total{kind="stream_cut"}'] == 1
+    assert told['holdfast_turns_total{reason="error"}'] == 1
+    assert not any(name.startswith("holdfast_steps_total") for name in told)
+
+
+async def test_a_summary_is_a_compaction_and_no_step(db: Database, clock: Clock) -> None:
+    meters = Meters()
+    script = ["One. " * 500, [usage(input=3, output=1), say(SUMMARY)]]
+    async with living(db, script, clock=clock, observer=Metering(meters)) as life:
+        model = life.agent.model.name  # type: ignore[union-attr]
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.machine.compact(chat_id)
+        await life.rest(chat_id)
+    told = lines(meters)
+    assert told['holdfast_compactions_total{how="summary"}'] == 1
+    assert told[f'holdfast_steps_total{{model="{model}"}}'] == 1
+    assert told[f'holdfast_tokens_total{{model="{model}",kind="input"}}'] == 3
+
+
+async def test_every_way_a_turn_can_end_is_counted(db: Database, clock: Clock) -> None:
+    meters = Meters()
+    script = [[pause(5), "One."], "Two.", call("asks"), hang()]
+    async with living(db, script, [asks], clock=clock, observer=Metering(meters)) as life:
+        chat_id = await life.begin("1")
+        await soon(1, lambda: life.send(chat_id, "2"))  # a second turn without a rest between
+        await life.rest(chat_id)
+        await life.begin("3")
+        await anyio.sleep(1)
+        stopped = await life.begin("4")
+        await anyio.sleep(1)
+        await life.interrupted(stopped)
+    told = lines(meters)
+    reasons = {
+        name.partition('reason="')[2][:-2]: value for name, value in told.items() if "turns" in name
+    }
+    assert reasons == {"stop": 2, "requires_action": 1, "interrupted": 1}
+
+
+async def test_a_chat_of_a_dead_worker_is_a_takeover(
+    db: Database, open_db: OpenDatabase, clock: Clock
+) -> None:
+    model = ScriptedModel([[say("Half"), pause(100)], "Whole."])
+    first, second = Meters(), Meters()
+    async with living(db, model, clock=clock, observer=Metering(first)) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(3)
+        await life.die()
+    async with (
+        another(db, open_db) as theirs,
+        living(theirs, model, clock=clock, seed=1, observer=Metering(second)) as life,
+    ):
+        await life.rest(chat_id)
+    assert lines(first)["holdfast_takeovers_total"] == 0
+    assert lines(second)["holdfast_takeovers_total"] == lines(second)["holdfast_claims_total"] == 1
+
+
+async def test_nobody_is_told_of_single_deltas(db: Database, clock: Clock) -> None:
+    heard: list[str] = []
+
+    class Listener(Witness):
+        def __getattribute__(self, name: str) -> Any:
+            heard.append(name)
+            return super().__getattribute__(name)
+
+    class Listening(Observer):
+        def drives(self, stretch: Stretch) -> Witness:
+            return Listener()
+
+    script = [say("word " * 500, chunks=500)]
+    async with living(db, script, clock=clock, observer=Listening()) as life:
+        await life.rest(await life.begin())
+    assert heard == ["around", "begins", "asks", "answered", "turned", "ends"]
+
+
+# --- traces ---
+
+
+class Span(NonRecordingSpan):
+    def __init__(self, number: int, name: str, parent: Span | None, kind: SpanKind) -> None:
+        super().__init__(SpanContext(1, number, is_remote=False))
+        self.name, self.parent, self.kind = name, parent, kind
+        self.attributes: dict[str, Any] = {}
+        self.failed = False
+        self.ended = 0
+
+    def is_recording(self) -> bool:
+        return True
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        assert not self.ended
+        self.attributes[key] = value
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        self.failed = status is StatusCode.ERROR
+
+    def end(self, end_time: int | None = None) -> None:
+        self.ended += 1
+
+
+class Spans(trace.TracerProvider, trace.Tracer):
+    """An SDK that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.all: list[Span] = []
+
+    def get_tracer(self, *args: Any, **more: Any) -> trace.Tracer:
+        return self
+
+    def start_span(  # type: ignore[override]
+        self,
+        name: str,
+        context: context.Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        attributes: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Span:
+        above = trace.get_current_span(context)
+        parent = above if isinstance(above, Span) else None
+        span = Span(len(self.all) + 1, name, parent, kind)
+        span.attributes.update(attributes or {})
+        self.all.append(span)
+        return span
+
+    def start_as_current_span(self, *args: Any, **more: Any) -> Any:
+        raise NotImplementedError
+
+    def tree(self) -> list[str]:
+        return list(self._below(None, ""))
+
+    def _below(self, parent: Span | None, indent: str) -> Iterator[str]:
+        for span in self.all:
+            if span.parent is parent:
+                yield f"{indent}{span.name}"
+                yield from self._below(span, f"{indent}  ")
+
+    def named(self, name: str) -> Span:
+        (span,) = (span for span in self.all if span.name == name)
+        return span
+
+
+def tracing(spans: Spans, content: bool = False) -> Tracing:
+    redact = Redactor()
+    redact.know(SECRET)
+    return Tracing(redact, content=content, provider=spans)
+
+
+async def test_a_turn_is_a_trace_of_its_model_calls_and_tools(db: Database, clock: Clock) -> None:
+    spans = Spans()
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        spans.start_span("inside").end()
+        return "seen"
+
+    def asked(request: object) -> None:
+        spans.start_span("http").end()
+
+    script = [
+        [asked, pause(1), call("look"), usage(input=5, output=7, cache_read=11)],
+        [asked, "Done."],
+    ]
+    async with living(db, script, [look], clock=clock, observer=tracing(spans)) as life:
+        model = life.agent.model.name  # type: ignore[union-attr]
+        chat = await life.rest(await life.begin())
+    provider, _, name = model.partition(":")
+    assert spans.tree() == [
+        "invoke_agent agent",
+        f"  chat {name}",
+        "    http",
+        "  execute_tool look",
+        "    inside",
+        f"  chat {name}",
+        "    http",
+    ]
+    assert all(span.ended == 1 and not span.failed for span in spans.all)
+    turn, first, look_span = spans.all[0], spans.all[1], spans.named("execute_tool look")
+    assert turn.kind is look_span.kind is SpanKind.INTERNAL
+    assert turn.attributes["gen_ai.operation.name"] == "invoke_agent"
+    assert turn.attributes["gen_ai.agent.name"] == "agent"
+    assert turn.attributes["gen_ai.conversation.id"] == chat.id
+    assert turn.attributes["holdfast.turn.end"] == "stop"
+    assert first.kind is SpanKind.CLIENT
+    assert first.attributes["gen_ai.operation.name"] == "chat"
+    assert first.attributes["gen_ai.provider.name"] == provider
+    assert first.attributes["gen_ai.request.model"] == name
+    assert first.attributes["gen_ai.usage.input_tokens"] == 16
+    assert first.attributes["gen_ai.usage.cache_read.input_tokens"] == 11
+    assert first.attributes["gen_ai.usage.output_tokens"] == 7
+    assert first.attributes["gen_ai.response.finish_reasons"] == ("tool_call",)
+    assert first.attributes["gen_ai.response.time_to_first_chunk"] == pytest.approx(1)
+    assert look_span.attributes["gen_ai.operation.name"] == "execute_tool"
+    assert look_span.attributes["gen_ai.tool.name"] == "look"
+    assert look_span.attributes["gen_ai.tool.call.id"]
+
+
+async def test_each_turn_is_a_trace_of_its_own(db: Database, clock: Clock) -> None:
+    spans = Spans()
+    script = [[pause(5), "One."], "Two."]
+    async with living(db, script, clock=clock, observer=tracing(spans)) as life:
+        chat_id = await life.begin("1")
+        await soon(1, lambda: life.send(chat_id, "2"))
+        await life.rest(chat_id)
+    tops = [span for span in spans.all if span.parent is None]
+    assert [span.name for span in tops] == ["invoke_agent agent"] * 2
+    assert [span.attributes["holdfast.turn.end"] for span in tops] == ["stop", "stop"]
+
+
+async def test_what_fails_says_so_in_its_span(db: Database, clock: Clock) -> None:
+    spans = Spans()
+    script = [call("trip"), fail(kind="overloaded"), [say("Half"), cut()]]
+    async with living(
+        db, script, [trip], clock=clock, observer=tracing(spans), policy=QUICK
+    ) as life:
+        await life.rest(await life.begin())
+    wrong = [(span.name.split()[0], span.attributes.get("error.type")) for span in spans.all]
+    assert wrong == [
+        ("invoke_agent", "stream_cut"),
+        ("chat", None),
+        ("execute_tool", "ValueError"),
+        ("chat", "overloaded"),
+        ("chat", "stream_cut"),
+    ]
+    assert [span.attributes.get("holdfast.attempt") for span in spans.all] == [None, 1, None, 1, 2]
+    assert [span.failed for span in spans.all] == [kind is not None for _, kind in wrong]
+
+
+async def test_a_turn_that_is_given_away_ends_its_spans(db: Database, clock: Clock) -> None:
+    spans = Spans()
+    async with living(db, [hang()], clock=clock, observer=tracing(spans)) as life:
+        await life.begin()
+        await anyio.sleep(1)
+    assert [span.ended for span in spans.all] == [1, 1]
+    assert spans.all[0].attributes["holdfast.turn.end"] == "handed_over"
+
+
+async def test_what_was_said_is_in_no_span_unless_that_is_wanted(
+    db: Database, clock: Clock
+) -> None:
+    for content in (False, True):
+        spans = Spans()
+        script = [[say("aha"), call("nap", seconds=0)], f"The word is {SECRET}."]
+        observer = tracing(spans, content)
+        async with living(
+            db, script, [nap], clock=clock, observer=observer, seed=int(content)
+        ) as life:
+            await life.rest(await life.begin("open sesame"))
+        told = json.dumps([span.attributes for span in spans.all])
+        assert ("open sesame" in told, "aha" in told, "seconds" in told) == (content,) * 3
+        assert (HIDDEN in told, SECRET in told) == (content, False)
+        assert not any(span.attributes.get("error.type") for span in spans.all)
+
+
+async def test_the_spans_of_a_summary_are_there_too(db: Database, clock: Clock) -> None:
+    spans = Spans()
+    script = ["One. " * 500, [usage(input=3, output=1), say(SUMMARY)]]
+    async with living(db, script, clock=clock, observer=tracing(spans)) as life:
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.machine.compact(chat_id)
+        await life.rest(chat_id)
+    *_, summary = spans.all
+    assert summary.name.startswith("chat ")
+    assert summary.attributes["gen_ai.usage.input_tokens"] == 3
+    assert all(span.ended == 1 for span in spans.all)
+
+
+# --- recordings ---
+
+
+def recorder(directory: Path, clock: Clock) -> Recorder:
+    redact = Redactor()
+    redact.know(SECRET)
+    return Recorder(str(directory), redact, clock.now)
+
+
+def read(directory: Path) -> Sequence[dict[str, Any]]:
+    (path,) = directory.iterdir()
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_a_recorded_turn_has_each_request_and_all_that_was_said(
+    db: Database, clock: Clock, tmp_path: Path
+) -> None:
+    script = [call("nap", seconds=1), fail(kind="overloaded"), say("All done.", chunks=3)]
+    async with living(
+        db, script, [nap], clock=clock, observer=recorder(tmp_path / "r", clock), policy=QUICK
+    ) as life:
+        chat = await life.rest(await life.begin("rest"))
+    told = read(tmp_path / "r")
+    assert [line["what"] for line in told if line["what"] != "delta"] == ["request", "end"] * 3
+    requests = [line for line in told if line["what"] == "request"]
+    assert [line["attempt"] for line in requests] == [1, 1, 2]
+    assert requests[0]["request"]["messages"][0]["parts"][0]["text"] == "rest"
+    assert [line["error"]["kind"] for line in told if "error" in line] == ["overloaded"]
+    pieces = [line["delta"]["text"] for line in told if line.get("kind") == "TextDelta"]
+    assert (len(pieces), "".join(pieces)) == (3, "All done.")
+    path = tmp_path / "r" / f"{chat.id}.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_recorded_turn_can_be_played_again(
+    db: Database, clock: Clock, tmp_path: Path
+) -> None:
+    script = [call("nap", seconds=1), fail(kind="overloaded"), say("All done.", chunks=3)]
+    observer = recorder(tmp_path / "r", clock)
+    async with living(db, script, [nap], clock=clock, observer=observer, policy=QUICK) as life:
+        chat_id = await life.begin("rest")
+        await life.rest(chat_id)
+        told = await life.told(chat_id)
+        again = recorded(tmp_path / "r" / f"{chat_id}.jsonl")
+    async with living(db, again, [nap], clock=clock, policy=QUICK, seed=1) as life:
+        chat_id = await life.begin("rest")
+        await life.rest(chat_id)
+        assert await life.told(chat_id) == told
+
+
+async def test_no_secret_is_in_a_recording_not_even_in_pieces(
+    db: Database, clock: Clock, tmp_path: Path
+) -> None:
+    answer = f"your key is {SECRET}, keep it"
+    script = [call("trip"), call("nap", seconds=0, api_key="unheard-of"), say(answer, chunks=12)]
+    observer = recorder(tmp_path / "r", clock)
+    async with living(db, script, [nap, trip], clock=clock, observer=observer) as life:
+        chat_id = await life.begin(f"mine is {SECRET}, and Authorization: Bearer unheard-of")
+        await life.rest(chat_id)
+    (path,) = (tmp_path / "r").iterdir()
+    text = path.read_text()
+    assert SECRET not in text
+    assert "unheard-of" not in text
+    (line,) = (line for line in read(tmp_path / "r") if line.get("kind") == "TextDelta")
+    assert line["delta"]["text"] == f"your key is {HIDDEN}, keep it"
+    last = recorded(path)[-1]
+    assert isinstance(last, list)
+    assert [type(delta) for delta in last] == [TextDelta, Finished]
+
+
+async def test_a_stopped_answer_is_recorded_as_far_as_it_came(
+    db: Database, clock: Clock, tmp_path: Path
+) -> None:
+    observer = recorder(tmp_path / "r", clock)
+    async with living(db, [[say("Half"), hang()]], clock=clock, observer=observer) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(1)
+        await life.interrupted(chat_id)
+    *_, delta, end = read(tmp_path / "r")
+    assert delta["delta"]["text"] == "Half"
+    assert (end["what"], "kind" in end["error"]) == ("end", False)
+
+
+async def test_a_directory_that_is_gone_stops_no_turn(
+    db: Database, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    observer = recorder(tmp_path / "r", clock)
+    (tmp_path / "r").rmdir()
+    async with living(db, ["Hi."], clock=clock, observer=observer) as life:
+        assert (await life.rest(await life.begin())).status == "idle"
+    assert "cannot be written" in caplog.text
+
+
+# --- all at once, and logs ---
+
+
+async def test_several_observers_hear_the_same(db: Database, clock: Clock, tmp_path: Path) -> None:
+    meters, spans = Meters(), Spans()
+    observer = several([Metering(meters), tracing(spans), recorder(tmp_path / "r", clock)])
+    script = [call("nap", seconds=1), "Done."]
+    async with living(db, script, [nap], clock=clock, observer=observer) as life:
+        await life.rest(await life.begin())
+    assert lines(meters)['holdfast_turns_total{reason="stop"}'] == 1
+    assert len(spans.tree()) == 4
+    assert [line["what"] for line in read(tmp_path / "r")].count("request") == 2
+
+
+async def test_what_is_logged_under_a_chat_says_so(db: Database, clock: Clock) -> None:
+    seen: list[Mapping[str, object]] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(place())
+
+    @tool(effect="pure")
+    async def speak() -> str:
+        """Speak."""
+        logging.getLogger("app").warning("from a tool")
+        return "ok"
+
+    handler = Handler()
+    logging.getLogger("app").addHandler(handler)
+    try:
+        script = [fail(kind="overloaded"), call("speak"), "Done."]
+        async with living(db, script, [speak], clock=clock, policy=QUICK) as life:
+            worker = life.worker.id
+            chat = await life.rest(await life.begin())
+    finally:
+        logging.getLogger("app").removeHandler(handler)
+    # The second attempt brought the call, which is pure: it began before the answer was committed.
+    assert seen == [{"chat": chat.id, "worker": worker, "epoch": 1, "attempt": 2}]
+    assert place() == {}
