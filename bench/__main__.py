@@ -139,6 +139,31 @@ def bench_streams() -> None:
             )
 
 
+def bench_fanout() -> None:
+    print("\nfan-out: 500 readers, 50 events a second each; server CPU per event, and how late\n")
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(3):
+        for who in ("floor", "one", "many"):
+            rows.setdefault(who, []).extend(
+                run(sys.executable, HERE / "fanout.py", BENCH_FANOUT=who)
+            )
+    labels = {"floor": "floor", "one": "of one chat", "many": "of 500 chats"}
+    for who, label in labels.items():
+        taken = [row["median"] for row in rows[who]]
+        pairs = zip(rows["floor"], rows[who], strict=True)
+        ratio = statistics.median(ours["median"] / floor["median"] for floor, ours in pairs)
+        p50, p99 = (statistics.median(row[name] for row in rows[who]) for name in ("p50", "p99"))
+        print(
+            f"{label:16}{statistics.median(taken):8.1f} µs{ratio:8.2f} x floor"
+            f"{p50:10.0f} ms median{p99:8.0f} ms p99"
+        )
+    (row,) = run(sys.executable, HERE / "fanout.py", BENCH_FANOUT="stalled")
+    print(
+        f"{'20 stalled':16}{row['megabytes']:8.1f} MB more"
+        f"{(row['slower'] - 1) * 100:8.1f} % longer for the turn"
+    )
+
+
 def start(statement: str) -> tuple[float, float]:
     """Milliseconds of wall clock, and megabytes, of a process that runs one statement."""
     probe = f"{statement}\nprint(int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6)"
@@ -231,7 +256,7 @@ DURABLE: Final[Mapping[str, Callable[..., None]]] = {
     "takeover": bench_takeover,
 }
 """Sections that need a disk."""
-SECTIONS: Final = ("loop", "wire", "streams", "start", "commands", *DURABLE)
+SECTIONS: Final = ("loop", "wire", "streams", "fanout", "start", "commands", *DURABLE)
 
 
 def bench_in_memory(sections: list[str], peers: list[str]) -> None:
@@ -241,6 +266,8 @@ def bench_in_memory(sections: list[str], peers: list[str]) -> None:
         bench_wire()
     if "streams" in sections:
         bench_streams()
+    if "fanout" in sections:
+        bench_fanout()
     if "start" in sections:
         bench_start()
     if "commands" in sections:

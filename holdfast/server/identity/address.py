@@ -1,0 +1,53 @@
+"""Where a request came from, when it came through proxies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from aiohttp import web
+
+from holdfast.kernel.errors import ConfigError
+
+FORWARDED = "X-Forwarded-For"
+
+
+def address_of(request: web.BaseRequest, proxies: tuple[str, ...]) -> str:
+    return came_from(request.remote or "", request.headers.getall(FORWARDED, []), proxies)
+
+
+def came_from(remote: str, forwarded: Sequence[str], proxies: tuple[str, ...]) -> str:
+    """The nearest address that is not one of our proxies: what is further away anybody can write.
+
+    `forwarded`: every header of that name, in order.
+    """
+    hops = [hop.strip() for line in forwarded for hop in line.split(",")]
+    address = remote
+    while proxies and hops and _among(address, networks(proxies)):
+        hop = hops.pop()
+        if not _is_address(hop):
+            break
+        address = hop
+    return address
+
+
+@lru_cache(8)
+def networks(proxies: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
+    """From addresses (10.0.0.1) and networks (10.0.0.0/8)."""
+    try:
+        return tuple(ip_network(each) for each in proxies)
+    except ValueError as error:
+        raise ConfigError(f"proxies: {error}: use addresses or networks like 10.0.0.0/8") from None
+
+
+def _among(address: str, known: Sequence[IPv4Network | IPv6Network]) -> bool:
+    return _is_address(address) and any(ip_address(address) in each for each in known)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,117 @@
+"""The audit log: who did what to what, when and from where.
+
+An entry is written in the transaction of the change that it tells of: there is no change without
+its entry, and no entry without its change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.server.operation import Call
+from holdfast.server.problem import BadRequest
+from holdfast.store.database import Tx
+
+Action: TypeAlias = Literal[
+    "session.begin",
+    "session.end",
+    "token.issue",
+    "token.revoke",
+    "user.create",
+    "user.change",
+    "share.create",
+    "share.revoke",
+    "secret.store",
+    "secret.remove",
+    "secret.rotate",
+    "refused",
+]
+
+
+class Entry(Struct, frozen=True):
+    id: str
+    action: Action
+    subject: str
+    """What it was done to: an id, or a name."""
+    user: str | None
+    """None when nobody knows."""
+    token: str | None
+    """The id of the token, session or link that was shown."""
+    address: str
+    detail: Mapping[str, Any] = {}
+    at: int = 0
+    """When, in microseconds since 1970: by the database's clock."""
+
+
+def entry(call: Call, action: Action, subject: str, **detail: Any) -> Entry:
+    """What a call is about to do."""
+    caller = call.caller
+    user, token = (None, None) if caller is None else (caller.user, caller.token)
+    return Entry(call.server.ports.new_id(), action, subject, user, token, call.address, detail)
+
+
+async def record(tx: Tx, entry: Entry) -> None:
+    await tx.execute(
+        f"""
+        INSERT INTO audit (id, at, user_id, token_id, address, action, subject, detail)
+        VALUES (:id, {tx.dialect.now}, :user, :token, :address, :action, :subject, :detail)
+        """,
+        {
+            "id": entry.id,
+            "user": entry.user,
+            "token": entry.token,
+            "address": entry.address,
+            "action": entry.action,
+            "subject": entry.subject,
+            "detail": msgspec.json.encode(entry.detail).decode(),
+        },
+    )
+
+
+class Page(Struct, frozen=True):
+    """Newest first."""
+
+    entries: tuple[Entry, ...]
+    next: str | None = None
+    """To ask with as `before` for what is older; None at the end."""
+
+
+async def read(
+    tx: Tx, *, before: str | None, limit: int, user: str | None = None, action: str | None = None
+) -> Page:
+    at, id = _cursor(before)
+    rows = await tx.fetch(
+        f"""
+        SELECT id, action, subject, user_id, token_id, address, detail, at FROM audit
+         WHERE (at < :at OR (at = :at AND id < :id))
+           {"" if user is None else "AND user_id = :user"}
+           {"" if action is None else "AND action = :action"}
+         ORDER BY at DESC, id DESC LIMIT :limit
+        """,
+        _given(at=at, id=id, limit=limit + 1, user=user, action=action),
+    )
+    found = tuple(_entry(row) for row in rows[:limit])
+    return Page(found, f"{found[-1].at}.{found[-1].id}" if len(rows) > limit else None)
+
+
+def _given(**params: Any) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _entry(row: Any) -> Entry:
+    id, action, subject, user, token, address, detail, at = row
+    detail = msgspec.json.decode(detail)
+    return Entry(id, action, subject, user, token, address, detail, at)
+
+
+def _cursor(before: str | None) -> tuple[int, str]:
+    if before is None:
+        return 2**62, ""
+    at, _, id = before.partition(".")
+    if not (at.isascii() and at.isdigit() and len(at) < 18 and id.isprintable()):
+        raise BadRequest(f"before={before!r} is no place in the log: use `next` of a page")
+    return int(at), id

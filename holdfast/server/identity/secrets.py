@@ -1,0 +1,212 @@
+"""Secrets at rest: encrypted with a key that is not in the database, and never given out.
+
+AES-256-GCM. What a secret is for goes into the seal: a ciphertext that somebody moves to another
+row does not open there. Every row names its key, so that keys can be replaced one after another.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode, urlsafe_b64decode
+from binascii import Error
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.chat.state import check_text
+from holdfast.kernel.errors import ConfigError, HoldfastError
+from holdfast.server.identity.private_file import make_private, read_private
+from holdfast.server.problem import Conflict
+from holdfast.store.database import Tx
+
+VARIABLE: Final = "HOLDFAST_SECRET_KEY"
+KEY: Final = 32
+NONCE: Final = 12
+PROVIDER: Final = "provider"
+"""The kind of a provider's key, whose name is the provider's."""
+
+
+class NoSecretKey(Conflict):
+    """Without a key nothing is stored: it would lie there for everybody to read."""
+
+    kind = "no_secret_key"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"this server has no key to keep secrets with: set {VARIABLE} to 32 random bytes in "
+            "base64 (openssl rand -base64 32), or name a key file, and start it again"
+        )
+
+
+class CannotOpenSecret(HoldfastError):
+    """It was sealed with a key that is not here, or is not what was sealed."""
+
+
+class Key:
+    """One key. Not a Struct, so that nothing ever prints it."""
+
+    __slots__ = ("bytes", "id")
+
+    def __init__(self, key: bytes) -> None:
+        self.bytes = key
+        self.id = sha256(b"holdfast key id:" + key).hexdigest()[:16]
+        """Stands in the rows that it sealed, and tells nothing of it."""
+
+    def __repr__(self) -> str:
+        return f"<key {self.id}>"
+
+
+class Keyring(Struct, frozen=True):
+    """The first key seals, all of them open."""
+
+    keys: tuple[Key, ...]
+
+    @property
+    def current(self) -> Key:
+        return self.keys[0]
+
+    def key(self, id: str) -> Key | None:
+        return next((key for key in self.keys if key.id == id), None)
+
+
+def keyring(text: str, where: str = VARIABLE) -> Keyring:
+    """From keys in base64, separated by commas or white space, the current one first."""
+    keys = tuple(_key(each, where) for each in text.replace(",", " ").split())
+    if not keys:
+        raise ConfigError(f"{where} is empty: put 32 random bytes in base64 there, or remove it")
+    return Keyring(keys)
+
+
+def _key(text: str, where: str) -> Key:
+    decode = urlsafe_b64decode if set("-_") & set(text) else b64decode
+    try:
+        key = decode(text + "=" * (-len(text) % 4))
+    except (Error, ValueError):
+        key = b""
+    if len(key) != KEY:
+        raise ConfigError(
+            f"{where} has a key that is not 32 bytes in base64: make one with "
+            "`openssl rand -base64 32`"
+        )
+    return Key(key)
+
+
+def find_keyring(environ: Mapping[str, str], file: Path | None) -> Keyring | None:
+    """The keys of the environment, or else of the key file, if there is any."""
+    if VARIABLE in environ:
+        return keyring(environ[VARIABLE])
+    text = None if file is None else read_private(file)
+    return None if text is None else keyring(text, str(file))
+
+
+def make_key_file(file: Path) -> Keyring:
+    """A key file with a new key; the one that is there already, if it is."""
+    return keyring(make_private(file, b64encode(os.urandom(KEY)).decode()), str(file))
+
+
+# --- sealing -------------------------------------------------------------------------------------
+
+
+class Sealed(Struct, frozen=True):
+    """A secret as it is stored."""
+
+    kind: str
+    name: str
+    key_id: str
+    sealed: str
+    """Nonce and ciphertext, in base64."""
+
+
+def seal(keys: Keyring | None, kind: str, name: str, value: str) -> Sealed:
+    """Raises `NoSecretKey`."""
+    if keys is None:
+        raise NoSecretKey
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, seldom needed
+
+    check_text("name", name)
+    key, nonce = keys.current, os.urandom(NONCE)
+    made = AESGCM(key.bytes).encrypt(nonce, value.encode(), _row(kind, name, key.id))
+    return Sealed(kind, name, key.id, b64encode(nonce + made).decode())
+
+
+def unseal(keys: Keyring | None, sealed: Sealed) -> str:
+    """Raises `CannotOpenSecret`."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    what = f"the secret {sealed.kind} {sealed.name!r}"
+    key = None if keys is None else keys.key(sealed.key_id)
+    if key is None:
+        raise CannotOpenSecret(
+            f"{what} was sealed with the key {sealed.key_id}, which is not here: add it to "
+            f"{VARIABLE} behind the current one, or store the secret again"
+        )
+    data = b64decode(sealed.sealed)
+    row = _row(sealed.kind, sealed.name, key.id)
+    try:
+        return AESGCM(key.bytes).decrypt(data[:NONCE], data[NONCE:], row).decode()
+    except (InvalidTag, ValueError):
+        raise CannotOpenSecret(f"{what} is not what was sealed there: store it again") from None
+
+
+def _row(kind: str, name: str, key_id: str) -> bytes:
+    """What a seal is bound to. As JSON, so that no two rows are the same bytes."""
+    return msgspec.json.encode(["holdfast secret", kind, name, key_id])
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+async def store_secret(tx: Tx, sealed: Sealed) -> None:
+    await tx.execute(
+        f"""
+        INSERT INTO secrets (kind, name, key_id, sealed, updated_at)
+        VALUES (:kind, :name, :key_id, :sealed, {tx.dialect.now})
+        ON CONFLICT (kind, name) DO UPDATE
+           SET key_id = excluded.key_id, sealed = excluded.sealed, updated_at = excluded.updated_at
+        """,
+        msgspec.structs.asdict(sealed),
+    )
+
+
+async def remove_secret(tx: Tx, kind: str, name: str) -> bool:
+    """Whether there was one."""
+    check_text("name", name)
+    gone = "DELETE FROM secrets WHERE kind = :kind AND name = :name"
+    return bool(await tx.execute(gone, {"kind": kind, "name": name}))
+
+
+async def sealed_secrets(tx: Tx, kind: str) -> tuple[Sealed, ...]:
+    """All of a kind. Opened by `unseal`, outside of the transaction."""
+    rows = await tx.fetch(
+        "SELECT kind, name, key_id, sealed FROM secrets WHERE kind = :kind ORDER BY name",
+        {"kind": kind},
+    )
+    return tuple(Sealed(*row) for row in rows)
+
+
+async def configured(tx: Tx) -> set[str]:
+    """The names of the providers that a key is kept for."""
+    rows = await tx.fetch("SELECT name FROM secrets WHERE kind = :kind", {"kind": PROVIDER})
+    return {row[0] for row in rows}
+
+
+async def rotate(tx: Tx, keys: Keyring) -> int:
+    """Seal with the current key what an older one has sealed; how many that were.
+
+    When this is done the older keys may go.
+    """
+    rows = await tx.fetch(
+        f"""
+        SELECT kind, name, key_id, sealed FROM secrets WHERE key_id <> :current
+         ORDER BY kind, name {tx.dialect.lock}
+        """,
+        {"current": keys.current.id},
+    )
+    for old in (Sealed(*row) for row in rows):
+        await store_secret(tx, seal(keys, old.kind, old.name, unseal(keys, old)))
+    return len(rows)

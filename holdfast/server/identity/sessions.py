@@ -1,0 +1,69 @@
+"""Sessions: a browser shows a token once, and from then on a cookie that no script can read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.server.identity.credential import hash_of
+from holdfast.store.database import Tx
+
+IDLE: Final = 7 * 24 * 3600 * 1_000_000
+"""Microseconds without a request after which a session ends."""
+LONGEST: Final = 30 * 24 * 3600 * 1_000_000
+"""Microseconds after which it ends however much it is used."""
+
+
+class Cookie(Struct, frozen=True):
+    """How the browser keeps a session."""
+
+    secure: bool = False
+    port: int | None = None
+    """Of a server on loopback: to a browser all ports there are one place."""
+
+    @property
+    def name(self) -> str:
+        if self.secure:  # browsers believe this name only of the host itself, and only over https
+            return "__Host-holdfast"
+        return "holdfast" if self.port is None else f"holdfast-{self.port}"
+
+    def holding(self, secret: str) -> str:
+        return self._header(secret, LONGEST // 1_000_000)
+
+    def gone(self) -> str:
+        return self._header("", 0)
+
+    def _header(self, value: str, seconds: int) -> str:
+        secure = "; Secure" if self.secure else ""
+        rules = f"Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        return f"{self.name}={value}; {rules}"
+
+
+async def begin(tx: Tx, id: str, token_id: str, secret: str) -> None:
+    await tx.execute(f"DELETE FROM sessions WHERE expires_at < {tx.dialect.now}")
+    await tx.execute(
+        f"""
+        INSERT INTO sessions (id, token_id, hash, created_at, used_at, expires_at)
+        VALUES (:id, :token, :hash, {tx.dialect.now}, {tx.dialect.now}, {tx.dialect.now} + {IDLE})
+        """,
+        {"id": id, "token": token_id, "hash": hash_of(secret)},
+    )
+
+
+async def slide(tx: Tx, id: str) -> None:
+    """It was used: it lasts longer."""
+    await tx.execute(
+        f"""
+        UPDATE sessions
+           SET used_at = {tx.dialect.now},
+               expires_at = CASE WHEN {tx.dialect.now} + {IDLE} < created_at + {LONGEST}
+                                 THEN {tx.dialect.now} + {IDLE} ELSE created_at + {LONGEST} END
+         WHERE id = :id
+        """,
+        {"id": id},
+    )
+
+
+async def end(tx: Tx, id: str) -> bool:
+    return bool(await tx.execute("DELETE FROM sessions WHERE id = :id", {"id": id}))

@@ -1,0 +1,155 @@
+"""API tokens: shown once, kept by their hash, good for some things and for some time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from holdfast.chat.state import check_text
+from holdfast.server.identity.credential import hash_of
+from holdfast.server.policy import ALL_SCOPES, LOCAL, Scope
+from holdfast.server.problem import BadBody, Conflict, NotFound, TooMany
+from holdfast.store.database import Tx
+
+DAY: Final = 24 * 3600
+LONGEST: Final = 366 * DAY
+"""Seconds that a token is good for at most."""
+MOST: Final = 100
+"""Tokens of one user that are good at the same time."""
+OF_FILE: Final = "local"
+"""The id of the token that a local server keeps in a file."""
+
+
+class Token(Struct, frozen=True):
+    """All that is known of a token: not the token."""
+
+    id: str
+    user: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    used_at: int | None = None
+    """To the minute."""
+
+
+class TokenNotFound(NotFound):
+    kind = "token_not_found"
+
+
+class NewToken(Struct, frozen=True, kw_only=True):
+    id: str
+    user: str
+    name: str
+    secret: str
+    scopes: frozenset[Scope] = ALL_SCOPES
+    lifetime: int | None = 90 * DAY
+    """Seconds; None for ever."""
+
+
+async def issue(tx: Tx, new: NewToken) -> Token:
+    await _refuse_more(tx, new.user)
+    row = await tx.one(
+        f"""
+        INSERT INTO tokens (id, user_id, name, hash, scopes, created_at, expires_at)
+        VALUES (:id, :user, :name, :hash, :scopes, {tx.dialect.now},
+                {"NULL" if new.lifetime is None else f"{tx.dialect.now} + :lifetime"})
+        RETURNING {_COLUMNS}
+        """,
+        {
+            "id": new.id,
+            "user": new.user,
+            "name": _name(new.name),
+            "hash": hash_of(new.secret),
+            "scopes": " ".join(sorted(new.scopes)),
+            **({} if new.lifetime is None else {"lifetime": new.lifetime * 1_000_000}),
+        },
+    )
+    assert row is not None
+    return _token(row)
+
+
+async def _refuse_more(tx: Tx, user: str) -> None:
+    row = await tx.one(
+        f"""
+        SELECT count(*) FROM tokens
+         WHERE user_id = :user AND revoked_at IS NULL
+           AND (expires_at IS NULL OR expires_at > {tx.dialect.now})
+        """,
+        {"user": user},
+    )
+    if row is not None and row[0] >= MOST:
+        raise TooMany(f"there are {MOST} tokens already: revoke those that nobody uses", limit=MOST)
+
+
+async def revoke(tx: Tx, id: str, user: str | None = None) -> Token:
+    """From now on it is no good. `user`: only if it is theirs. Again: nothing changes."""
+    check_text("token", id)
+    if id == OF_FILE:
+        raise Conflict("this token is kept in a file: remove the file and start the server again")
+    row = await tx.one(
+        f"""
+        UPDATE tokens SET revoked_at = COALESCE(revoked_at, {tx.dialect.now})
+         WHERE id = :id {"" if user is None else "AND user_id = :user"}
+        RETURNING {_COLUMNS}
+        """,
+        {"id": id} if user is None else {"id": id, "user": user},
+    )
+    if row is None:
+        raise TokenNotFound(f"there is no token {id!r}: GET /tokens lists them", token=id)
+    await tx.execute("DELETE FROM sessions WHERE token_id = :id", {"id": id})
+    return _token(row)
+
+
+async def list_tokens(tx: Tx, user: str) -> tuple[Token, ...]:
+    """Newest first, with those that were revoked or have expired."""
+    rows = await tx.fetch(
+        f"SELECT {_COLUMNS} FROM tokens WHERE user_id = :user ORDER BY id DESC LIMIT 1000",
+        {"user": user},
+    )
+    return tuple(map(_token, rows))
+
+
+async def keep_of_file(tx: Tx, secret: str) -> None:
+    """See to it that this is the token of a local server, and that no other one is."""
+    await tx.execute(
+        "DELETE FROM tokens WHERE id = :id AND hash <> :hash",
+        {"id": OF_FILE, "hash": hash_of(secret)},
+    )
+    await tx.execute(
+        f"""
+        INSERT INTO tokens (id, user_id, name, hash, scopes, created_at)
+        VALUES (:id, :user, 'of the file', :hash, :scopes, {tx.dialect.now})
+        ON CONFLICT DO NOTHING
+        """,
+        {
+            "id": OF_FILE,
+            "user": LOCAL,
+            "hash": hash_of(secret),
+            "scopes": " ".join(sorted(ALL_SCOPES)),
+        },
+    )
+
+
+def scopes_of(text: str) -> frozenset[Scope]:
+    known: Iterable[Scope] = ALL_SCOPES
+    return frozenset(each for each in known if each in text.split())
+
+
+def _token(row: Iterable[object]) -> Token:
+    id, user, name, scopes, *times = row
+    return Token(id, user, name, tuple(sorted(scopes_of(str(scopes)))), *times)  # type: ignore[arg-type]
+
+
+def _name(name: str) -> str:
+    plain = " ".join(name.split())
+    if not (0 < len(plain) <= 200 and plain.isprintable()):
+        raise BadBody(f"a name has 1 to 200 printable characters, not {name!r}")
+    check_text("name", plain)
+    return plain
+
+
+_COLUMNS: Final = "id, user_id, name, scopes, created_at, expires_at, revoked_at, used_at"

@@ -1,0 +1,125 @@
+"""The OpenAPI document, made from the operations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.server.operation import OPERATIONS, Operation
+from holdfast.server.policy import POLICY, Need
+from holdfast.server.problem import MEDIA, Problem
+
+PREFIX: Final = "/api/v1"
+REF: Final = "#/components/schemas/{name}"
+JSON: Final = "application/json"
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """Of all operations."""
+    import holdfast.server.routes  # noqa: F401 - which makes them
+
+    return described(OPERATIONS.values())
+
+
+def described(operations: Iterable[Operation]) -> dict[str, Any]:
+    every = list(operations)
+    schemas, components = _schemas(every)
+    paths: dict[str, dict[str, Any]] = {}
+    for each in every:
+        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holdfast",
+            "version": version("holdfast"),
+            "description": "Durable agent chats: see docs/http.md for what it all means.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of each type, by its repr, and what these refer to."""
+    types: list[Any] = [Problem]
+    for each in operations:
+        gives = each.gives if each.media == JSON else None
+        types += [kind for kind in (each.query, each.body, gives) if kind is not None]
+        types += each.names.values()
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    return dict(zip(map(repr, types), schemas, strict=True)), components
+
+
+def _operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    need = POLICY[operation.method, operation.path]
+    made: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": _parameters(operation, schemas),
+        "responses": _responses(operation, schemas),
+        "security": [] if need is Need.NOTHING else [{"token": []}],
+        "x-needs": need.value,
+    }
+    if operation.handle.__doc__:
+        made["description"] = inspect.cleandoc(operation.handle.__doc__)
+    if operation.body is not None:
+        content = {"application/json": {"schema": schemas[repr(operation.body)]}}
+        made["requestBody"] = {"required": _required(operation.body), "content": content}
+    elif operation.takes is not None:
+        made["requestBody"] = {"required": True, "content": {operation.takes: {"schema": {}}}}
+    return made
+
+
+def _required(body: type) -> bool:
+    return any(field.required for field in msgspec.structs.fields(body))
+
+
+def _parameters(operation: Operation, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": schemas[repr(kind)]}
+        for name, kind in operation.names.items()
+    ]
+    if operation.query is not None:
+        made += _query(operation.query)
+    if operation.method != "GET":
+        what = "Names the request: sent again with the same key, it is carried out once."
+        schema = {"type": "string", "minLength": 1, "maxLength": 200}
+        made.append(
+            {"name": "Idempotency-Key", "in": "header", "description": what, "schema": schema}
+        )
+    return made
+
+
+def _query(kind: type) -> list[dict[str, Any]]:
+    schema = msgspec.json.schema(kind, ref_template=REF)
+    properties = schema["$defs"][kind.__name__] if "$defs" in schema else schema
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in properties.get("required", ()),
+            "schema": one,
+        }
+        for name, one in properties["properties"].items()
+    ]
+
+
+def _responses(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    problem = {MEDIA: {"schema": schemas[repr(Problem)]}}
+    done: dict[str, Any] = {"description": operation.summary}
+    if operation.gives is not None:
+        schema = schemas[repr(operation.gives)] if operation.media == JSON else {}
+        done["content"] = {media: {"schema": schema} for media in operation.media.split(", ")}
+    return {
+        str(operation.status): done,
+        "default": {"description": "Why it was not done", "content": problem},
+    }

@@ -1,0 +1,156 @@
+"""Who may do what: one table of all routes, and one pure function that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+Role: TypeAlias = Literal["admin", "member", "viewer"]
+Scope: TypeAlias = Literal["read", "write", "admin"]
+ALL_SCOPES: Final[frozenset[Scope]] = frozenset(("read", "write", "admin"))
+LOCAL: Final = ""
+"""The user that a chat of a program without users belongs to."""
+
+
+class Caller(Struct, frozen=True):
+    """Who asks."""
+
+    user: str
+    """The id of the user; empty for the only one of a local server."""
+    role: Role
+    scopes: frozenset[Scope] = ALL_SCOPES
+    """What the token that was shown is good for."""
+    token: str | None = None
+    """The id of the token, session or link that was shown."""
+    link: str | None = None
+    """The chat whose link was shown, for one who has nothing else to show."""
+    csrf: str | None = None
+    """Of a session: what its page has to say with what changes something."""
+
+
+class Need(StrEnum):
+    """What a route asks of whoever calls it."""
+
+    NOTHING = "nothing"
+    """Anybody may, also somebody unknown."""
+    READ = "read"
+    """Any user: what is shown is the caller's own."""
+    WRITE = "write"
+    """Any user but a viewer: what is changed is the caller's own."""
+    READ_CHAT = "read_chat"
+    """Whoever the chat belongs to, or was shared with."""
+    MARK_CHAT = "mark_chat"
+    """The same, but nobody who has only a link: what is kept is the caller's own."""
+    WRITE_CHAT = "write_chat"
+    """Whoever the chat belongs to: tools act in their name."""
+    ADMIN = "admin"
+
+
+class Standing(Struct, frozen=True):
+    """How a caller stands to a chat."""
+
+    owns: bool = False
+    shared: bool = False
+
+
+class Verdict(StrEnum):
+    YES = "yes"
+    WHO = "who"
+    """Not without saying who asks."""
+    NO = "no"
+    UNKNOWN = "unknown"
+    """The caller may not even know that it is there."""
+
+
+_SCOPES: Final[Mapping[Need, Scope]] = {
+    Need.READ: "read",
+    Need.READ_CHAT: "read",
+    Need.MARK_CHAT: "read",
+    Need.WRITE: "write",
+    Need.WRITE_CHAT: "write",
+    Need.ADMIN: "admin",
+}
+
+
+def verdict(need: Need, caller: Caller | None, chat: Standing | None = None) -> Verdict:
+    """Whether a caller may. `chat`: how they stand to the chat in question; None: there is none."""
+    if need is Need.NOTHING:
+        return Verdict.YES
+    if caller is None:
+        return Verdict.WHO
+    of_chat = need in (Need.READ_CHAT, Need.MARK_CHAT, Need.WRITE_CHAT)
+    if of_chat and (chat is None or not (chat.owns or chat.shared)):
+        return Verdict.UNKNOWN
+    if caller.link is not None and need is not Need.READ_CHAT:
+        return Verdict.NO
+    if _SCOPES[need] not in caller.scopes:
+        return Verdict.NO
+    if need is Need.ADMIN:
+        return Verdict.YES if caller.role == "admin" else Verdict.NO
+    if need in (Need.WRITE, Need.WRITE_CHAT) and caller.role == "viewer":
+        return Verdict.NO
+    if need is Need.WRITE_CHAT and not (chat is not None and chat.owns):
+        return Verdict.NO
+    return Verdict.YES
+
+
+POLICY: Final[Mapping[tuple[str, str], Need]] = {
+    ("GET", "/healthz"): Need.NOTHING,
+    ("GET", "/readyz"): Need.NOTHING,
+    ("GET", "/openapi.json"): Need.NOTHING,
+    ("GET", "/metrics"): Need.ADMIN,
+    ("POST", "/chats"): Need.WRITE,
+    ("GET", "/chats"): Need.READ,
+    ("POST", "/chats/import"): Need.WRITE,
+    ("GET", "/chats/{chat}"): Need.READ_CHAT,
+    ("PATCH", "/chats/{chat}"): Need.WRITE_CHAT,
+    ("DELETE", "/chats/{chat}"): Need.WRITE_CHAT,
+    ("GET", "/chats/{chat}/messages"): Need.READ_CHAT,
+    ("POST", "/chats/{chat}/messages"): Need.WRITE_CHAT,
+    ("PATCH", "/chats/{chat}/messages/{number}"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/fork"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/interrupt"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/retry"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/compact"): Need.WRITE_CHAT,
+    ("PUT", "/chats/{chat}/read"): Need.MARK_CHAT,
+    ("GET", "/chats/{chat}/queue"): Need.READ_CHAT,
+    ("PUT", "/chats/{chat}/queue"): Need.WRITE_CHAT,
+    ("GET", "/chats/{chat}/queue/{id}"): Need.READ_CHAT,
+    ("PATCH", "/chats/{chat}/queue/{id}"): Need.WRITE_CHAT,
+    ("DELETE", "/chats/{chat}/queue/{id}"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/queue/{id}/promote"): Need.WRITE_CHAT,
+    ("GET", "/chats/{chat}/actions"): Need.READ_CHAT,
+    ("POST", "/chats/{chat}/actions"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/actions/{id}"): Need.WRITE_CHAT,
+    ("GET", "/chats/{chat}/result"): Need.READ_CHAT,
+    ("GET", "/chats/{chat}/usage"): Need.READ_CHAT,
+    ("GET", "/chats/{chat}/export"): Need.READ_CHAT,
+    ("GET", "/chats/{chat}/stream"): Need.READ_CHAT,
+    ("GET", "/stream"): Need.READ,
+    ("GET", "/usage"): Need.READ,
+    ("POST", "/files"): Need.WRITE,
+    ("GET", "/files"): Need.READ,
+    ("GET", "/files/{id}"): Need.READ,
+    ("GET", "/models"): Need.READ,
+    ("GET", "/agents"): Need.READ,
+    ("GET", "/providers"): Need.READ,
+    ("PUT", "/providers/{name}"): Need.ADMIN,
+    ("DELETE", "/providers/{name}"): Need.ADMIN,
+    ("GET", "/me"): Need.READ,
+    ("POST", "/session"): Need.NOTHING,
+    ("DELETE", "/session"): Need.READ,
+    ("GET", "/users"): Need.ADMIN,
+    ("POST", "/users"): Need.ADMIN,
+    ("PATCH", "/users/{user}"): Need.ADMIN,
+    ("GET", "/tokens"): Need.READ,
+    ("POST", "/tokens"): Need.WRITE,
+    ("DELETE", "/tokens/{id}"): Need.WRITE,
+    ("GET", "/chats/{chat}/shares"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/shares"): Need.WRITE_CHAT,
+    ("DELETE", "/chats/{chat}/shares/{id}"): Need.WRITE_CHAT,
+    ("GET", "/audit"): Need.ADMIN,
+}
+"""Every route there is, by method and path: one that is missing here is not served."""

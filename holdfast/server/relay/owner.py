@@ -1,0 +1,235 @@
+"""The side that is asked: tells other replicas of the chats that run here.
+
+A replica has one connection for all chats. What there is to tell of them is taken once a tick, and
+only when the connection takes it: until then it stays where it is kept anyway, once for everybody.
+So a slow peer costs its place in each chat and a write buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import partial
+from time import time
+from typing import Final
+
+import anyio
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+from msgspec import Struct
+
+from holdfast.chat.feed import Feed
+from holdfast.live.deltas import Live, Tap
+from holdfast.server.problem import Refused, Unauthenticated
+from holdfast.server.relay.frames import (
+    LONGEST_ASK,
+    PATH,
+    Left,
+    Subscribe,
+    Unsubscribe,
+    answer_of,
+    ask_of,
+    message,
+)
+from holdfast.server.relay.secret import ASKING, Secret
+from holdfast.server.wire import to_json
+
+LOG: Final = logging.getLogger("holdfast.server")
+
+
+class OwnerOptions(Struct, frozen=True, kw_only=True):
+    """How others are told. Times are in seconds."""
+
+    tick: float = 0.025
+    """Each peer is told once in this time, of everything since the last."""
+    message: int = 256 * 1024
+    """Bytes: a message that has more is sent, and the rest comes in the next."""
+    slow: float = 20.0
+    """A peer that takes nothing for this long is cut."""
+    heartbeat: float = 10.0
+
+
+class WrongWorker(Refused):
+    kind = "wrong_worker"
+    status = 421
+
+
+class Owner:
+    """Answers whoever has the cluster's secret."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        secret: Secret,
+        options: OwnerOptions = OwnerOptions(),  # noqa: B008 - frozen
+    ) -> None:
+        self._feed = feed
+        self._secret = secret
+        self._options = options
+        self._lines: set[Line] = set()
+
+    def __len__(self) -> int:
+        """How many replicas are told."""
+        return len(self._lines)
+
+    @property
+    def subscriptions(self) -> int:
+        return sum(map(len, self._lines))
+
+    def attach(self, app: web.Application) -> None:
+        """Make it part of an application."""
+        app.router.add_get(PATH, self.answer)
+        app.on_shutdown.append(self._end)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        proof = self._admit(request)
+        socket = web.WebSocketResponse(
+            compress=False, heartbeat=self._options.heartbeat, max_msg_size=LONGEST_ASK
+        )
+        await socket.prepare(request)
+        await socket.send_str(proof)
+        line = Line(self._feed.live, socket, request.transport, self._options)
+        self._lines.add(line)
+        try:
+            await line.serve()
+        finally:
+            self._lines.discard(line)
+        return socket
+
+    def _admit(self, request: web.Request) -> str:
+        worker = request.query.get("worker", "")
+        shown = request.headers.get(ASKING, "")
+        proof = self._secret.answer(shown, worker, int(time()))
+        if proof is None:
+            raise Unauthenticated(
+                "this is for other replicas: give all of them the same cluster secret, and the "
+                "same time"
+            )
+        if worker != self._feed.worker:  # said only to one who has the secret
+            raise WrongWorker("another worker is meant: its advertised address leads here")
+        return proof
+
+    async def _end(self, _: web.Application) -> None:
+        for line in list(self._lines):
+            await line.end()
+
+
+class Line:
+    """One replica that is told."""
+
+    def __init__(
+        self,
+        live: Live,
+        socket: web.WebSocketResponse,
+        transport: asyncio.Transport | None,
+        options: OwnerOptions,
+    ) -> None:
+        self._live = live
+        self._socket = socket
+        self._transport = transport
+        self._options = options
+        self._taps: dict[int, Tap] = {}
+        self._leaving: dict[int, None] = {}
+        self._dirty: dict[int, None] = {}
+        self._wake = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._taps)
+
+    async def serve(self) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._tell)
+                await self._listen()
+                group.cancel_scope.cancel()
+        finally:
+            for tap in self._taps.values():
+                tap.close()
+            self._taps.clear()
+
+    async def end(self) -> None:
+        with anyio.move_on_after(1.0):
+            await self._socket.close(code=WSCloseCode.GOING_AWAY)
+
+    # --- what is asked ---
+
+    async def _listen(self) -> None:
+        async for asked in self._socket:
+            if asked.type is not WSMsgType.BINARY:
+                break
+            try:
+                ask = ask_of(asked.data)
+            except msgspec.DecodeError as error:
+                LOG.warning("a replica asks for something unknown: %s", error)
+                await self._socket.close(code=WSCloseCode.UNSUPPORTED_DATA)
+                break
+            match ask:
+                case Subscribe(number, chat):
+                    self._unsubscribe(number)
+                    self._taps[number] = self._live.tap(chat, ask.after)
+                case Unsubscribe(number):
+                    self._leaving[number] = None
+            self._mark(number)
+
+    def _unsubscribe(self, number: int) -> None:
+        tap = self._taps.pop(number, None)
+        if tap is not None:
+            tap.close()
+
+    def _mark(self, number: int) -> None:
+        self._dirty[number] = None
+        self._wake.set()
+
+    # --- what is told ---
+
+    async def _tell(self) -> None:
+        told = float("-inf")
+        while True:
+            await self._wake.wait()
+            await anyio.sleep_until(told + self._options.tick)
+            told = anyio.current_time()
+            self._wake = anyio.Event()
+            while self._dirty:
+                answers = list(self._answers())
+                if answers and not await self._send(message(answers)):
+                    return
+
+    def _answers(self) -> Iterator[bytes]:
+        """What there is to tell, up to a message that is large enough."""
+        size = 0
+        while self._dirty and size < self._options.message:
+            number = next(iter(self._dirty))
+            del self._dirty[number]
+            for answer in self._of(number):
+                size += len(answer)
+                yield answer
+
+    def _of(self, number: int) -> Iterator[bytes]:
+        tap = self._taps.get(number)
+        if tap is not None:
+            for taken in tap.take():
+                yield to_json(answer_of(number, taken))
+        if number in self._leaving:
+            del self._leaving[number]
+            self._unsubscribe(number)
+            yield to_json(Left(number))
+        elif tap is not None:
+            tap.when_roused(partial(self._roused, number, tap))
+
+    def _roused(self, number: int, tap: Tap) -> None:
+        if self._taps.get(number) is tap:
+            self._mark(number)
+
+    async def _send(self, data: bytes) -> bool:
+        """Whether it was taken."""
+        with anyio.move_on_after(self._options.slow) as scope:
+            try:
+                await self._socket.send_bytes(data)
+            except (ConnectionError, RuntimeError):  # it is closing: the other side comes back
+                return False
+        if scope.cancelled_caught:
+            LOG.warning("a replica takes nothing for %g s: it is cut", self._options.slow)
+            if self._transport is not None:
+                self._transport.abort()
+        return not scope.cancelled_caught

@@ -1,0 +1,83 @@
+"""The secret that the replicas of a cluster share, and how each proves that it has it.
+
+The secret itself is never sent: the address that it would be sent to stands in the database, and
+may be out of date. Each side sends a proof that is good for one connection to one worker.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.server.identity.private_file import read_private
+
+VARIABLE: Final = "HOLDFAST_CLUSTER_SECRET"
+SHORTEST: Final = 16
+"""Characters."""
+SKEW: Final = 300
+"""Seconds that the clocks of two replicas may differ by."""
+ASKING: Final = "Holdfast-Relay"
+"""The header of who asks: time, nonce and proof. The first message of the answer is the other."""
+
+
+class Secret(Struct, frozen=True):
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "<cluster secret>"
+
+    def _proof(self, side: Literal["asking", "asked"], worker: str, time: str, nonce: str) -> str:
+        words = "\n".join((side, worker, time, nonce)).encode(errors="replace")
+        return hmac.new(self.key, words, sha256).hexdigest()
+
+    def asking(self, worker: str, now: int) -> Proof:
+        """`now`: seconds."""
+        time, nonce = str(now), token_hex(16)
+        proof = self._proof("asking", worker, time, nonce)
+        return Proof(f"{time} {nonce} {proof}", self._proof("asked", worker, time, nonce))
+
+    def answer(self, shown: str, worker: str, now: int) -> str | None:
+        """The proof to answer with, when what was shown is one too."""
+        pieces = shown.split(" ")
+        if len(pieces) != 3 or not pieces[0].isdecimal() or len(pieces[0]) > 18:
+            return None
+        time, nonce, proof = pieces
+        expected = self._proof("asking", worker, time, nonce)
+        if not hmac.compare_digest(expected.encode(), proof.encode(errors="replace")):
+            return None
+        if abs(now - int(time)) > SKEW:
+            return None
+        return self._proof("asked", worker, time, nonce)
+
+
+class Proof(Struct, frozen=True):
+    shown: str
+    expected: str
+    """What the other side answers if it has the secret too."""
+
+    def is_answered(self, answer: object) -> bool:
+        return isinstance(answer, str) and hmac.compare_digest(
+            self.expected.encode(), answer.encode(errors="replace")
+        )
+
+
+def find_secret(environ: Mapping[str, str], file: Path | None) -> Secret | None:
+    """That of the environment, or else of a file that only its owner can read, if there is any."""
+    where, text = VARIABLE, environ.get(VARIABLE)
+    if text is None and file is not None:
+        where, text = str(file), read_private(file)
+    if text is None:
+        return None
+    if len(text.strip()) < SHORTEST:
+        raise ConfigError(
+            f"{where} has a secret of less than {SHORTEST} characters: make one with "
+            "`openssl rand -base64 32`, the same for all replicas"
+        )
+    return Secret(text.strip().encode())

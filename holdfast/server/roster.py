@@ -1,0 +1,326 @@
+"""All chats of one user, as they change: the same for all of that user's readers here.
+
+A cursor is the database's time of a look. Who comes back is told of every chat that changed since
+then less a minute, because a transaction may take its time to be committed: so a chat can be told
+twice, and whoever reads drops what is older than what it has (`snapshot_version`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, Union
+
+import anyio
+from msgspec import Struct, structs
+
+from holdfast.chat.errors import InvalidInput
+from holdfast.chat.feed import Feed
+from holdfast.chat.listing import Shown, shown
+from holdfast.chat.locked import now_of
+from holdfast.chat.marks import read_marks
+from holdfast.chat.state import SELECT_CHAT, Chat, chat_of
+from holdfast.chat.view import Watch, snapshots
+from holdfast.store.database import (
+    Changed,
+    Claimable,
+    Closed,
+    Missed,
+    Notice,
+    Row,
+    Tx,
+    Unavailable,
+)
+
+LOG: Final = logging.getLogger("holdfast.server")
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
+"""Has something done by whoever serves the streams, and ended with them."""
+OVERLAP: Final = 60_000_000
+"""Microseconds that a look goes back behind the cursor."""
+MOST: Final = 500
+"""Chats that are told one by one to somebody who was away; for more the list has to be read."""
+REST: Final = 0.2
+"""Seconds between two looks: a chat at work changes with each of its steps."""
+SHARE: Final = 20
+LONGEST: Final = 30.0
+"""A whole look goes through all chats of a user. It is not repeated before `SHARE` times what it
+took has gone by, but after so many seconds: less than `OVERLAP`."""
+OWNERS: Final = 10_000
+"""So many chats whose owner is remembered."""
+
+
+class Moment(Struct, frozen=True, order=True):
+    """A cursor: when the database was looked at."""
+
+    at: int
+
+    def __str__(self) -> str:
+        return str(self.at)
+
+    @classmethod
+    def parse(cls, text: str) -> Moment:
+        if not text.isdecimal() or len(text) > 18:
+            raise InvalidInput(f"{text!r:.80} is no cursor: give the one of an event, or none")
+        return cls(int(text))
+
+
+class ChatListed(Struct, frozen=True):
+    """A chat is new, or changed."""
+
+    cursor: Moment
+    chat: Shown
+
+
+class ChatDeleted(Struct, frozen=True):
+    """Told to those who are there when it happens."""
+
+    cursor: Moment
+    id: str
+
+
+class ListVoid(Struct, frozen=True):
+    """More changed than is told one by one: the list is to be read anew."""
+
+    cursor: Moment
+
+
+RosterEvent: TypeAlias = Union[ChatListed, ChatDeleted, ListVoid]
+
+
+class Found(Struct, frozen=True):
+    """What one look brought."""
+
+    now: int
+    chats: Sequence[Shown]
+    whole: bool
+    """All that changed, and not only what was heard of."""
+    asked: frozenset[str]
+
+
+class Roster:
+    """Who watches one user's chats from one place on. As a `ChatStream` is, without waiting."""
+
+    def __init__(self, feed: Feed, rosters: Rosters, user: str, after: Moment | None) -> None:
+        self.ended = False
+        self._feed = feed
+        self._rosters = rosters
+        self._user = user
+        self._after = after
+        self._at: Moment | None = None
+        """Of the last look."""
+        self._ready: list[RosterEvent] = []
+        self._heard: set[str] = set()
+        self._look_whole = True
+        self._rest_until = 0.0
+        self._sync_at = 0.0
+        """When all that changed is looked for, whatever was heard."""
+        self._void_until = 0
+        """Changes up to then are not told: the list has to be read anew because of them."""
+        self._told: dict[str, Shown] = {}
+        """By chat: what was last told of it."""
+        self._calls: list[Callable[[], None]] = []
+        rosters.enter(user, self)
+
+    # --- what it gives ---
+
+    @property
+    def cursor(self) -> Moment:
+        return self._at or self._after or Moment(0)
+
+    def take(self) -> list[RosterEvent]:
+        taken, self._ready = self._ready, []
+        return taken
+
+    @property
+    def due(self) -> float:
+        heard = self._look_whole or self._heard
+        return max(self._rest_until, 0.0 if heard else self._sync_at)
+
+    def wants_look(self, now: float) -> bool:
+        return now >= self.due
+
+    def when_roused(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+    def joins(self, other: Roster) -> bool:
+        """The other has not told later than this one: what both tell is told twice."""
+        if self._at is None or other._at is None or self._ready or other._ready:
+            return False
+        return other._at <= self._at
+
+    def close(self) -> None:
+        self.ended = True
+        self._rosters.leave(self._user, self)
+
+    # --- what it hears ---
+
+    def hear(self, chat_id: str | None) -> None:
+        """This chat changed; None: any may have."""
+        if chat_id is None:
+            self._look_whole = True
+        else:
+            self._heard.add(chat_id)
+        if len(self._heard) > MOST:
+            self._look_whole = True
+            self._heard.clear()
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+    # --- looking ---
+
+    async def look(self) -> None:
+        whole = self._look_whole or _now() >= self._sync_at
+        heard, self._heard = frozenset(self._heard), set()
+        self._look_whole = False
+        began = _now()
+        try:
+            found = await self._feed.db.read(lambda tx: self._read(tx, whole, heard))
+        except Unavailable as error:
+            if self._at is None or isinstance(error, Closed):
+                raise
+            LOG.warning("who watches the list of chats waits for the database: %s", error)
+            self._look_whole = True
+            await anyio.sleep(self._feed.poll)
+            return
+        now = _now()
+        self._rest_until = now + REST
+        if whole:
+            pause = max(self._feed.poll, SHARE * (now - began))
+            self._sync_at = now + min(pause, LONGEST)
+        self._give(found)
+
+    async def _read(self, tx: Tx, whole: bool, heard: frozenset[str]) -> Found:
+        now = await now_of(tx)
+        last = self._at or self._after or Moment(now)
+        since = max(last.at - OVERLAP, self._void_until)
+        condition = "updated_at > :since" if whole else tx.dialect.one_of("id", "ids")
+        given: Mapping[str, Any] = {"since": since} if whole else {"ids": sorted(heard)}
+        rows = await self._chats(tx, condition, given)
+        # What a chat that was set to work waits for is shown with the one at the top.
+        above = {row.root_id for row in rows} - {row.id for row in rows}
+        if above and len(rows) <= MOST:
+            one_of = tx.dialect.one_of("id", "ids")
+            rows += await self._chats(tx, one_of, {"ids": sorted(above)})
+        return Found(now, await _shown(tx, self._user, rows, self._feed.watch), whole, heard)
+
+    async def _chats(self, tx: Tx, condition: str, given: Mapping[str, Any]) -> list[Chat]:
+        rows = await tx.fetch(
+            f"""
+            {SELECT_CHAT} WHERE owner = :owner AND {condition} ORDER BY updated_at, id LIMIT :limit
+            """,
+            {"owner": self._user, "limit": MOST + 1, **given},
+        )
+        return [chat_of(row) for row in rows]
+
+    def _give(self, found: Found) -> None:
+        before, self._at = self.cursor, Moment(found.now)
+        self._ready += _last_moves(self._events(found, before), self._at)
+        for chat in found.chats:
+            self._told[chat.id] = chat
+        if found.whole:  # what is older does not come again
+            oldest = found.now - 2 * OVERLAP
+            self._told = {id: c for id, c in self._told.items() if c.updated_at > oldest}
+
+    def _events(self, found: Found, cursor: Moment) -> list[RosterEvent]:
+        if len(found.chats) > MOST:
+            self._void_until = found.now
+            return [ListVoid(cursor)]
+        events: list[RosterEvent] = [
+            ChatListed(cursor, chat) for chat in found.chats if self._told.get(chat.id) != chat
+        ]
+        if not found.whole:
+            gone = found.asked - {chat.id for chat in found.chats}
+            events += [ChatDeleted(cursor, id) for id in sorted(gone)]
+        return events
+
+
+async def _shown(tx: Tx, user: str, rows: Sequence[Chat], watch: Watch) -> list[Shown]:
+    marks = await read_marks(tx, user, rows)
+    return [shown(chat, marks[chat.id]) for chat in await snapshots(tx, rows, watch)]
+
+
+def _last_moves(events: list[RosterEvent], to: Moment) -> list[RosterEvent]:
+    """Only the last event of one look moves the cursor on."""
+    if events:
+        events[-1] = structs.replace(events[-1], cursor=to)
+    return events
+
+
+class Rosters:
+    """Tells each roster of the chats that changed. A notice names the chat and not its owner: that
+    is asked for once, for all that were heard of meanwhile."""
+
+    def __init__(self, feed: Feed, spawn: Spawn) -> None:
+        self._db = feed.db
+        self._spawn = spawn
+        self._rosters: dict[str, dict[Roster, None]] = {}
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        self._unknown: set[str] = set()
+        self._asking = False
+        self._deaf: Callable[[], None] | None = None
+
+    def enter(self, user: str, roster: Roster) -> None:
+        self._rosters.setdefault(user, {})[roster] = None
+        if self._deaf is None:
+            self._deaf = self._db.listen(self.hear)
+
+    def leave(self, user: str, roster: Roster) -> None:
+        here = self._rosters.get(user, {})
+        here.pop(roster, None)
+        if not here:
+            self._rosters.pop(user, None)
+        if not self._rosters and self._deaf is not None:
+            self._deaf()
+            self._deaf = None
+
+    def hear(self, notice: Notice) -> None:
+        match notice:
+            case Changed(chat) if chat in self._owners:
+                self._tell(chat)
+            case Changed(chat):
+                self._unknown.add(chat)
+                if not self._asking:
+                    self._asking = True
+                    self._spawn(self._ask())
+            case Claimable():
+                pass  # for workers
+            case Missed():
+                self._tell_all()
+
+    async def _ask(self) -> None:
+        try:
+            while self._unknown:
+                asked, self._unknown = sorted(self._unknown), set()
+                for chat, owner in await self._db.read(partial(_owners, ids=asked)):
+                    self._owners[chat] = owner
+                    self._tell(chat)
+                while len(self._owners) > OWNERS:
+                    self._owners.popitem(last=False)
+        except Unavailable:
+            self._tell_all()  # they look once the database is there again
+        finally:
+            self._asking = False
+
+    def _tell(self, chat: str) -> None:
+        for roster in list(self._rosters.get(self._owners[chat], ())):
+            roster.hear(chat)
+
+    def _tell_all(self) -> None:
+        for rosters in list(self._rosters.values()):
+            for roster in list(rosters):
+                roster.hear(None)
+
+
+async def _owners(tx: Tx, ids: Sequence[str]) -> Sequence[Row]:
+    return await tx.fetch(
+        f"SELECT id, owner FROM chats WHERE {tx.dialect.one_of('id', 'ids')}", {"ids": list(ids)}
+    )
+
+
+def _now() -> float:
+    # Asked outside of any task too, where anyio cannot tell which event loop it is on.
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,220 @@
+"""Chats: begin, find, read, change and delete them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from holdfast.chat import family, people, search
+from holdfast.chat.handle import labels_of, title_of
+from holdfast.chat.listing import Shown, Wanted, list_shown, show, shown
+from holdfast.chat.locked import read_chat
+from holdfast.chat.marks import Marks, mark, read_marks
+from holdfast.chat.state import Chat, Status
+from holdfast.kernel.messages import prepare_to_decode
+from holdfast.kernel.model import Effort
+from holdfast.server.given import (
+    MOST_NUMBER,
+    CursorText,
+    Given,
+    Id,
+    Labels,
+    Limit,
+    ModelName,
+    Name,
+    Said,
+    Title,
+    prompt_of,
+)
+from holdfast.server.once import once
+from holdfast.server.operation import Call, operation
+from holdfast.server.pages import cursor_of, place_of
+from holdfast.server.problem import BadBody, BadRequest
+from holdfast.store.database import Tx
+
+
+class CreateChat(Given, frozen=True):
+    prompt: Said | None = None
+    """None: it waits for its first message."""
+    agent: Name | None = None
+    """None: the first that the server has."""
+    title: Title | None = None
+    labels: Labels = field(default_factory=dict)
+    model: ModelName | None = None
+    effort: Effort | None = None
+
+
+@operation("POST", "/chats", "Begin a chat", status=201)
+async def create_chat(call: Call, body: CreateChat) -> Shown:
+    chat = await call.server.host.create(
+        None if body.prompt is None else await prompt_of(call, body.prompt),
+        agent=body.agent,
+        title=body.title,
+        labels=body.labels,
+        owner=call.user,
+        model=body.model,
+        effort=body.effort,
+        key=call.key,
+    )
+    return shown(chat.first)
+
+
+# --- lists ---
+
+
+class ListChats(Given, frozen=True):
+    q: (
+        Annotated[
+            str, Meta(min_length=1, max_length=500, description="words in titles and messages")
+        ]
+        | None
+    ) = None
+    label: (
+        Annotated[str, Meta(min_length=1, max_length=321, description="`name`, or `name:value`")]
+        | None
+    ) = None
+    status: Status | None = None
+    agent: Name | None = None
+    parent: Id | None = None
+    archived: bool = False
+    pinned: bool | None = None
+    before: Id | None = None
+    """The id of the last one seen: another way to say where to go on."""
+    cursor: CursorText | None = None
+    limit: Limit = 50
+
+
+class ChatPage(Struct, frozen=True):
+    """Chats, the newest first."""
+
+    chats: tuple[Shown, ...]
+    next: str | None
+    """The cursor of the next page; None when this is the last."""
+    complete: bool = True
+    """False when a search did not look at everything yet: asked again, it looks further."""
+
+
+@operation("GET", "/chats", "List the caller's chats, or search them")
+async def list_chats(call: Call, query: ListChats) -> ChatPage:
+    """The newest first. Those that another chat set to work are listed by `parent`."""
+    if query.before is not None and query.cursor is not None:
+        raise BadRequest("give ?before or ?cursor, not both")
+    looked, complete = None, True
+    if query.q is not None:
+        looked = search.looked_for(query.q)
+        if looked is None:
+            raise BadRequest("?q has no word in it: give letters or digits")
+        complete = await search.catch_up(call.server.db)
+    name, colon, value = (query.label or "").partition(":")
+    wanted = Wanted(
+        owner=call.user,
+        parent=query.parent,
+        archived=query.archived,
+        status=query.status,
+        agent=query.agent,
+        label=(name, value if colon else None) if query.label is not None else None,
+        pinned=query.pinned,
+        looked=looked,
+        before=query.before or place_of("chats", query.cursor),
+        limit=query.limit + 1,
+    )
+    watch = call.server.host.feed.watch
+    found = await call.server.db.read(lambda tx: list_shown(tx, wanted, watch))
+    page, more = tuple(found[: query.limit]), len(found) > query.limit
+    return ChatPage(page, cursor_of("chats", page[-1].id) if more else None, complete)
+
+
+# --- one ---
+
+
+@operation("GET", "/chats/{chat}", "Read a chat")
+async def read_one(call: Call, chat: Id) -> Shown:
+    watch = call.server.host.feed.watch
+
+    async def read(tx: Tx) -> Shown:
+        return await show(tx, call.user, await read_chat(tx, chat), watch)
+
+    return await call.server.db.read(read)
+
+
+class ChangeChat(Given, frozen=True):
+    title: Title | UnsetType | None = UNSET
+    """None takes it away: the next turn brings a new one."""
+    labels: Labels | UnsetType = UNSET
+    """All of them."""
+    archived: bool | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+    """For the caller alone."""
+    model: ModelName | UnsetType | None = UNSET
+    """None: the agent's own."""
+    effort: Effort | UnsetType | None = UNSET
+
+
+@operation("PATCH", "/chats/{chat}", "Change a chat: all that is given, or nothing")
+async def change_chat(call: Call, chat: Id, body: ChangeChat) -> Shown:
+    changes = _changes(body)
+    if not changes and body.archived is UNSET and body.pinned is UNSET:
+        fields = ", ".join(ChangeChat.__struct_fields__)
+        raise BadBody(f"there is nothing to change: give one of {fields}")
+    agent = (await call.server.host.chat(chat)).agent
+    call.server.host.check_choice(agent, changes.get("model"), changes.get("effort"))
+
+    async def change(tx: Tx) -> Shown:
+        row = await _change(tx, await read_chat(tx, chat), changes, body.archived)
+        if body.pinned is not UNSET:
+            await mark(tx, call.user, row, pinned=body.pinned)
+        return await show(tx, call.user, row)
+
+    return await once(call, f"change {chat}", body, Shown, change)
+
+
+def _changes(body: ChangeChat) -> dict[str, Any]:
+    """What becomes of the row."""
+    changes: dict[str, Any] = {}
+    if body.title is not UNSET:
+        changes["title"] = title_of(body.title)
+    if body.labels is not UNSET:
+        changes["labels"] = labels_of(body.labels)
+    if body.model is not UNSET:
+        changes["model"] = body.model
+    if body.effort is not UNSET:
+        changes["effort"] = body.effort
+    return changes
+
+
+async def _change(tx: Tx, row: Chat, changes: dict[str, Any], archived: bool | UnsetType) -> Chat:
+    """An archived chat is taken out first, and one that is to be archived is put away last."""
+    if archived is False and row.archived:
+        row = await family.unarchive(tx, row.id)
+    if changes:
+        row = await people.update(tx, row.id, changes)
+    if archived is True and not row.archived:
+        row = await family.archive(tx, row.id)
+    return row
+
+
+@operation("DELETE", "/chats/{chat}", "Delete a chat for good, with all that it set to work")
+async def delete_chat(call: Call, chat: Id) -> None:
+    await (await call.server.host.chat(chat)).delete(key=call.key)
+
+
+# --- what the caller has seen of it ---
+
+
+class ReadUpTo(Given, frozen=True):
+    number: Annotated[int, Meta(ge=0, le=MOST_NUMBER)]
+    """Of the last message that was read; 0 for none."""
+
+
+@operation("PUT", "/chats/{chat}/read", "Note how far the caller has read")
+async def mark_read(call: Call, chat: Id, body: ReadUpTo) -> Marks:
+    async def change(tx: Tx) -> Marks:
+        row = await read_chat(tx, chat)
+        await mark(tx, call.user, row, read=body.number)
+        return (await read_marks(tx, call.user, [row]))[chat]
+
+    return await once(call, f"read {chat}", body, Marks, change)
+
+
+prepare_to_decode(Marks)

@@ -1,0 +1,58 @@
+"""Keys of providers: stored sealed, and never given out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from holdfast.providers.known import PROVIDERS
+from holdfast.server.identity.audit import entry, record
+from holdfast.server.identity.secrets import PROVIDER, remove_secret, seal, store_secret
+from holdfast.server.operation import Call, operation
+from holdfast.server.problem import BadBody, NotFound
+from holdfast.store.database import Tx
+
+
+class ProviderNotFound(NotFound):
+    kind = "provider_not_found"
+
+
+class ProviderKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: Annotated[str, Meta(min_length=1, max_length=8192)]
+
+    def __repr__(self) -> str:
+        return "<key of a provider>"
+
+
+@operation("PUT", "/providers/{name}", "Store the key of a provider")
+async def put_provider(call: Call, name: str, body: ProviderKey) -> None:
+    """In place of one that is there. It is encrypted, and nobody gets it back from here."""
+    _check(name)
+    if not (body.key.isascii() and body.key.isprintable() and body.key == body.key.strip()):
+        raise BadBody("the key has white space or other characters that no key has: copy it again")
+    sealed = seal(call.server.access.keyring, PROVIDER, name, body.key)
+
+    async def change(tx: Tx) -> None:
+        await store_secret(tx, sealed)
+        await record(tx, entry(call, "secret.store", f"{PROVIDER}/{name}", key_id=sealed.key_id))
+
+    await call.server.db.write(change)
+
+
+@operation("DELETE", "/providers/{name}", "Forget the key of a provider")
+async def delete_provider(call: Call, name: str) -> None:
+    _check(name)
+
+    async def change(tx: Tx) -> None:
+        if not await remove_secret(tx, PROVIDER, name):
+            raise ProviderNotFound(f"no key is stored for {name!r}", name=name)
+        await record(tx, entry(call, "secret.remove", f"{PROVIDER}/{name}"))
+
+    await call.server.db.write(change)
+
+
+def _check(name: str) -> None:
+    if name not in PROVIDERS:
+        known = ", ".join(sorted(PROVIDERS))
+        raise ProviderNotFound(f"there is no provider {name!r}: use one of {known}", name=name)

@@ -1,0 +1,109 @@
+"""API tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from holdfast.chat.handle import key_of
+from holdfast.chat.machine import once
+from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.identity.audit import entry, record
+from holdfast.server.identity.credential import new_secret
+from holdfast.server.identity.tokens import LONGEST, NewToken, Token, issue, list_tokens, revoke
+from holdfast.server.identity.users import find_user
+from holdfast.server.operation import Call, operation
+from holdfast.server.policy import Caller, Scope
+from holdfast.server.problem import Forbidden
+from holdfast.store.database import Tx
+
+prepare_to_decode(Token)
+
+
+class AskedToken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    """What it is for."""
+    scopes: frozenset[Scope] = frozenset(("read", "write"))
+    expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] = 90 * 24 * 3600
+    """Seconds."""
+    user: str | None = None
+    """The id of somebody else, for an administrator."""
+
+
+class IssuedToken(Struct, frozen=True):
+    info: Token
+    token: str | None
+    """The token itself, this once. None when it was given already, for the same key."""
+
+
+class TokensQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    user: str | None = None
+    """The id of somebody else, for an administrator."""
+
+
+class Tokens(Struct, frozen=True):
+    tokens: tuple[Token, ...]
+
+
+@operation("GET", "/tokens", "List tokens")
+async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
+    """The newest first; never the tokens themselves."""
+    user = _whose(call, query.user)
+    return Tokens(await call.server.db.read(lambda tx: list_tokens(tx, user)))
+
+
+@operation("POST", "/tokens", "Make a token", status=201)
+async def post_token(call: Call, body: AskedToken) -> IssuedToken:
+    """It is shown once, and cannot be good for more than what it was asked for with."""
+    caller = call.caller
+    assert caller is not None
+    if not body.scopes <= caller.scopes:
+        more = ", ".join(sorted(body.scopes - caller.scopes))
+        raise Forbidden(f"a token without the scope {more} makes none with it")
+    new = NewToken(
+        id=call.server.ports.new_id(),
+        user=_whose(call, body.user),
+        name=body.name,
+        secret=new_secret("token"),
+        scopes=body.scopes,
+        lifetime=body.expires_in,
+    )
+
+    async def change(tx: Tx) -> Token:
+        if new.user != call.user:
+            await find_user(tx, new.user)
+        made = await issue(tx, new)
+        detail = {"user": new.user, "name": made.name, "scopes": made.scopes}
+        await record(tx, entry(call, "token.issue", made.id, **detail))
+        return made
+
+    asked = (body.name, sorted(body.scopes), body.expires_in, body.user)
+    made = await once(
+        call.server.db, key_of(call.user, call.key, "POST /tokens", asked), Token, change
+    )
+    return IssuedToken(made, new.secret if made.id == new.id else None)
+
+
+@operation("DELETE", "/tokens/{id}", "Revoke a token")
+async def delete_token(call: Call, id: str) -> None:
+    """It ends, with its sessions and their streams. Again: nothing more happens."""
+    whose = None if _is_admin(call.caller) else call.user
+
+    async def change(tx: Tx) -> None:
+        made = await revoke(tx, id, whose)
+        await record(tx, entry(call, "token.revoke", id, user=made.user))
+
+    await call.server.db.write(change)
+
+
+def _whose(call: Call, user: str | None) -> str:
+    if user is None or user == call.user:
+        return call.user
+    if not _is_admin(call.caller):
+        raise Forbidden("these are somebody else's tokens: ask an administrator")
+    return user
+
+
+def _is_admin(caller: Caller | None) -> bool:
+    return caller is not None and caller.role == "admin" and "admin" in caller.scopes

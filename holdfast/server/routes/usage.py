@@ -1,0 +1,82 @@
+"""What was used and what it cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from holdfast.chat.queries import Spent
+from holdfast.kernel.messages import Usage
+from holdfast.server.given import MOST_NUMBER, Given, Id
+from holdfast.server.operation import Call, operation
+from holdfast.store.database import Tx
+
+DAY: Final = 24 * 3600 * 1_000_000
+
+
+class OfChat(Given, frozen=True):
+    tree: bool = False
+    """With all chats that it set to work."""
+
+
+@operation("GET", "/chats/{chat}/usage", "Tokens and cost of a chat")
+async def chat_usage(call: Call, chat: Id, query: OfChat) -> Spent:
+    return await (await call.server.host.chat(chat)).usage(tree=query.tree)
+
+
+class Between(Given, frozen=True):
+    since: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] = 0
+    """Microseconds since 1970, UTC."""
+    until: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] = MOST_NUMBER
+
+
+class Day(Struct, frozen=True):
+    day: str
+    """As 2026-12-31, UTC."""
+    spent: Spent
+
+
+class Report(Struct, frozen=True):
+    """What the caller's chats used."""
+
+    total: Spent
+    days: tuple[Day, ...]
+    """Only those with any use, in order."""
+
+
+@operation("GET", "/usage", "Tokens and cost of all chats of the caller, day by day")
+async def usage(call: Call, query: Between) -> Report:
+    columns = "input, output, reasoning, cache_read, cache_write, cost, created_at"
+    mine = "chat_id IN (SELECT id FROM chats WHERE owner = :owner)"
+
+    async def read(tx: Tx) -> Any:
+        return await tx.fetch(
+            f"""
+            SELECT created_at / {DAY}, sum(input), sum(output), sum(reasoning), sum(cache_read),
+                   sum(cache_write), sum(cost), count(*), count(*) - count(cost)
+              FROM (SELECT {columns} FROM messages WHERE {mine} AND input IS NOT NULL
+                    UNION ALL SELECT {columns} FROM usage WHERE {mine}) AS counted
+             WHERE created_at >= :since AND created_at < :until
+             GROUP BY created_at / {DAY} ORDER BY created_at / {DAY}
+            """,
+            {"owner": call.user, "since": query.since, "until": query.until},
+        )
+
+    days = tuple(_day(row) for row in await call.server.db.read(read))
+    none = Spent(Usage(), 0, 0)
+    return Report(reduce(_sum, (day.spent for day in days), none), days)
+
+
+def _day(row: Any) -> Day:
+    day, *tokens, cost, calls, unpriced = row
+    input, output, reasoning, cache_read, cache_write = (int(count) for count in tokens)
+    used = Usage(input, output, reasoning, cache_read, cache_write, cost)
+    date = datetime.fromtimestamp(day * DAY / 1_000_000, UTC).date()
+    return Day(date.isoformat(), Spent(used, calls, unpriced))
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    return Spent(one.usage + other.usage, one.calls + other.calls, one.unpriced + other.unpriced)

@@ -1,0 +1,80 @@
+"""Users, as an administrator sees them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from holdfast.chat.handle import key_of
+from holdfast.chat.machine import once
+from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.identity.audit import entry, record
+from holdfast.server.identity.users import User, change_user, create_user, list_users
+from holdfast.server.operation import Call, operation
+from holdfast.server.policy import Role
+from holdfast.store.database import Tx
+
+prepare_to_decode(User)
+
+
+class NewUser(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    role: Role = "member"
+
+
+class UserChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    role: Role | None = None
+    disabled: bool | None = None
+    """True: they are not let in any more, nor are their tokens."""
+
+
+class UsersQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    after: str = ""
+    """The name of the last one seen."""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class Users(Struct, frozen=True):
+    users: tuple[User, ...]
+    next: str | None = None
+    """To ask with as `after`; None at the end."""
+
+
+@operation("GET", "/users", "List the users")
+async def get_users(call: Call, query: UsersQuery) -> Users:
+    """By name. Those who were disabled are among them."""
+    found = await call.server.db.read(
+        lambda tx: list_users(tx, after=query.after, limit=query.limit + 1)
+    )
+    page = found[: query.limit]
+    return Users(page, page[-1].name if len(found) > query.limit else None)
+
+
+@operation("POST", "/users", "Make a user", status=201)
+async def post_user(call: Call, body: NewUser) -> User:
+    """To let them in, make a token for them."""
+    id = call.server.ports.new_id()
+
+    async def change(tx: Tx) -> User:
+        made = await create_user(tx, id, body.name, body.role)
+        await record(tx, entry(call, "user.create", made.id, name=made.name, role=made.role))
+        return made
+
+    key = key_of(call.user, call.key, "POST /users", (body.name, body.role))
+    return await once(call.server.db, key, User, change)
+
+
+@operation("PATCH", "/users/{user}", "Change what a user may, or whether they are let in")
+async def patch_user(call: Call, user: str, body: UserChange) -> User:
+    """There is always an administrator: the last one stays one."""
+
+    async def change(tx: Tx) -> User:
+        made = await change_user(tx, user, role=body.role, disabled=body.disabled)
+        detail = {"role": body.role, "disabled": body.disabled}
+        given = {name: value for name, value in detail.items() if value is not None}
+        await record(tx, entry(call, "user.change", user, **given))
+        return made
+
+    key = key_of(call.user, call.key, "PATCH /users", (user, body.role, body.disabled))
+    return await once(call.server.db, key, User, change)

@@ -1,0 +1,68 @@
+"""Server-sent events: how they are written, and a response that gives itself to the hub.
+
+What is said is written to the connection itself, past the response: it was encoded for all readers
+at once, with the frame of its HTTP chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+
+from holdfast.server.events import Wire
+from holdfast.server.fanout import Form, Hub, Reader, Subject
+from holdfast.server.policy import Caller
+
+HEADERS: Final = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+BEAT: Final = b":\n\n"
+"""A comment, so that nobody on the way takes the connection for dead."""
+
+
+def plain(events: Sequence[Wire]) -> bytes:
+    """Events as a body without chunks has them."""
+    return b"".join(map(_written, events))
+
+
+def chunked(events: Sequence[Wire]) -> bytes:
+    """The same as one HTTP chunk."""
+    return chunk(plain(events))
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _written(wire: Wire) -> bytes:
+    if wire.id is None:
+        return b"event: %b\ndata: %b\n\n" % (wire.event.encode(), wire.data)
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        wire.id.encode(),
+        wire.event.encode(),
+        wire.data,
+    )
+
+
+async def respond(
+    hub: Hub, request: web.Request, subject: Subject, cursor: Any, caller: Caller | None
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers=HEADERS)
+    response.force_close()
+    await response.prepare(request)
+    transport = request.transport
+    if isinstance(transport, asyncio.Transport):  # None: it has gone already
+        in_chunks = response.headers.get(hdrs.TRANSFER_ENCODING) == "chunked"
+        form: Form = chunked if in_chunks else plain
+        beat = chunk(BEAT) if in_chunks else BEAT
+        await hub.serve(Reader(transport, form, beat, subject, cursor, caller))
+    with suppress(ConnectionError):
+        await response.write_eof()
+    return response

@@ -1,0 +1,36 @@
+"""JSON as it goes over the wire: plain, for any text there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def to_json(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a pair of surrogates: JSON can say it, UTF-8 cannot
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def from_json(data: bytes, type: type[T] | Any) -> T:
+    """Raises `msgspec.DecodeError`, and its `ValidationError` for the wrong type of JSON."""
+    try:
+        made: T = msgspec.json.decode(data, type=type)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        made = _with_surrogates(data, type, error)
+    return made
+
+
+def _with_surrogates(data: bytes, type: Any, error: Exception) -> Any:
+    try:
+        plain = json.loads(data)
+    except (ValueError, RecursionError):
+        raise msgspec.DecodeError(str(error)) from None
+    return msgspec.convert(plain, type)

@@ -1,0 +1,196 @@
+"""Sessions of browsers: the cookie, the token against forged requests, their end."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from holdfast.server.identity.access import Access
+from holdfast.server.identity.people import CSRF, FRESH
+from holdfast.server.identity.sessions import IDLE, LONGEST, Cookie
+from holdfast.store.database import Database
+from holdfast.testing import Clock
+from tests.server.identity.house import House, cookie_of, house, id_of
+
+DAY = 24 * 3600
+
+
+async def _signed_in(here: House, name: str = "ann") -> tuple[str, str]:
+    """The cookie, and what has to be said beside it."""
+    await here.user(name)
+    answer = await here.ask("POST", "/session", {"token": here.tokens[name]})
+    assert answer.status == 201
+    return cookie_of(answer), answer.body["csrf"]
+
+
+async def test_a_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_can_use(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann")
+        answer = await here.ask("POST", "/session", {"token": here.tokens["ann"]})
+        rules = answer.headers["Set-Cookie"].split("; ")[1:]
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(rules)
+        assert not any(rule.startswith("Domain") for rule in rules)
+        assert here.tokens["ann"] not in answer.headers["Set-Cookie"]
+        me = await here.ask("GET", "/me", cookie=cookie_of(answer))
+        assert (me.status, me.body["user"]) == (200, "ann")
+        assert me.body["csrf"] == answer.body["csrf"]
+
+
+def test_a_cookie_of_an_https_server_goes_nowhere_else() -> None:
+    assert "; Secure" in Cookie(True).holding("x")
+    assert Cookie(True).name.startswith("__Host-")
+    assert "Secure" not in Cookie(False).holding("x")
+
+
+async def test_two_servers_on_one_machine_keep_their_cookies_apart(
+    db: Database, clock: Clock
+) -> None:
+    assert Access(port=1).cookie.name != Access(port=2).cookie.name
+    async with house(db, clock, access=Access(local=False, port=8700)) as here:
+        cookie, _ = await _signed_in(here)
+        both = f"holdfast-8701=hfs_{'x' * 43}; {cookie}"
+        assert (await here.ask("GET", "/me", cookie=both)).status == 200
+
+
+async def test_a_forged_request_with_the_cookie_alone_is_refused(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        cookie, csrf = await _signed_in(here)
+        for headers in ({}, {CSRF: ""}, {CSRF: "x" * len(csrf)}, {CSRF: csrf[:-1]}, {CSRF: "ü"}):
+            answer = await here.ask(
+                "POST", "/tokens", {"name": "x"}, cookie=cookie, headers=headers
+            )
+            assert (answer.status, answer.kind) == (403, "csrf")
+        assert len((await here.ask("GET", "/tokens", cookie=cookie)).body["tokens"]) == 1
+        good = await here.ask("POST", "/tokens", {"name": "x"}, cookie=cookie, headers={CSRF: csrf})
+        assert good.status == 201
+
+
+async def test_what_one_session_has_to_say_is_no_good_for_another(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        cookie, _ = await _signed_in(here, "ann")
+        _, other = await _signed_in(here, "bob")
+        answer = await here.ask(
+            "POST", "/tokens", {"name": "x"}, cookie=cookie, headers={CSRF: other}
+        )
+        assert answer.kind == "csrf"
+
+
+async def test_a_token_needs_no_more_than_itself(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        cookie, _ = await _signed_in(here)
+        answer = await here.ask("POST", "/tokens", {"name": "x"}, by="ann", cookie=cookie)
+        assert answer.status == 201
+
+
+async def test_a_bad_token_is_not_made_good_by_a_cookie(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        cookie, _ = await _signed_in(here)
+        answer = await here.ask("GET", "/me", cookie=cookie, token="hf_" + "x" * 43)
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize("token", ["", "x", "hf_" + "x" * 43, "hfs_" + "x" * 43, "hfl_" + "x" * 43])
+async def test_what_is_no_token_begins_no_session(db: Database, clock: Clock, token: str) -> None:
+    async with house(db, clock) as here:
+        answer = await here.ask("POST", "/session", {"token": token})
+        assert answer.status == 401
+        assert "Set-Cookie" not in answer.headers
+        assert await here.rows("SELECT id FROM sessions") == []
+
+
+async def test_a_stale_cookie_does_not_keep_one_from_signing_in(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann")
+        stale = "holdfast=hfs_" + "x" * 43
+        assert (await here.ask("GET", "/me", cookie=stale)).status == 401
+        answer = await here.ask("POST", "/session", {"token": here.tokens["ann"]}, cookie=stale)
+        assert answer.status == 201
+
+
+async def test_a_session_can_do_no_more_than_its_token(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann", scopes=frozenset(("read",)))
+        answer = await here.ask("POST", "/session", {"token": here.tokens["ann"]})
+        cookie, headers = cookie_of(answer), {CSRF: answer.body["csrf"]}
+        assert (await here.ask("GET", "/tokens", cookie=cookie)).status == 200
+        refused = await here.ask("POST", "/tokens", {"name": "x"}, cookie=cookie, headers=headers)
+        assert (refused.status, refused.kind) == (403, "forbidden")
+
+
+async def test_signing_out_ends_the_session(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        cookie, csrf = await _signed_in(here)
+        out = await here.ask("DELETE", "/session", cookie=cookie, headers={CSRF: csrf})
+        assert out.status == 204
+        assert "Max-Age=0" in out.headers["Set-Cookie"]
+        await anyio.sleep(FRESH)
+        assert (await here.ask("GET", "/me", cookie=cookie)).status == 401
+        assert (await here.ask("GET", "/me", by="ann")).status == 200
+
+
+async def test_a_token_has_no_session_to_end(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann")
+        assert (await here.ask("DELETE", "/session", by="ann")).status == 400
+
+
+async def test_a_session_ends_with_its_token(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        cookie, csrf = await _signed_in(here)
+        gone = await here.ask(
+            "DELETE", f"/tokens/{id_of(here.tokens['ann'])}", cookie=cookie, headers={CSRF: csrf}
+        )
+        assert gone.status == 204
+        await anyio.sleep(FRESH)
+        assert (await here.ask("GET", "/me", cookie=cookie)).status == 401
+
+
+async def test_a_session_that_is_used_lasts_and_one_that_is_not_ends(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        cookie, _ = await _signed_in(here)
+        for _ in range(3):
+            clock.advance(IDLE / 1e6 - 60)
+            await anyio.sleep(FRESH)
+            assert (await here.ask("GET", "/me", cookie=cookie)).status == 200
+        clock.advance(IDLE / 1e6 + 1)
+        await anyio.sleep(FRESH)
+        answer = await here.ask("GET", "/me", cookie=cookie)
+        assert answer.status == 401
+        assert "expired" in answer.body["detail"]
+
+
+async def test_a_session_ends_some_day_however_much_it_is_used(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        cookie, _ = await _signed_in(here)
+        lasted = 0
+        while (await here.ask("GET", "/me", cookie=cookie)).status == 200:
+            clock.advance(DAY)
+            lasted += 1
+            await anyio.sleep(FRESH)
+        assert lasted == pytest.approx(LONGEST / 1e6 / DAY, abs=1)
+
+
+async def test_sessions_that_are_over_are_cleared_away(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        await _signed_in(here)
+        clock.advance(IDLE / 1e6 + 1)
+        await here.ask("POST", "/session", {"token": here.tokens["ann"]})
+        assert len(await here.rows("SELECT id FROM sessions")) == 1
+
+
+async def test_a_cookie_of_an_https_server_is_taken_under_its_name_alone(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock, access=Access(local=False, secure=True)) as here:
+        cookie, _ = await _signed_in(here)
+        assert (await here.ask("GET", "/me", cookie=cookie)).status == 200
+        plain = cookie.removeprefix("__Host-")
+        assert (await here.ask("GET", "/me", cookie=plain)).status == 401

@@ -1,0 +1,169 @@
+"""Three replicas as processes: what readers see when one is killed, or all are restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from holdfast.chat.stream import ChatChanged
+from holdfast.server.app import PREFIX
+from holdfast.server.events import End, event_of
+from holdfast.store.postgres import open_postgres
+from tests.server.kit import USER, session
+from tests.server.relay.child import ANSWER
+from tests.server.relay.cluster import run, until
+from tests.server.streams.client import Connection, Watching
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+ANN: Final = {USER: "ann"}
+
+
+@dataclass
+class Child:
+    process: asyncio.subprocess.Process
+    url: str
+    worker: str
+
+    async def end(self, how: signal.Signals) -> None:
+        self.process.send_signal(how)
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def child(database: str) -> AsyncIterator[Child]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.server.relay.child", database,
+        cwd=ROOT, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        url, worker = (await process.stdout.readline()).decode().split()
+        yield Child(process, url, worker)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+class Reader(Watching):
+    """Reads a chat at whichever replica answers, until it is idle after so many answers."""
+
+    async def read(self, places: Sequence[str], chat: str, answers: int = 1) -> None:
+        async with session() as client:
+            while not (self.done and len(self.messages) > answers):
+                for place in list(places):
+                    try:
+                        await self._read_at(client, place, chat, answers)
+                    except (aiohttp.ClientError, ConnectionError):
+                        await asyncio.sleep(0.02)
+
+    async def _read_at(
+        self, client: aiohttp.ClientSession, place: str, chat: str, answers: int
+    ) -> None:
+        headers = ANN if self.last is None else {**ANN, "Last-Event-ID": self.last}
+        url = f"{place}{PREFIX}/chats/{chat}/stream"
+        async with client.get(url, headers=headers) as response:
+            self.connections += 1
+            async for wire in Connection(response).events():
+                event = event_of(wire)
+                if event is None or isinstance(event, End):
+                    return
+                self.see(event)
+                if self.done and len(self.messages) > answers:
+                    return
+
+
+async def create(client: aiohttp.ClientSession, place: str, prompt: str = "go") -> str:
+    url = f"{place}{PREFIX}/chats"
+    async with client.post(url, headers=ANN, json={"prompt": prompt}) as response:
+        made: dict[str, Any] = await response.json()
+        assert response.status == 201, made
+        return str(made["id"])
+
+
+def test_when_the_owner_is_killed_readers_elsewhere_keep_their_connection(
+    postgres_url: str,
+) -> None:
+    async def test() -> None:
+        async with (
+            child(postgres_url) as a,
+            child(postgres_url) as b,
+            child(postgres_url) as c,
+            open_postgres(postgres_url) as db,
+            session() as client,
+        ):
+            chat = await create(client, a.url)
+
+            async def owner() -> str | None:
+                row = await db.read(
+                    lambda tx: tx.one("SELECT worker_id FROM chats WHERE id = :id", {"id": chat})
+                )
+                return None if row is None else row[0]
+
+            while (driving := await owner()) is None:
+                await asyncio.sleep(0.01)
+            others = [one for one in (a, b, c) if one.worker != driving]
+            (killed,) = [one for one in (a, b, c) if one.worker == driving]
+            readers = [Reader() for _ in range(4)]
+            async with asyncio.TaskGroup() as group:
+                for number, reader in enumerate(readers):
+                    group.create_task(reader.read([others[number % 2].url], chat))
+                await until(lambda: all(len(reader.text) > 40 for reader in readers))
+                seen = [reader.text for reader in readers]
+                await killed.end(signal.SIGKILL)
+            async with client.get(
+                f"{others[0].url}{PREFIX}/chats/{chat}/messages", headers=ANN
+            ) as response:
+                page = await response.json()
+            numbers = [one["number"] for one in page["messages"]]
+            for reader, shown in zip(readers, seen, strict=True):
+                assert ANSWER.startswith(shown)
+                assert reader.connections == 1, "it lost its connection"
+                assert reader.finished[-1] == (ANSWER, ANSWER), "it saw the next owner's deltas"
+                assert reader.numbers == numbers
+                assert isinstance(reader.events[0], ChatChanged)
+            assert page["messages"][-1]["message"]["parts"][0]["text"] == ANSWER
+
+    run(test())
+
+
+def test_no_turn_fails_while_three_replicas_are_restarted_one_after_the_other(
+    postgres_url: str,
+) -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack, session() as client:
+            alive = [await stack.enter_async_context(child(postgres_url)) for _ in range(3)]
+            places = [one.url for one in alive]
+            chats = [await create(client, places[number % 3]) for number in range(12)]
+            readers = [Reader() for _ in chats]
+            async with asyncio.TaskGroup() as group:
+                for reader, chat in zip(readers, chats, strict=True):
+                    group.create_task(reader.read(places, chat))
+                await until(lambda: all(reader.chat is not None for reader in readers))
+                for number in range(3):
+                    await alive[number].end(signal.SIGTERM)
+                    assert alive[number].process.returncode == 0
+                    new = await stack.enter_async_context(child(postgres_url))
+                    places[number] = new.url
+                    chats.append(await create(client, new.url, f"more {number}"))
+                    readers.append(Reader())
+                    group.create_task(readers[-1].read(places, chats[-1]))
+            for reader in readers:
+                assert reader.chat is not None
+                assert reader.chat.status == "idle", reader.chat.error
+                answers = [text for _, text in reader.finished] or [
+                    stored.message.text for stored in reader.messages.values()
+                ]
+                assert answers[-1] == ANSWER
+            assert sum("word 5" in shown for reader in readers for shown, _ in reader.finished) > 5
+
+    run(test())

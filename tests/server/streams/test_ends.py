@@ -1,0 +1,226 @@
+"""When and how the server ends a stream, and what it says while nothing happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from holdfast.chat.stream import ChatStream
+from holdfast.server.app import Limits
+from holdfast.server.events import DELETED, FAILED, REVOKED, SHUTDOWN, Wire, event_of
+from holdfast.server.fanout import StreamOptions
+from holdfast.server.policy import Caller
+from holdfast.store.database import Database, Tx, Unavailable
+from holdfast.testing import Clock
+from tests.chat.test_stream import slowly
+from tests.server.kit import Named, agent, serving_api
+from tests.server.streams.client import Watching, connected, frames, socket
+
+
+async def test_websocket_and_sse_say_the_same_event_for_event(db: Database, clock: Clock) -> None:
+    over_sse: list[Wire] = []
+    over_socket: list[Wire] = []
+    async with serving_api(db, [agent([slowly("hello there")], clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        async with connected(api, chat.id) as connection, socket(api, chat.id) as opened:
+
+            async def read_sse() -> None:
+                async for wire in connection.events():
+                    over_sse.append(wire)
+
+            async def read_socket() -> None:
+                async for wire in frames(opened):
+                    over_socket.append(wire)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(read_sse)
+                group.start_soon(read_socket)
+                await anyio.sleep(0.5)
+                await chat.send("go")
+                await chat.rest()
+                await anyio.sleep(1)
+                await api.server.hub.close()
+            assert opened.close_code == aiohttp.WSCloseCode.GOING_AWAY
+    assert over_sse == over_socket
+    assert event_of(over_sse[-1]) == SHUTDOWN
+    assert {"chat", "message", "delta", "reset", "end"} <= {wire.event for wire in over_sse}
+
+
+async def test_a_websocket_resumes_from_a_cursor(db: Database, clock: Clock) -> None:
+    watcher = Watching()
+    async with serving_api(db, [agent([slowly("hello there")], clock)], clock=clock) as api:
+        chat = await api.host.create("go", owner="ann")
+        async with socket(api, chat.id) as opened:
+            await watcher.see_all(frames(opened), 4)
+        async with socket(api, chat.id, watcher.last) as opened:
+            await watcher.see_all(frames(opened))
+        assert watcher.finished == [("hello there", "hello there")]
+
+
+@pytest.mark.parametrize("said", ["hello", b"bytes", "long " * 2000], ids=["text", "bytes", "long"])
+async def test_a_websocket_that_says_something_is_closed(
+    db: Database, clock: Clock, said: str | bytes
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        async with socket(api, chat.id) as opened:
+            assert (await opened.receive()).type is aiohttp.WSMsgType.TEXT
+            if isinstance(said, str):
+                await opened.send_str(said)
+            else:
+                await opened.send_bytes(said)
+            closed = await opened.receive()
+            assert closed.type is aiohttp.WSMsgType.CLOSE
+            if len(said) < 100:
+                assert closed.data == aiohttp.WSCloseCode.UNSUPPORTED_DATA
+                assert closed.extra == "this stream takes no messages: send them to the API"
+        await anyio.sleep(1)
+        assert len(api.server.hub) == 0
+
+
+async def test_a_websocket_answers_pings_and_sends_its_own(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        async with socket(api, chat.id, autoping=False) as opened:
+            assert (await opened.receive()).type is aiohttp.WSMsgType.TEXT
+            await opened.ping(b"there?")
+            answer = await opened.receive()
+            assert (answer.type, answer.data) == (aiohttp.WSMsgType.PONG, b"there?")
+            with anyio.fail_after(17):
+                assert (await opened.receive()).type is aiohttp.WSMsgType.PING
+
+
+async def test_a_websocket_that_does_not_answer_pings_is_cut(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        async with socket(api, chat.id, autoping=False), socket(api, chat.id) as alive:
+
+            async def answer() -> None:
+                async for _ in frames(alive):
+                    pass
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(answer)
+                await anyio.sleep(1)
+                assert len(api.server.hub) == 2
+                await anyio.sleep(50)
+                assert len(api.server.hub) == 1
+                await alive.close()
+
+
+async def test_a_comment_says_every_15_seconds_that_the_server_is_there(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        async with connected(api, chat.id) as connection:
+            with anyio.move_on_after(63):
+                async for _ in connection.events():
+                    pass
+        assert connection.beats == 4
+
+
+async def test_a_deleted_chat_ends_its_streams(db: Database, clock: Clock) -> None:
+    watcher, other = Watching(), Watching()
+    async with serving_api(db, [agent(["hello"], clock)], clock=clock) as api:
+        chat = await api.host.create("go", owner="ann")
+        await chat.rest()
+        async with connected(api, chat.id) as connection, socket(api, chat.id) as opened:
+            await watcher.see_all(connection.events(), 3)
+            await other.see_all(frames(opened), 3)
+            await chat.delete()
+            with anyio.fail_after(1):
+                (wire,) = await connection.take(1)
+                assert event_of(wire) == DELETED
+                (last,) = [wire async for wire in frames(opened)]
+                assert event_of(last) == DELETED
+        assert len(api.server.hub) == 0
+
+
+async def test_a_database_that_is_away_when_a_stream_begins_ends_it(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(stream: ChatStream, tx: Tx) -> Any:
+        raise Unavailable("away")
+
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        monkeypatch.setattr(ChatStream, "_read", unavailable)
+        async with connected(api, chat.id) as connection:
+            assert [event_of(wire) async for wire in connection.events()] == [FAILED]
+        assert FAILED.reconnect
+
+
+class Strict(Named):
+    """An identity that takes back what it gave."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self.revoked: set[tuple[str, str | None]] = set()
+        self.broken = False
+
+    async def still(self, caller: Caller, chat_id: str | None = None) -> bool:
+        if self.broken:
+            raise ConnectionError
+        return (caller.user, chat_id) not in self.revoked
+
+
+async def test_who_may_not_read_any_more_is_cut_within_seconds(db: Database, clock: Clock) -> None:
+    identity = Strict(db)
+    async with serving_api(db, [agent((), clock)], clock=clock, identity=identity) as api:
+        chat = await api.host.create(None, owner="ann", labels={"shared": "bob"})
+        async with (
+            connected(api, chat.id) as owner,
+            connected(api.of("bob"), chat.id) as reader,
+            connected(api.of("bob"), None) as list,
+        ):
+            await owner.take(1)
+            await reader.take(1)
+            identity.revoked.add(("bob", chat.id))
+            with anyio.fail_after(7):
+                assert [event_of(wire) async for wire in reader.events()] == [REVOKED]
+            identity.revoked.add(("bob", None))
+            with anyio.fail_after(7):
+                assert [event_of(wire) async for wire in list.events()] == [REVOKED]
+            assert len(api.server.hub) == 1
+            identity.broken = True
+            await anyio.sleep(10)
+            assert len(api.server.hub) == 1, "nobody knows, so nobody is cut"
+
+
+async def test_a_server_that_stops_tells_everybody_to_come_back_and_is_not_held_up(
+    db: Database, clock: Clock
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with serving_api(db, [agent((), clock)], clock=clock) as api:
+            chat = await api.host.create(None, owner="ann")
+            api.session, kept = session, api.session
+            stream = connected(api, chat.id)
+            connection = await stream.__aenter__()
+            await connection.take(1)
+            api.session = kept
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 1
+        assert [event_of(wire) async for wire in connection.events()] == [SHUTDOWN]
+        await stream.__aexit__(None, None, None)
+
+
+async def test_who_comes_while_the_server_stops_is_sent_away_at_once(
+    db: Database, clock: Clock
+) -> None:
+    limits = Limits(streams=StreamOptions(tick=0.01))
+    async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
+        chat = await api.host.create(None, owner="ann")
+        await api.server.hub.close()
+        async with connected(api, chat.id) as connection:
+            assert [event_of(wire) async for wire in connection.events()] == [SHUTDOWN]
+
+
+async def test_a_chat_that_is_not_the_callers_has_no_stream(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        status, problem, _ = await api.of("eve").get(f"/chats/{chat.id}/stream")
+        assert (status, problem["kind"]) == (404, "chat_not_found")
