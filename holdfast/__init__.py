@@ -10,7 +10,9 @@ __version__ = "0.1.0"
 # Looked up on first use: importing holdfast costs nothing until something of it is needed.
 _HOMES = {
     "holdfast.agent": ("Agent", "approve"),
-    "holdfast.chat.errors": ("ChatError", "ChatNotFound"),
+    "holdfast.chat.errors": ("ChatError", "ChatNotFound", "Stranded"),
+    "holdfast.chat.handle": ("Chat",),
+    "holdfast.chat.host": ("Host",),
     "holdfast.chat.queries": ("Spent",),
     "holdfast.chat.state": ("Queued", "Rule", "Status", "Stored"),
     "holdfast.chat.stream": (
@@ -26,7 +28,11 @@ _HOMES = {
         "Superseded",
     ),
     "holdfast.chat.view": ("ChatResult", "Pending", "Receipt", "Revision", "Snapshot"),
-    "holdfast.host": ("Host", "open"),
+    "holdfast.client.chat": ("RemoteChat",),
+    "holdfast.client.connect": ("connect",),
+    "holdfast.client.errors": ("NotHoldfast", "RemoteError", "Unreachable"),
+    "holdfast.client.host": ("RemoteHost",),
+    "holdfast.host": ("open",),
     "holdfast.kernel.decide": ("Approved",),
     "holdfast.kernel.errors": (
         "ConfigError",
@@ -108,8 +114,8 @@ _HOMES = {
     "holdfast.providers.openai_responses": ("OpenAIResponses",),
     "holdfast.providers.profile": ("Price", "Profile"),
     "holdfast.providers.registry": ("model", "unusable_providers", "usable_providers"),
+    "holdfast.server.roster": ("ChatDeleted", "ChatListed", "ListVoid"),
     "holdfast.store.database": ("StoreError",),
-    "holdfast.worker.handle": ("Chat",),
     "holdfast.worker.options": ("WorkerOptions",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -119,6 +125,9 @@ if TYPE_CHECKING:
     from holdfast.agent import approve as approve
     from holdfast.chat.errors import ChatError as ChatError
     from holdfast.chat.errors import ChatNotFound as ChatNotFound
+    from holdfast.chat.errors import Stranded as Stranded
+    from holdfast.chat.handle import Chat as Chat
+    from holdfast.chat.host import Host as Host
     from holdfast.chat.queries import Spent as Spent
     from holdfast.chat.state import Queued as Queued
     from holdfast.chat.state import Rule as Rule
@@ -139,7 +148,12 @@ if TYPE_CHECKING:
     from holdfast.chat.view import Receipt as Receipt
     from holdfast.chat.view import Revision as Revision
     from holdfast.chat.view import Snapshot as Snapshot
-    from holdfast.host import Host as Host
+    from holdfast.client.chat import RemoteChat as RemoteChat
+    from holdfast.client.connect import connect as connect
+    from holdfast.client.errors import NotHoldfast as NotHoldfast
+    from holdfast.client.errors import RemoteError as RemoteError
+    from holdfast.client.errors import Unreachable as Unreachable
+    from holdfast.client.host import RemoteHost as RemoteHost
     from holdfast.host import open as open
     from holdfast.kernel.decide import Approved as Approved
     from holdfast.kernel.errors import ConfigError as ConfigError
@@ -224,8 +238,10 @@ if TYPE_CHECKING:
     from holdfast.providers.registry import model as model
     from holdfast.providers.registry import unusable_providers as unusable_providers
     from holdfast.providers.registry import usable_providers as usable_providers
+    from holdfast.server.roster import ChatDeleted as ChatDeleted
+    from holdfast.server.roster import ChatListed as ChatListed
+    from holdfast.server.roster import ListVoid as ListVoid
     from holdfast.store.database import StoreError as StoreError
-    from holdfast.worker.handle import Chat as Chat
     from holdfast.worker.options import WorkerOptions as WorkerOptions
 
 # Not among what `import *` brings: `open` is also Python's own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.kernel.errors import ProviderError
 
@@ -12,11 +12,8 @@ BOM: Final = b"\xef\xbb\xbf"
 """Some put it before everything else."""
 
 
-class Events:
-    """Splits a stream into its events, wherever its pieces are cut.
-
-    Names, ids and comments are left out: what providers send says its own type.
-    """
+class _Lines:
+    """Splits a stream into its lines, wherever its pieces are cut."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
@@ -27,31 +24,17 @@ class Events:
         self._held = 0
         """Bytes that have arrived since the last whole event, at the most."""
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The data of each event that is complete with these bytes."""
+    def _whole(self, data: bytes) -> list[bytes]:
+        """The lines that are complete with these bytes; what is left is kept."""
         lines = data.split(b"\n")
         rest = lines.pop()
         if self._pieces and lines:
             self._pieces.append(lines[0])
             lines[0] = b"".join(self._pieces)
             self._pieces = []
-        events: list[bytes] = []
-        held = self._data
-        for line in lines:
-            if line[:6] == b"data: ":
-                held.append(line[6:])
-            elif not line or line == b"\r":
-                if held:
-                    events.append(_data(held))
-                    held.clear()
-            elif line[:5] == b"data:":
-                held.append(line[5:])
-            elif line[:9] == BOM + b"data: ":
-                held.append(line[9:])
         if rest:
             self._pieces.append(rest)
-        self._count(len(data), bool(events))
-        return events
+        return lines
 
     def _count(self, arrived: int, complete: bool) -> None:
         if complete:
@@ -66,9 +49,76 @@ class Events:
                 kind="stream_too_long",
             )
 
+
+class Events(_Lines):
+    """Splits a stream into its events, wherever its pieces are cut.
+
+    Names, ids and comments are left out: what providers send says its own type.
+    """
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The data of each event that is complete with these bytes."""
+        events: list[bytes] = []
+        held = self._data
+        for line in self._whole(data):
+            if line[:6] == b"data: ":
+                held.append(line[6:])
+            elif not line or line == b"\r":
+                if held:
+                    events.append(_data(held))
+                    held.clear()
+            elif line[:5] == b"data:":
+                held.append(line[5:])
+            elif line[:9] == BOM + b"data: ":
+                held.append(line[9:])
+        self._count(len(data), bool(events))
+        return events
+
     def end(self) -> list[bytes]:
         """What is left when the stream has ended: an event that lacks only its blank line."""
         return self.feed(b"\n\n")
+
+
+class Named(NamedTuple):
+    """An event with all that it says."""
+
+    id: str | None
+    """None when it has none of its own."""
+    event: str
+    data: bytes
+
+
+class NamedEvents(_Lines):
+    """The same with names and ids, for streams that need them to be understood."""
+
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        super().__init__(limit)
+        self._id: str | None = None
+        self._event = ""
+
+    def feed(self, data: bytes) -> list[Named]:
+        """Each event that is complete with these bytes. One that was cut off is none."""
+        events: list[Named] = []
+        for line in self._whole(data):
+            name, _, value = line.rstrip(b"\r").partition(b":")
+            value = value.removeprefix(b" ")
+            if not line.rstrip(b"\r"):
+                events += self._ended()
+            elif name == b"data":
+                self._data.append(value)
+            elif name == b"event":
+                self._event = value.decode(errors="replace")
+            elif name == b"id":
+                self._id = value.decode(errors="replace")
+        self._count(len(data), bool(events))
+        return events
+
+    def _ended(self) -> list[Named]:
+        data, id, event = b"\n".join(self._data), self._id, self._event
+        found = bool(self._data)
+        self._data.clear()
+        self._id, self._event = None, ""
+        return [Named(id, event or "message", data)] if found else []
 
 
 def _data(lines: list[bytes]) -> bytes:

@@ -1,0 +1,128 @@
+"""Durable chats on a server, as a program has them: begin one, find one, list them, watch them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.chat.errors import ChatNotFound
+from holdfast.chat.export import parse
+from holdfast.chat.handle import check_limit, labels_of, title_of
+from holdfast.chat.view import Snapshot
+from holdfast.client.chat import PAGE, RemoteChat
+from holdfast.client.given import check_effort, check_owner, parts_of, without_none
+from holdfast.client.line import Line, at
+from holdfast.client.stream import RemoteWatch
+from holdfast.kernel.messages import Prompt, prepare_to_decode
+from holdfast.kernel.model import Effort
+from holdfast.server.roster import Moment
+
+JSONL: Final = "application/x-ndjson"
+NO_NAMES: Final = ("", ".", "..")
+"""What cannot be a name in a path."""
+
+
+class Chats(Struct, frozen=True):
+    chats: tuple[Snapshot, ...]
+    next: str | None
+
+
+class RemoteHost:
+    """Durable chats of one user on a server. Made by `holdfast.connect`."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def create(
+        self,
+        prompt: Prompt | None,
+        *,
+        agent: str | None = None,
+        title: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        owner: str = "",
+        model: str | None = None,
+        effort: Effort | None = None,
+        key: str | None = None,
+    ) -> RemoteChat:
+        """Begin a chat; without a prompt it waits for its first message.
+
+        `agent` is the name of one, the server's first by default. It belongs to whoever has the
+        token. With a `key` it is begun once, however often this is called.
+        """
+        check_owner(owner)
+        check_effort(effort)
+        body = without_none(
+            prompt=None if prompt is None else parts_of(prompt),
+            agent=agent,
+            title=title_of(title),
+            labels=labels_of(labels or {}),
+            model=model,
+            effort=effort,
+        )
+        made = await self._line.change("POST", "/chats", Snapshot, body, key=key)
+        return RemoteChat(self._line, made)
+
+    async def restore(
+        self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
+    ) -> RemoteChat:
+        """A new chat with the messages of one that was exported as JSONL.
+
+        `agent` goes on with it, the one that it had by default. What that chat was allowed to do is
+        not kept; a model that cannot be had there is left to the agent. Raises `FormatError`.
+        """
+        check_owner(owner)
+        parse(text)
+        reply = await self._line.reply(
+            "POST",
+            "/chats/import",
+            text.encode(errors="replace"),
+            query={"agent": agent},
+            key=self._line.key(key),
+            media=JSONL,
+        )
+        return RemoteChat(self._line, self._line.decoded(reply, Snapshot))
+
+    async def chat(self, id: str) -> RemoteChat:
+        """The chat of this id. Raises `ChatNotFound`."""
+        if id in NO_NAMES:
+            raise ChatNotFound(id)
+        return RemoteChat(self._line, await self._line.get(at("chats", id), Snapshot))
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        parent: str | None = None,
+        archived: bool = False,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> tuple[Snapshot, ...]:
+        """The newest chats first. `before` is the id of the last one seen."""
+        check_owner(owner)
+        check_limit(limit)
+        found: list[Snapshot] = []
+        more: Any = {"before": before}
+        while len(found) < limit:
+            size = min(limit - len(found), PAGE)
+            page = await self._line.get(
+                "/chats", Chats, parent=parent, archived=archived, limit=size, **more
+            )
+            found += page.chats
+            more = {"cursor": page.next}
+            if page.next is None:
+                break
+        return tuple(found)
+
+    def watch(self, after: Moment | str | None = None) -> RemoteWatch:
+        """All chats of whoever has the token, as they change, from a cursor on. It never ends.
+
+        It does not begin with what there is: `list` them when it has begun.
+        """
+        cursor = Moment.parse(after) if isinstance(after, str) else after
+        return RemoteWatch(self._line, cursor)
+
+
+prepare_to_decode(Chats)

@@ -1,0 +1,207 @@
+"""The line to a server: requests that are asked until they are answered, and connections that last.
+
+Everything that changes something carries a key, so that it is carried out once however often it is
+asked for: what gets no answer is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import anyio
+import msgspec
+
+from holdfast.chat.errors import InvalidInput
+from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable, error_of
+from holdfast.client.retry import AWAY, delay
+from holdfast.kernel.errors import HoldfastError, describe, redact
+from holdfast.kernel.ports import Ports
+from holdfast.server.problem import MEDIA, Problem
+from holdfast.server.wire import from_json, to_json
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+T = TypeVar("T")
+PREFIX: Final = "/api/v1"
+KEY: Final = "Idempotency-Key"
+ANSWER: Final = 60.0
+"""Seconds that one request may take."""
+JSON: Final = "application/json"
+
+
+class Reply(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    media: str
+    body: bytes
+    retry_after: float = 0.0
+
+
+class Line:
+    """How a server is reached."""
+
+    def __init__(self, session: ClientSession, url: str, ports: Ports, patience: float) -> None:
+        self.url = url
+        self.ports = ports
+        self.patience = patience
+        """Seconds for which a server that does not answer is asked again."""
+        self._session = session
+
+    # --- requests ---
+
+    async def get(self, path: str, kind: type[T], **query: Any) -> T:
+        return self.decoded(await self.reply("GET", path, query=query), kind)
+
+    async def change(
+        self, method: str, path: str, kind: type[T], body: object = None, *, key: str | None
+    ) -> T:
+        """Have something done, once. Without a key it gets one of its own."""
+        sent = b"" if body is None else to_json(body)
+        return self.decoded(await self.reply(method, path, sent, key=self.key(key)), kind)
+
+    def key(self, key: str | None) -> str:
+        if key is None:
+            return self.ports.new_id()
+        if not isinstance(key, str) or not (key and key.isprintable()):
+            raise InvalidInput(f"key is {key!r:.80}: use printable text that is not empty, or None")
+        return key
+
+    def decoded(self, reply: Reply, kind: type[T]) -> T:
+        if reply.status >= 300:
+            raise self.refused(reply)
+        try:
+            return from_json(reply.body, kind)
+        except msgspec.MsgspecError:
+            raise self._foreign(reply) from None
+
+    def refused(self, reply: Reply) -> HoldfastError:
+        """The exception for an answer that is none of success."""
+        if reply.media == MEDIA:
+            try:
+                return error_of(from_json(reply.body, Problem))
+            except msgspec.MsgspecError:
+                pass
+        return self._foreign(reply)
+
+    def _foreign(self, reply: Reply) -> NotHoldfast:
+        return NotHoldfast(self.url, reply.status, reply.media or "nothing")
+
+    async def reply(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        query: Mapping[str, Any] = {},
+        key: str | None = None,
+        media: str = JSON,
+    ) -> Reply:
+        """Ask until there is an answer, but not for ever. Raises `Unreachable`."""
+        headers = {"Content-Type": media} if body else {}
+        if key is not None:
+            headers[KEY] = key
+        ends, tries = anyio.current_time() + self.patience, 0
+        while True:
+            tries += 1
+            reply = await self._ask(method, path, body, query, headers)
+            if isinstance(reply, Reply) and reply.status not in AWAY:
+                return reply
+            asked = reply.retry_after if isinstance(reply, Reply) else 0.0
+            pause = max(asked, delay(tries, self.ports.random()))
+            if anyio.current_time() + pause > ends:
+                break
+            await anyio.sleep(pause)
+        if isinstance(reply, Reply):
+            return reply
+        raise reply
+
+    async def _ask(
+        self, method: str, path: str, body: bytes, query: Mapping[str, Any], headers: dict[str, str]
+    ) -> Reply | Unreachable:
+        from aiohttp import ClientTimeout
+
+        self._check_open()
+        try:
+            async with self._session.request(
+                method,
+                self._address(path),
+                data=body or None,
+                params=_params(query),
+                headers=headers,
+                allow_redirects=False,
+                timeout=ClientTimeout(total=ANSWER),
+            ) as response:
+                return await _read(response)
+        except Exception as error:
+            return self._unreachable(error)
+
+    # --- connections that last ---
+
+    async def open(self, path: str, cursor: str | None) -> ClientResponse | Reply | Unreachable:
+        """A connection that what happens arrives on, or what was answered instead."""
+        self._check_open()
+        headers = {"Accept": "text/event-stream"}
+        if cursor is not None:
+            headers["Last-Event-ID"] = cursor
+        try:
+            with anyio.fail_after(ANSWER):
+                response = await self._session.get(
+                    self._address(path), headers=headers, allow_redirects=False
+                )
+                if response.status == 200 and response.content_type == "text/event-stream":
+                    return response
+                async with response:
+                    return await _read(response)
+        except Exception as error:
+            return self._unreachable(error)
+
+    # --- both ---
+
+    def _address(self, path: str) -> Any:
+        from yarl import URL
+
+        return URL(self.url + PREFIX + path, encoded=True)
+
+    def _check_open(self) -> None:
+        if self._session.closed:
+            raise RemoteError(
+                "closed", "the connection is closed: use it inside the block that opened it"
+            )
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        """Why there was no answer. What is no fault of the network is raised as it is."""
+        if not is_lost(error):
+            raise error
+        made = Unreachable(self.url, redact(describe(error)))
+        made.__cause__ = error
+        return made
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether an exception says that a connection could not be had, or was lost."""
+    from aiohttp import ClientError
+
+    return isinstance(error, (ClientError, TimeoutError, OSError))
+
+
+def at(*names: object) -> str:
+    """A path with these names in it, whatever they are made of."""
+    return "".join(f"/{quote(str(name), safe='', errors='replace')}" for name in names)
+
+
+async def _read(response: ClientResponse) -> Reply:
+    after = response.headers.get("Retry-After", "")
+    seconds = float(after) if after.isdecimal() and len(after) < 6 else 0.0
+    return Reply(response.status, response.content_type, await response.read(), seconds)
+
+
+def _params(query: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in query.items()
+        if value is not None
+    }

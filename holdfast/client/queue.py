@@ -1,0 +1,58 @@
+"""The queue of a chat at the far end of a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.chat.state import Queued
+from holdfast.chat.view import Receipt
+from holdfast.client.given import parts_of, without_none
+from holdfast.client.line import Line, at
+from holdfast.kernel.messages import Prompt, prepare_to_decode
+
+
+class Waiting(Struct, frozen=True):
+    queue: tuple[Queued, ...]
+
+
+class RemoteQueue:
+    """The messages that wait, in the order in which they will be delivered."""
+
+    def __init__(self, line: Line, chat_id: str) -> None:
+        self._line = line
+        self._path = at("chats", chat_id, "queue")
+
+    async def list(self) -> tuple[Queued, ...]:
+        return (await self._line.get(self._path, Waiting)).queue
+
+    async def edit(
+        self,
+        id: str,
+        prompt: Prompt,
+        deliver: Literal["steer", "queue"] | None = None,
+        *,
+        key: str | None = None,
+    ) -> tuple[Queued, ...]:
+        """Change what a waiting message says, or how it is delivered."""
+        body = without_none(prompt=parts_of(prompt), deliver=deliver)
+        made = await self._line.change("PATCH", self._path + at(id), Waiting, body, key=key)
+        return made.queue
+
+    async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
+        """Put the messages into this order, within each kind. Names every one of them once."""
+        made = await self._line.change("PUT", self._path, Waiting, {"order": list(ids)}, key=key)
+        return made.queue
+
+    async def remove(self, id: str, *, key: str | None = None) -> Queued:
+        """Take a message back before it is delivered."""
+        return await self._line.change("DELETE", self._path + at(id), Queued, key=key)
+
+    async def promote(self, id: str, *, key: str | None = None) -> Receipt:
+        """Deliver a message now, as if it had been sent to interrupt."""
+        return await self._line.change("POST", self._path + at(id, "promote"), Receipt, key=key)
+
+
+prepare_to_decode(Waiting, Queued, Receipt)

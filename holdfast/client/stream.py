@@ -1,0 +1,393 @@
+"""What a server says as it happens, over any number of connections: one is lost, the next goes on.
+
+Whoever reads does not notice: the next connection begins behind the last event, and what a server
+says again is not given again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
+from holdfast.chat.state import BUSY, Status
+from holdfast.chat.stream import (
+    ActionsChanged,
+    ChatChanged,
+    Cursor,
+    MessageChanged,
+    QueueChanged,
+    Reset,
+    StreamEvent,
+    Superseded,
+)
+from holdfast.chat.view import ChatResult, Pending, Snapshot, at_rest
+from holdfast.client.errors import RemoteError, Unreachable
+from holdfast.client.line import Line, Reply, at, is_lost
+from holdfast.client.retry import delay, may_pass
+from holdfast.kernel.errors import HoldfastError, ProviderError
+from holdfast.kernel.messages import prepare_to_decode
+from holdfast.providers.sse import Named, NamedEvents
+from holdfast.server.events import (
+    LIST_PAYLOADS,
+    PAYLOADS,
+    End,
+    Wire,
+    event_of,
+    list_event_of,
+)
+from holdfast.server.roster import OVERLAP, ChatDeleted, ChatListed, Moment, RosterEvent
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+SILENCE: Final = 45.0
+"""Seconds: three heartbeats. Who hears nothing for longer has no connection any more."""
+
+E = TypeVar("E")
+S = TypeVar("S", bound="Resuming[Any]")
+
+
+class Outcome(Struct, frozen=True):
+    result: ChatResult | None
+
+
+class Resuming(Generic[E]):
+    """Events of one path of the API, for ever. Leave it with `aclose`, or by `async with`."""
+
+    _response: ClientResponse | None = None
+
+    def __init__(
+        self, line: Line, path: str, read: Callable[[Wire], E | End | None], cursor: object | None
+    ) -> None:
+        self._line = line
+        self._path = path
+        self._read = read
+        self._last = None if cursor is None else str(cursor)
+        """Where the next connection begins."""
+        self._guard = anyio.ResourceGuard("reading from")
+        self._ready: deque[E] = deque()
+        self._ended = False
+        self._error: HoldfastError | None = None
+        """Raised once everything that came before was given."""
+        self._heard = False
+        """There was a connection that said something."""
+        self._failures = 0
+        """In a row, since something was heard."""
+        self._since = 0.0
+        """When the first of these connections was asked for."""
+        self._splitter = NamedEvents()
+
+    # --- what it gives ---
+
+    def __aiter__(self: S) -> S:
+        return self
+
+    async def __anext__(self) -> E:
+        with self._guard:
+            while not self._ready and not self._ended:
+                await self._advance()
+        if self._ready:
+            return self._ready.popleft()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        raise StopAsyncIteration
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    @property
+    def away(self) -> bool:
+        """Whether the connection was lost, or could not be had yet. It is tried again."""
+        return self._failures > 0
+
+    async def aclose(self) -> None:
+        """Give nothing more, and let go of everything."""
+        self._ready.clear()
+        self._end()
+
+    def __del__(self) -> None:
+        self._let_go()  # of one that was dropped half way
+
+    def _end(self, error: HoldfastError | None = None) -> None:
+        self._ended, self._error = True, error
+        self._let_go()
+
+    # --- what particular streams say to it ---
+
+    def _see(self, event: E) -> bool:
+        """Take note of an event; whether it is given."""
+        raise NotImplementedError
+
+    def _gone(self) -> HoldfastError | None:
+        """What is watched is not there any more: the error that it is, None for a plain end."""
+        raise NotImplementedError
+
+    # --- connections ---
+
+    async def _advance(self) -> None:
+        if self._response is None:
+            await self._connect()
+        else:
+            await self._receive(self._response)
+
+    async def _connect(self) -> None:
+        if self._failures == 0:
+            self._since = anyio.current_time()
+        else:
+            await anyio.sleep(delay(self._failures, self._line.ports.random()))
+        opened = await self._line.open(self._path, self._last)
+        if isinstance(opened, Reply):
+            self._refused(opened)
+        elif isinstance(opened, Unreachable):
+            self._failed(opened)
+        elif self._ended:  # closed meanwhile
+            opened.close()
+        else:
+            self._response, self._splitter = opened, NamedEvents()
+
+    def _refused(self, reply: Reply) -> None:
+        error = self._line.refused(reply)
+        if reply.status == 404 and isinstance(error, ChatNotFound):
+            self._end(self._gone())
+        elif reply.status in (401, 403, 404) or not (self._heard or may_pass(reply.status)):
+            self._end(error)
+        else:
+            self._failed(error)
+
+    def _failed(self, error: HoldfastError) -> None:
+        """There is no connection. Who never had one does not wait for ever."""
+        self._lost()
+        if not self._heard and anyio.current_time() - self._since >= self._line.patience:
+            self._end(error)
+
+    def _lost(self) -> None:
+        self._failures += 1
+        self._let_go()
+
+    def _let_go(self) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            response.close()
+
+    async def _receive(self, response: ClientResponse) -> None:
+        try:
+            with anyio.fail_after(SILENCE):
+                data = await response.content.readany()
+        except Exception as error:
+            # The last: what is said of a connection that was closed at this end.
+            if not (is_lost(error) or isinstance(error, RuntimeError)):
+                raise
+            data = b""
+        if self._ended:
+            return
+        if not data:
+            self._lost()
+            return
+        try:
+            for event in self._splitter.feed(data):
+                self._take(event)
+        except (msgspec.MsgspecError, InvalidInput, ProviderError) as error:
+            self._end(_not_understood(error))
+
+    # --- events ---
+
+    def _take(self, named: Named) -> None:
+        if self._ended or self._response is None:  # behind the end
+            return
+        said = self._read(Wire(named.id, named.event, named.data))
+        if isinstance(said, End):
+            self._told_to_end(said)
+        elif said is not None:
+            self._heard, self._failures = True, 0
+            self._last = named.id
+            if self._see(said):
+                self._ready.append(said)
+
+    def _told_to_end(self, end: End) -> None:
+        if end.reconnect:
+            self._failed(RemoteError(end.reason, f"the server ended the stream: {end.reason}"))
+        elif end.reason == "deleted":
+            self._end(self._gone())
+        else:
+            words = f"the server ended the stream for good: {end.reason}"
+            self._end(RemoteError(end.reason, words))
+
+
+def _not_understood(error: Exception) -> RemoteError:
+    return RemoteError(
+        "not_understood",
+        f"the server says something that this version does not understand ({error}): "
+        "use the same version of holdfast on both sides",
+    )
+
+
+# --- one chat ------------------------------------------------------------------------------------
+
+
+class RemoteStream(Resuming[StreamEvent]):
+    """An iterator over what a chat says, as a `ChatStream` is.
+
+    Without `follow` it ends once the chat has come to rest and everything was given. It also ends
+    when the chat is deleted.
+    """
+
+    def __init__(
+        self, line: Line, chat_id: str, after: Cursor | None = None, *, follow: bool = False
+    ) -> None:
+        super().__init__(line, at("chats", chat_id, "stream"), event_of, after)
+        self._id = chat_id
+        self._follow = follow
+        self._cursor = after or Cursor(0)
+        self._given: dict[object, object] = {}
+        """What was given since the chat's version was last moved on, each by what it is about."""
+        self._chat: Snapshot | None = None
+        self._actions: tuple[Pending, ...] | None = () if after is None else None
+        """None: nobody said what they are."""
+        self._may_rest = False
+        """It looks like it, and it was not asked yet."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """Of whoever was given everything so far."""
+        return self._cursor
+
+    async def rests(self) -> None:
+        """Wait until it looks as if the chat rested: for ever, when nothing is heard any more."""
+        while not self._may_rest:
+            self._ready.clear()
+            if self._ended:
+                await anyio.sleep_forever()
+            await self._receive_or_connect()
+        self._may_rest = False
+
+    async def _advance(self) -> None:
+        if self._may_rest and not self._follow:
+            self._may_rest = False
+            await self._end_if_it_rests()
+        else:
+            await self._receive_or_connect()
+
+    async def _receive_or_connect(self) -> None:
+        await super()._advance()
+
+    async def _end_if_it_rests(self) -> None:
+        """Asked, because what was said may be from before what this reader did last."""
+        try:
+            path = at("chats", self._id, "result")
+            found = (await self._line.get(path, Outcome)).result
+        except ChatNotFound:
+            self._end()
+            return
+        except Stranded:
+            return
+        except Unreachable:
+            self._may_rest = True
+            self._lost()
+            return
+        if found is not None and found.chat.snapshot_version <= self._cursor.snapshot:
+            self._end()
+
+    def _gone(self) -> HoldfastError | None:
+        return None if self._heard else ChatNotFound(self._id)
+
+    def _see(self, event: StreamEvent) -> bool:
+        if event.cursor.snapshot != self._cursor.snapshot:
+            # Everything up to here was given, and is not said again.
+            self._given = {k: v for k, v in self._given.items() if k is ChatChanged}
+        self._cursor = event.cursor
+        new = self._is_new(event)
+        if isinstance(event, ChatChanged):
+            self._chat = event.chat
+        elif isinstance(event, ActionsChanged):
+            self._actions = event.actions
+        self._may_rest = self._looks_like_rest()
+        return new
+
+    def _is_new(self, event: StreamEvent) -> bool:
+        """Whether it says something that was not given since. Deltas and resets always do."""
+        match event:
+            case ChatChanged(_, chat):
+                return self._note(ChatChanged, chat)
+            case MessageChanged(_, message):
+                return self._note(message.number, message)
+            case QueueChanged(_, queue):
+                return self._note(QueueChanged, queue)
+            case ActionsChanged(_, actions):
+                return self._note(ActionsChanged, actions)
+            case Superseded(_, numbers):
+                for number in numbers:
+                    self._given.pop(number, None)
+                return self._note(Superseded, numbers)
+            case Reset(_, "history"):
+                self._given, self._actions = {}, ()
+        return True
+
+    def _note(self, about: object, said: object) -> bool:
+        new = self._given.get(about) != said
+        self._given[about] = said
+        return new
+
+    def _looks_like_rest(self) -> bool:
+        """The chat has come to rest, and all of it was said."""
+        chat, cursor = self._chat, self._cursor
+        if chat is None or cursor.snapshot != chat.snapshot_version or cursor.seq:
+            return False
+        if chat.status is Status.REQUIRES_ACTION:
+            return self._actions is None or at_rest(chat.status, self._actions)
+        return chat.status not in BUSY
+
+
+# --- all chats -----------------------------------------------------------------------------------
+
+
+class RemoteWatch(Resuming[RosterEvent]):
+    """An iterator over all chats of a user: each that is new or changes, and each that goes."""
+
+    def __init__(self, line: Line, after: Moment | None = None) -> None:
+        super().__init__(line, "/stream", list_event_of, after)
+        self._cursor = after or Moment(0)
+        self._told: dict[str, Snapshot] = {}
+
+    @property
+    def cursor(self) -> Moment:
+        """Of whoever was given everything so far."""
+        return self._cursor
+
+    def _gone(self) -> HoldfastError | None:
+        return RemoteError("deleted", "the server has no list of chats for this token")
+
+    def _see(self, event: RosterEvent) -> bool:
+        if event.cursor > self._cursor:
+            self._cursor = event.cursor
+            oldest = event.cursor.at - 2 * OVERLAP  # what is older does not come again
+            self._told = {id: one for id, one in self._told.items() if one.updated_at > oldest}
+        if isinstance(event, ChatDeleted):
+            self._told.pop(event.id, None)
+        if not isinstance(event, ChatListed):
+            return True
+        before, self._told[event.chat.id] = self._told.get(event.chat.id), event.chat
+        if before is None:
+            return True
+        if before.snapshot_version > event.chat.snapshot_version:
+            self._told[event.chat.id] = before
+            return False
+        return before != event.chat
+
+
+prepare_to_decode(Outcome, *PAYLOADS.values(), *LIST_PAYLOADS.values())

@@ -1,0 +1,231 @@
+"""A chat on a server reads as one in this process: the same names, the same values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from holdfast.agent import approve
+from holdfast.chat.handle import Chat, Queue
+from holdfast.chat.host import Host
+from holdfast.chat.state import Rule
+from holdfast.chat.stream import ChatStream, MessageChanged
+from holdfast.client.chat import RemoteChat
+from holdfast.client.host import RemoteHost
+from holdfast.client.queue import RemoteQueue
+from holdfast.client.stream import RemoteStream
+from holdfast.host import serving
+from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.messages import File, Part, Source, Text
+from holdfast.kernel.tool import Deny
+from holdfast.server.wire import to_json
+from holdfast.store.database import Database
+from holdfast.testing import Clock, call, fail, pause, usage
+from tests.client.kit import connected
+from tests.server.kit import _world, agent
+from tests.test_host import ask_user, pay
+
+HERE_ONLY = frozenset(("agents", "feed", "agent", "check_choice", "workers"))
+"""What a host of this process has for those who serve it: agents are objects, and stay here."""
+THERE_ONLY = frozenset(("watch",))
+"""Who has the chats in this process hears of them by its feed."""
+OF_A_STREAM = ("__aiter__", "__anext__", "__aenter__", "__aexit__", "aclose", "cursor")
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """With the names of the remote ones replaced by those that they stand for."""
+    words = str(inspect.signature(function)).replace("'", "")
+    return words.replace("RemoteStream", "ChatStream").replace("Remote", "")
+
+
+@pytest.mark.parametrize(
+    ("here", "there"), [(Host, RemoteHost), (Chat, RemoteChat), (Queue, RemoteQueue)]
+)
+def test_both_have_the_same_methods_with_the_same_arguments(here: type, there: type) -> None:
+    ours, theirs = public(here), public(there)
+    extra = (HERE_ONLY, THERE_ONLY) if here is Host else (set(), set())
+    assert set(ours) - extra[0] == set(theirs) - extra[1]
+    for name in set(ours) - extra[0]:
+        assert signature(ours[name]) == signature(theirs[name]), name
+        asks = inspect.iscoroutinefunction(ours[name])
+        assert asks == inspect.iscoroutinefunction(theirs[name]), name
+
+
+def test_both_streams_are_read_in_the_same_way() -> None:
+    for name in OF_A_STREAM:
+        ours, theirs = getattr(ChatStream, name), getattr(RemoteStream, name)
+        assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs), name
+        assert isinstance(ours, property) == isinstance(theirs, property), name
+
+
+# --- one story, told twice ---
+
+SCRIPT: list[Any] = [
+    ["Hello", usage(input=3, output=1)],
+    "seen",
+    "again",
+    ["half", fail(status=401)],
+    "whole",
+    "forked",
+    [call("pay", amount=3), call("pay", amount=4)],
+    call("pay", amount=3),
+    "paid",
+    call("ask_user"),
+    "thanks",
+    "\n".join(f"## {name}\n-" for name in SECTIONS),
+    ["one ", pause(60), "two"],
+    ["slow", pause(60)],
+    "promoted",
+    "delivered",
+]
+PARTS: list[Part] = [
+    Text("look \ud800"),
+    File("image/png", "a.png", data=b"\x89PNG"),
+    File("image/png", ref="https://x.test/a.png"),
+    Source("https://x.test", "X"),
+]
+
+
+async def story(host: Host | RemoteHost, tell: Callable[[object], None]) -> None:
+    chat = await host.create("hi", title="A  chat", labels={"b": "2", "a": "1"}, key="first")
+    tell(chat.first)
+    again = await host.create("hi", title="A  chat", labels={"b": "2", "a": "1"}, key="first")
+    assert again.id == chat.id
+    tell((chat.owner == chat.first.owner, chat.agent, chat.id == chat.first.id))
+    tell(await chat.rest())
+    tell(await chat.send(PARTS, key="k"))
+    tell(await chat.send(PARTS, key="k"))
+    tell(await chat.rest())
+    tell(await chat.edit(3, "better", effort="low"))
+    tell(await chat.rest())
+    tell(await chat.send("fail", model=None))
+    tell(await chat.rest())
+    tell(await chat.retry())
+    tell(await chat.rest())
+    await reading(chat, tell)
+    await changing(host, chat, tell)
+    await answering(host, tell)
+    await waiting(host, tell)
+
+
+async def reading(chat: Chat | RemoteChat, tell: Callable[[object], None]) -> None:
+    tell(await chat.read())
+    for asked in (
+        {},
+        {"limit": 2},
+        {"before": 5},
+        {"before": 0},
+        {"after": 2, "limit": 3},
+        {"after": -1, "before": 4},
+        {"superseded": True, "limit": 1_000},
+    ):
+        tell(await chat.messages(**asked))  # type: ignore[arg-type]
+    tell(await chat.history())
+    tell((await chat.actions(), await chat.usage(), await chat.usage(tree=True)))
+    tell(await chat.export())
+    tell((await chat.export("markdown")).replace("\ud800", "?"))  # which UTF-8 cannot say
+    cursor = None
+    async with chat.stream() as stream:
+        async for event in stream:
+            cursor = event.cursor
+            if isinstance(event, MessageChanged):
+                tell(event.message)
+    tell((cursor, stream.cursor))
+    tell([event async for event in chat.stream(str(cursor))])
+
+
+async def changing(
+    host: Host | RemoteHost, chat: Chat | RemoteChat, tell: Callable[[object], None]
+) -> None:
+    copy = await chat.fork(2)
+    tell((copy.first, await copy.rest()))
+    other = await chat.fork(1, "instead", title="Another", share_workspace=True)
+    tell((other.first, await other.rest()))
+    tell(await other.rename("New"))
+    tell(await other.rename(None))
+    tell(await other.update(labels={"x": "y"}, effort="high"))
+    tell(await other.update(effort=None, key="update"))
+    tell(await other.archive())
+    tell([one.title for one in await host.list(archived=True)])
+    tell(await other.unarchive())
+    kept = await host.restore(await chat.export())
+    tell((kept.first, await kept.history()))
+    tell([one.id for one in await host.list()])
+    tell([one.id for one in await host.list(before=copy.id, limit=1)])
+    tell(await host.list(parent=chat.id))
+    tell((await host.chat(chat.id)).id)
+    await kept.delete()
+    assert kept.id not in [one.id for one in await host.list()]
+
+
+async def answering(host: Host | RemoteHost, tell: Callable[[object], None]) -> None:
+    chat = await host.create("pay")
+    waits = await chat.rest()
+    tell(waits)
+    assert waits.actions == await chat.actions()
+    one, two = waits.actions
+    tell([type(event).__name__ async for event in chat.stream()])
+    answers = {one.call.id: approve(one), two.call.id: Deny("too much")}
+    tell(await chat.resolve(answers, allow_for_chat=Rule("pay"), key="resolve"))
+    tell((await chat.rest(), (await chat.read()).rules))
+    await chat.send("ask me")
+    (question,) = (await chat.rest()).actions
+    tell(await chat.resolve({question.call.id: {"colour": "blue"}}))
+    tell((await chat.rest(), await chat.history()))
+    tell(await chat.compact())
+    tell((await chat.rest(), await chat.history()))
+
+
+async def waiting(host: Host | RemoteHost, tell: Callable[[object], None]) -> None:
+    chat = await host.create("count")
+    await anyio.sleep(1)
+    tell(await chat.interrupt())
+    tell(await chat.rest())
+    await chat.send("go")
+    await anyio.sleep(1)
+    a, b, c = [(await chat.send(text)).queued or "" for text in ("a", "b", "c")]
+    tell(await chat.queue.list())
+    tell(await chat.queue.edit(a, "A", "queue"))
+    tell(await chat.queue.reorder([c, a, b]))
+    tell(await chat.queue.remove(b, key="remove"))
+    tell(await chat.queue.remove(b, key="remove"))
+    tell(await chat.queue.promote(a))
+    tell((await chat.rest(), await chat.history()))
+
+
+def plain(told: object) -> Any:
+    """Without what differs between any two chats: ids, times, owners. What is in no list may be."""
+    names: dict[str, str] = {}
+    text = to_json(msgspec.to_builtins(told)).decode()
+    text = re.sub(r"id-\d{6}", lambda m: names.setdefault(m[0], f"#{len(names)}"), text)
+    text = re.sub(r'(\\*"(?:\w+_at|deadline|context)\\*":)(\d+|null)', r"\g<1>0", text)
+    return text.replace('"owner":"ann"', '"owner":""').replace(
+        '\\"owner\\":\\"ann\\"', '\\"owner\\":\\"\\"'
+    )
+
+
+async def test_the_same_story_has_the_same_results_here_and_there(
+    db: Database, clock: Clock
+) -> None:
+    here: list[object] = []
+    there: list[object] = []
+    tools = [pay, ask_user]
+    world = _world(clock)
+    async with serving(db, [agent(SCRIPT, clock, tools=tools)], ports=world, titles=False) as host:
+        await story(host, here.append)
+    async with connected(db, [agent(SCRIPT, clock, tools=tools)], clock, world=world) as (_, far):
+        await story(far, there.append)
+    assert len(here) == len(there) > 60
+    for ours, theirs in zip(here, there, strict=True):
+        assert plain(theirs) == plain(ours)
+        assert type(theirs) is type(ours)
