@@ -160,15 +160,20 @@ def _start(root: Directory, values: Values, environ: Mapping[str, str]) -> Proce
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a command: without the keys of providers, and set for nobody's presence.
+    """The variables for a command: without what is secret, and set for nobody's presence.
 
-    A key is left out so that it does not end up in a log or a model's context by accident. This
-    isolates nothing: a command can read whatever its user can, this process's variables too.
+    Left out are the keys of providers and our own settings, the URL of the database among them, so
+    that they do not end up in a log or a model's context by accident. This isolates nothing: a
+    command can read whatever its user can, this process's variables too.
     """
-    kept = {name: value for name, value in environ.items() if name not in _keys()}
+    kept = {name: value for name, value in environ.items() if not _is_secret(name)}
     for stale in ("PWD", "OLDPWD"):
         kept.pop(stale, None)
     return {**kept, **QUIET}
+
+
+def _is_secret(name: str) -> bool:
+    return name.startswith("HOLDFAST_") or name == "PGPASSWORD" or name in _keys()
 
 
 @cache

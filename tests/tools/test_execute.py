@@ -253,6 +253,14 @@ async def test_the_environment_is_read_when_the_command_runs(
     assert lines(await Call(tool, command="echo $SET_LATER").task)[0] == "yes"
 
 
+@pytest.mark.parametrize(
+    "name", ["ANTHROPIC_API_KEY", "HOLDFAST_SECRET_KEY", "HOLDFAST_DATABASE", "PGPASSWORD"]
+)
+def test_what_is_secret_is_not_in_the_environment_of_a_command(name: str) -> None:
+    assert environment({name: "secret", "HOME": "/x"}).get("HOME") == "/x"
+    assert name not in environment({name: "secret"})
+
+
 def test_the_environment_is_not_changed_in_place() -> None:
     given = {"OPENAI_API_KEY": "secret", "PWD": "/"}
 
