@@ -46,6 +46,9 @@ class File:
         self._lock = None if path == MEMORY else _lock(path)
         self._open: list[apsw.Connection] = []
         try:
+            if path != MEMORY:
+                # SQLite would let everybody read it; what it makes beside it is as readable as it.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self.writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             _prepare(self.writer, path)
             # Instead of SQLite's own way, by which some commit or other takes that much longer.
@@ -123,6 +126,8 @@ def open_file(path: str | os.PathLike[str], version: str, *, writes: bool = True
     full = name if name == MEMORY else (_usable if writes else _readable)(name)
     try:
         return File(full) if writes else FileToRead(full)
+    except OSError as error:
+        raise CannotOpen(f"{full} cannot be made: {error.strerror}") from error
     except apsw.Error as error:
         why = _CANNOT_OPEN.get(type(error), "SQLite cannot open it")
         raise CannotOpen(f"{full}: {why} (SQLite says: {error})") from error
@@ -186,7 +191,7 @@ def _lock(path: str) -> int:
     It is left behind: whoever deletes it could delete one that has just been locked by another.
     """
     try:
-        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise CannotOpen(
             f"{path}.lock cannot be opened ({error.strerror}): change its permissions, "

@@ -200,6 +200,23 @@ def test_a_power_cut_loses_nothing_and_keys_are_checked(tmp_path: Path) -> None:
         assert pragma("mmap_size") == 0
 
 
+def test_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
+    with closing(open_file(tmp_path / "chats.db", SOUND)) as file:
+        file.writer.execute("CREATE TABLE t (a)")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(
+        ("chats.db", "chats.db-wal", "chats.db-shm", "chats.db.lock"), 0o600
+    )
+
+
+def test_whoever_may_read_a_database_that_is_there_still_may(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    path.touch()
+    path.chmod(0o640)
+    with closing(open_file(path, SOUND)):
+        assert path.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_closed_file_leaves_no_log_behind(tmp_path: Path) -> None:
     path = tmp_path / "chats.db"
     file = open_file(path, SOUND)
