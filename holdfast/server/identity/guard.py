@@ -27,6 +27,7 @@ OURS: Final = frozenset(("same-origin", "none"))
 """What a browser says of a request of our own page, or of the person at its address bar."""
 INTERNAL: Final = "/internal/"
 """Where other replicas ask, and nobody else."""
+PROBES: Final = frozenset(("/healthz", "/readyz", "/metrics"))
 PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
 SECURITY: Final[Mapping[str, str]] = {
@@ -110,11 +111,15 @@ class Asked(Struct, frozen=True):
     """`Sec-Fetch-Site`"""
     size: int = 0
     """Bytes of headers."""
+    probe: bool = False
+    """Whether the process is well is all that it asks."""
 
 
 def refusal(front: Front, asked: Asked) -> Refused | None:
     """Why a request goes no further; None when it may."""
-    if not asked.hosts or not all(host.lower() in front.hosts for host in asked.hosts):
+    known = bool(asked.hosts) and all(host.lower() in front.hosts for host in asked.hosts)
+    # Whoever watches replicas asks each by its address. There is nothing for a page to read there.
+    if not known and not (asked.probe and not asked.origins):
         names = ", ".join(sorted(front.hosts))
         return Misdirected(f"this server does not go by the name that was asked for: use {names}")
     if not all(origin in front.origins for origin in asked.origins) or len(asked.origins) > 1:
@@ -136,6 +141,7 @@ def asked_by(request: web.BaseRequest) -> Asked:
         headers.getall("Origin", []),
         headers.get("Sec-Fetch-Site"),
         sum(len(name) + len(value) + 4 for name, value in request.raw_headers),
+        request.method == "GET" and request.path in PROBES,
     )
 
 
@@ -168,6 +174,7 @@ def secured(secure: bool) -> Callable[[web.BaseRequest, web.StreamResponse], Awa
     headers = {**SECURITY, **(HSTS if secure else {})}
 
     async def add(request: web.BaseRequest, response: web.StreamResponse) -> None:
+        response.headers["Server"] = "holdfast"
         for name, value in headers.items():
             response.headers.setdefault(name, value)
 

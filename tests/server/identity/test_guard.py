@@ -225,6 +225,7 @@ async def test_every_answer_has_the_headers_that_keep_it_to_itself(
             assert {name: answer.headers[name] for name in SECURITY} == dict(SECURITY)
             assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
             assert "Strict-Transport-Security" not in answer.headers
+            assert answer.headers["Server"] == "holdfast"
 
 
 async def _raw(here: House, data: bytes) -> bytes:
@@ -280,6 +281,20 @@ async def test_headers_are_bounded_all_together(db: Database, clock: Clock) -> N
         many: dict[str, Any] = {f"X-{n}": "x" * 4000 for n in range(HEADERS // 4000 + 1)}
         answer = await here.ask("GET", "/me", headers=many)
         assert (answer.status, answer.kind) == (431, "headers_too_large")
+
+
+async def test_whoever_watches_a_replica_may_ask_it_by_its_address(
+    db: Database, clock: Clock
+) -> None:
+    front: Front = public_front(["https://chats.example.com"])
+    async with house(db, clock, front=front) as here:
+        for path in ("/healthz", "/readyz", "/metrics"):
+            async with here.client.get(here.url + path) as answer:
+                assert answer.status != 421
+            async with here.client.get(
+                here.url + path, headers={"Origin": "http://evil.example"}
+            ) as answer:
+                assert answer.status == 421
 
 
 async def test_a_server_for_a_team_is_reached_by_its_public_name_alone(
