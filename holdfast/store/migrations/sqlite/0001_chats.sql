@@ -61,10 +61,15 @@ CREATE TABLE messages (
     chat_id TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
     number INTEGER NOT NULL CHECK (number >= 1),
     revision INTEGER NOT NULL,
-    role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'tool', 'system')),
-    kind TEXT NOT NULL CHECK (kind IN
-        ('prompt', 'answer', 'results', 'checkpoint', 'injected', 'marker', 'context', 'note')),
-    visibility TEXT NOT NULL CHECK (visibility IN ('both', 'user', 'model')),
+    -- Not IN: SQLite would make a table of its list, for every row.
+    role TEXT NOT NULL
+        CHECK (role = 'user' OR role = 'assistant' OR role = 'tool' OR role = 'system'),
+    kind TEXT NOT NULL CHECK (
+        kind = 'answer' OR kind = 'results' OR kind = 'prompt' OR kind = 'checkpoint'
+        OR kind = 'injected' OR kind = 'marker' OR kind = 'context' OR kind = 'note'
+    ),
+    visibility TEXT NOT NULL
+        CHECK (visibility = 'both' OR visibility = 'user' OR visibility = 'model'),
     body TEXT NOT NULL,
     author TEXT,
     epoch INTEGER,
