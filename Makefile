@@ -5,9 +5,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt bench clean
+.PHONY: help run test check fmt cluster bench clean
 
-PROMPT ?= help
 PYTHON ?=  # the interpreter that .venv is made with; when empty, the first on PATH that will do
 PEERS ?=  # other frameworks to measure beside ours, as in: make bench PEERS="agno langgraph"
 PYTEST ?=  # more arguments for pytest, as in: make test PYTEST="-k interrupt"
@@ -19,8 +18,8 @@ unexport VIRTUAL_ENV  # ours is .venv, whatever is active in this shell
 help:  ## what can be done here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 
-run: .venv/ready  ## ask a model, or the demo if there is no key: make run PROMPT="list"
-	$(bin)/holdfast run "$(PROMPT)"
+run: .venv/ready  ## serve chats on SQLite, with your model, or the demo if there is no key
+	$(bin)/holdfast serve
 
 test: check  ## check, then run every test
 	$(bin)/pytest -n auto --dist worksteal $(PYTEST)
@@ -33,6 +32,9 @@ check: .venv/ready  ## format, lint and types, without changing a file
 fmt: .venv/ready  ## format, and mend what the linter can mend
 	$(bin)/ruff format .
 	$(bin)/ruff check --fix .
+
+cluster: .venv/ready  ## three replicas over PostgreSQL behind a load balancer, on this machine
+	$(bin)/python examples/cluster.py
 
 bench: .venv/ready  ## measure, beside the least that the same work needs
 	$(bin)/python -m bench $(if $(PEERS),--peers $(PEERS))

@@ -143,11 +143,17 @@ def bench_fanout() -> None:
     print("\nfan-out: 500 readers, 50 events a second each; server CPU per event, and how late\n")
     rows: dict[str, list[dict[str, Any]]] = {}
     for _ in range(3):
-        for who in ("floor", "one", "many"):
+        for who in ("floor", "one", "many", "relay", "relay_many"):
             rows.setdefault(who, []).extend(
                 run(sys.executable, HERE / "fanout.py", BENCH_FANOUT=who)
             )
-    labels = {"floor": "floor", "one": "of one chat", "many": "of 500 chats"}
+    labels = {
+        "floor": "floor",
+        "one": "of one chat",
+        "many": "of 500 chats",
+        "relay": "one, by relay",  # CPU is that of the replica that runs it
+        "relay_many": "500, by relay",
+    }
     for who, label in labels.items():
         taken = [row["median"] for row in rows[who]]
         pairs = zip(rows["floor"], rows[who], strict=True)

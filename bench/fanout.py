@@ -2,6 +2,7 @@
 
 BENCH_FANOUT   floor: a raw asyncio server that writes each event to each connection
                one: all read one chat        many: each reads a chat of its own
+               relay, relay_many: the same as one and many, of chats that another replica runs
                stalled: what twenty that never read cost, and whether a turn is slower for them
 
 The readers are in a process of their own. An event carries when it was said.
@@ -102,6 +103,9 @@ class Readers:
         self._process = process
         self._said = said
 
+    async def line(self) -> bytes:
+        return await self._said.readline()
+
     async def stop(self) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
@@ -111,16 +115,20 @@ class Readers:
         return row
 
 
-async def readers(kind: str, port: int, paths: Sequence[str]) -> Readers:
-    process = subprocess.Popen(  # noqa: ASYNC220 - nothing is measured yet
-        [sys.executable, __file__, kind, str(port), json.dumps(list(paths))],
+async def process(kind: str, place: str, paths: str) -> Readers:
+    made = subprocess.Popen(  # noqa: ASYNC220 - nothing is measured yet
+        [sys.executable, __file__, kind, place, paths],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert process.stdout is not None
-    said = await lines(process.stdout)
-    assert await said.readline() == b"ready\n"
-    return Readers(process, said)
+    assert made.stdout is not None
+    return Readers(made, await lines(made.stdout))
+
+
+async def readers(kind: str, port: int, paths: Sequence[str]) -> Readers:
+    made = await process(kind, str(port), json.dumps(list(paths)))
+    assert await made.line() == b"ready\n"
+    return made
 
 
 # --- the floor -----------------------------------------------------------------------------------
@@ -238,6 +246,79 @@ async def ours(who: str, chats: int) -> dict[str, Any]:
         return await report(who, spent, watching)
 
 
+# --- through the relay ---------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterator[Any]:
+    """One of two: the other is in another process."""
+    from aiohttp import web
+
+    from holdfast import Agent
+    from holdfast.host import serving
+    from holdfast.server.app import Server, application
+    from holdfast.server.relay.asking import Relay
+    from holdfast.server.relay.owner import Owner
+    from holdfast.store.postgres import open_postgres
+    from holdfast.testing import ScriptedModel
+
+    agents = [Agent(model=ScriptedModel([]))]
+    async with open_postgres(database) as db, serving(db, agents, worker=None) as host:
+        host.feed.worker = worker
+        server, owner = Server(host, db, Anybody()), Owner(host.feed, secret)
+        app = application(server)
+        owner.attach(app)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
+        try:
+            async with Relay(host.feed, secret).running():
+                yield host, db, owner, runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
+
+
+async def serve(database: str) -> None:
+    """The replica that is read, until somebody says to stop."""
+    from holdfast.server.relay.secret import Secret
+
+    async with replica(database, Secret(b"of the bench"), None) as (_, _, _, port):
+        print(port, flush=True)
+        await (await lines(sys.stdin)).readline()
+        print(json.dumps({"spent": time.process_time()}), flush=True)
+
+
+async def relay(who: str, chats: int) -> dict[str, Any]:
+    from holdfast import TextDelta
+    from holdfast.chat import claims
+    from holdfast.server.relay.secret import Secret
+    from holdfast.testing.postgres import running
+
+    with running() as postgres:
+        async with replica(postgres.url(), Secret(b"of the bench"), "a") as place:
+            host, db, owner, port = place
+            made = [await host.create("go", owner="ann") for _ in range(chats)]
+            url, agents = f"http://127.0.0.1:{port}", tuple(host.agents)
+            me = claims.Worker(id="a", agents=agents, url=url, lease=10**9)
+            await db.write(lambda tx: claims.beat(tx, me))
+            await db.write(lambda tx: claims.claim(tx, me, "root", chats))
+            writers = [await writer_of(host, chat) for chat in made]
+            other = await process("serve", postgres.url(), "[]")
+            there = int(await other.line())
+            paths = [path_of(made[number % chats]) for number in range(READERS)]
+            watching = await readers("read", there, paths)
+            while owner.subscriptions < chats:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+            def say() -> None:
+                for writer in writers:
+                    writer.put(TextDelta(said()))
+
+            spent = await at_a_rate(say)
+            row = await report(who, spent, watching)
+            return {**row, "connections": len(owner), "there": (await other.stop())["spent"]}
+
+
 async def turn(host: Any, server: Any, port: int, stalled: int) -> tuple[float, float]:
     """Seconds that a turn takes with so many stalled, and megabytes that are held at its end."""
     from holdfast import TextDelta
@@ -313,6 +394,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     if len(sys.argv) == 4:
         paths = json.loads(sys.argv[3])
+        if sys.argv[1] == "serve":
+            asyncio.run(serve(sys.argv[2]))
+            return
         asyncio.run((read if sys.argv[1] == "read" else sleep_on)(int(sys.argv[2]), paths))
         return
     who = os.environ.get("BENCH_FANOUT", "one")
@@ -320,6 +404,8 @@ def main() -> None:
         "floor": floor,
         "one": lambda: ours("one", 1),
         "many": lambda: ours("many", READERS),
+        "relay": lambda: relay("relay", 1),
+        "relay_many": lambda: relay("relay_many", READERS),
         "stalled": stalled,
     }
     print(json.dumps(asyncio.run(measured[who]())), flush=True)

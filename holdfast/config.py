@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.kernel.model import Effort
+    from holdfast.server.policy import Role, Scope
 
 Color = Literal["auto", "always", "never"]
 
@@ -47,6 +48,207 @@ class RunOptions:
     max_steps: int | None = None
     """None: the policy's own limit."""
     color: Color = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What `holdfast serve` and `holdfast worker` were asked to do. None: the settings say it."""
+
+    settings: str | None = None
+    """The file with them."""
+    database: str | None = None
+    listen: str | None = None
+    data: str
+    """The directory for what is this user's own."""
+    api: bool = True
+    log: str | None = None
+    """`HOLDFAST_LOG`: text or json."""
+    traces: bool = False
+    """`HOLDFAST_TRACES`: also when the settings do not say so."""
+    record: str | None = None
+    """A directory for what models are asked and say."""
+    metrics: str | None = None
+    """Where a worker tells its numbers; a server has /metrics."""
+
+
+def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
+    metrics = None
+    if not api:
+        metrics = said.metrics or environ.get("HOLDFAST_METRICS", "").strip() or None
+    return ServeOptions(
+        settings=said.config or environ.get("HOLDFAST_CONFIG", "").strip() or None,
+        database=said.database or environ.get("HOLDFAST_DATABASE", "").strip() or None,
+        listen=(said.listen if api else None) or environ.get("HOLDFAST_LISTEN", "").strip() or None,
+        data=data_directory(environ),
+        api=api,
+        log=environ.get("HOLDFAST_LOG", "").strip() or None,
+        traces=environ.get("HOLDFAST_TRACES", "").strip() not in ("", "0"),
+        record=said.record or environ.get("HOLDFAST_RECORD", "").strip() or None,
+        metrics=metrics,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where chats are: at a server that runs, or in a database. None: nobody has said so."""
+
+    url: str | None = None
+    token: str | None = None
+    database: str | None = None
+    settings: str | None = None
+    """The file with them."""
+    listen: str | None = None
+    """`HOLDFAST_LISTEN`: where a server of this user's own is."""
+    data: str
+    """The directory for what is this user's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOptions:
+    """What `holdfast token` was asked to do."""
+
+    what: Literal["create", "list", "revoke"] = "create"
+    id: str | None = None
+    """Of the token to revoke."""
+    where: Where
+    user: str | None = None
+    """The name of whoever it is for. None: whoever asks."""
+    role: Role | None = None
+    """Given: the user is made if there is none."""
+    name: str = "command line"
+    scopes: tuple[Scope, ...] = ("read", "write")
+    days: int = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What `holdfast export` was asked to do."""
+
+    chat: str
+    where: Where
+    format: Literal["jsonl", "markdown"] = "jsonl"
+    output: str | None = None
+    """A file. None: standard output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """What `holdfast import` was asked to do."""
+
+    files: tuple[str, ...]
+    where: Where
+    agent: str | None = None
+    """Who goes on with the chats. None: the one that each had."""
+    user: str | None = None
+    """The name of whoever they belong to, in a database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """What `holdfast chat` was asked to do."""
+
+    prompt: str = ""
+    """The words of the command line, joined by blanks; `-` asks for standard input."""
+    where: Where
+    chat: str | None = None
+    """The id of the chat to go on with, or `last`. None: a new one."""
+    agent: str | None = None
+    model: str | None = None
+    effort: Effort | None = None
+    files: tuple[str, ...] = ()
+    approve: Literal["ask", "yes", "deny"] = "ask"
+    quiet: bool = False
+    reasoning: bool = False
+    color: Color = "auto"
+
+
+def token_options(said: Namespace, environ: Mapping[str, str]) -> TokenOptions:
+    from holdfast.kernel.errors import ConfigError
+
+    if said.what == "revoke" and said.id is None:
+        raise ConfigError("which one: holdfast token revoke ID (holdfast token list shows them)")
+    if said.what != "revoke" and said.id is not None:
+        raise ConfigError(f"{said.id!r} is one word too many (see holdfast token --help)")
+    if said.role is not None and said.user is None:
+        raise ConfigError("--role is what a user may: say --user too")
+    scopes: tuple[Scope, ...] = ("read", "write")
+    if said.role == "admin":
+        scopes = (*scopes, "admin")
+    return TokenOptions(
+        what=said.what,
+        id=said.id,
+        where=_where(said, environ, database=environ.get("HOLDFAST_DATABASE")),
+        user=said.user,
+        role=said.role,
+        name=said.name or "command line",
+        scopes=tuple(dict.fromkeys(said.scope)) if said.scope else scopes,
+        days=said.days or 90,
+    )
+
+
+def export_options(said: Namespace, environ: Mapping[str, str]) -> ExportOptions:
+    return ExportOptions(
+        chat=_text("the chat", said.chat),
+        where=_where(said, environ),
+        format=said.format,
+        output=said.output,
+    )
+
+
+def import_options(said: Namespace, environ: Mapping[str, str]) -> ImportOptions:
+    from holdfast.kernel.errors import ConfigError
+
+    if said.user is not None and said.database is None:
+        raise ConfigError("--user goes with --database: a server takes them for who has the token")
+    return ImportOptions(
+        files=tuple(said.files), where=_where(said, environ), agent=said.agent, user=said.user
+    )
+
+
+def chat_options(said: Namespace, environ: Mapping[str, str]) -> ChatOptions:
+    return ChatOptions(
+        prompt=_text("the prompt", " ".join(said.prompt or ())),
+        where=_where(said, environ),
+        chat="last" if said.last else said.chat,
+        agent=said.agent,
+        model=said.model,
+        effort=said.effort,
+        files=tuple(said.file or ()),
+        approve="yes" if said.yes else "deny" if said.deny else "ask",
+        quiet=said.quiet,
+        reasoning=said.reasoning,
+        color=said.color,
+    )
+
+
+def _where(said: Namespace, environ: Mapping[str, str], database: str | None = None) -> Where:
+    """What is said wins over the environment, and there a server over a `database`."""
+    from holdfast.kernel.errors import ConfigError
+
+    named = getattr(said, "database", None)
+    if named is not None and said.url is not None:
+        raise ConfigError("--url names a server, and --database a database: say one of them")
+    url = said.url or (None if named else environ.get("HOLDFAST_URL", "").strip() or None)
+    return Where(
+        url=url,
+        token=said.token or environ.get("HOLDFAST_TOKEN", "").strip() or None,
+        database=named or (None if url else (database or "").strip() or None),
+        settings=said.config or environ.get("HOLDFAST_CONFIG", "").strip() or None,
+        listen=environ.get("HOLDFAST_LISTEN", "").strip() or None,
+        data=data_directory(environ),
+    )
+
+
+def data_directory(environ: Mapping[str, str]) -> str:
+    """Where this user's chats are: `HOLDFAST_HOME`, or where programs keep such things here."""
+    from os.path import abspath, expanduser, join
+    from sys import platform
+
+    if named := environ.get("HOLDFAST_HOME", "").strip():
+        return abspath(expanduser(named))
+    if platform == "darwin":
+        return join(expanduser("~"), "Library", "Application Support", "holdfast")
+    return join(environ.get("XDG_DATA_HOME") or join(expanduser("~"), ".local/share"), "holdfast")
 
 
 def wants_debug(environ: Mapping[str, str]) -> bool:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 COLORS: Final = ("auto", "always", "never")
 SHELLS: Final = ("bash", "zsh", "fish")
+FORMATS: Final = ("jsonl", "markdown")
+TOKENS: Final = ("create", "list", "revoke")
+ROLES: Final = ("admin", "member", "viewer")
+SCOPES: Final = ("read", "write", "admin")
+MAX_DAYS: Final = 366
+"""That a token is good for."""
 MAX_STEPS: Final = 100_000
 """More than that is a slip of the finger."""
 
@@ -217,6 +223,64 @@ def _add_output(parser: Parser) -> None:
     )
 
 
+def serve_parser() -> Parser:
+    parser = Parser(
+        "holdfast serve",
+        usage="holdfast serve [options]",
+        description="Serve chats: API and worker in one process, on SQLite unless a database is "
+        "named.\nIt prints one URL that works here.",
+        epilog=_SERVE_EXAMPLES,
+    )
+    parser.add_argument(
+        "--listen",
+        type=_something,
+        metavar="ADDRESS",
+        help="address and port, or a port; otherwise HOLDFAST_LISTEN, then 127.0.0.1:8765",
+    )
+    _add_server(parser)
+    return parser
+
+
+def worker_parser() -> Parser:
+    parser = Parser(
+        "holdfast worker",
+        usage="holdfast worker [options]",
+        description="Drive the chats of a database, without an API of its own.",
+    )
+    parser.add_argument(
+        "--metrics",
+        type=_something,
+        metavar="ADDRESS",
+        help="tell /metrics and /healthz there to whoever asks; otherwise HOLDFAST_METRICS, "
+        "then nowhere",
+    )
+    _add_server(parser)
+    return parser
+
+
+def _add_server(parser: Parser) -> None:
+    parser.add_argument(
+        "--config",
+        type=_something,
+        metavar="FILE",
+        help="the settings; otherwise HOLDFAST_CONFIG, then holdfast.toml if it is here",
+    )
+    parser.add_argument(
+        "--database",
+        type=_something,
+        metavar="URL",
+        help="sqlite:///chats.db, or postgresql://user@host/name; otherwise HOLDFAST_DATABASE, "
+        "then the settings, then a file of your own",
+    )
+    parser.add_argument(
+        "--record",
+        type=_something,
+        metavar="DIR",
+        help="write down there what models are asked and say, without secrets; "
+        "otherwise HOLDFAST_RECORD, then the settings, then nothing is",
+    )
+
+
 def models_parser() -> Parser:
     parser = Parser(
         "holdfast models",
@@ -273,16 +337,204 @@ def completion_parser() -> Parser:
     return parser
 
 
+def chat_parser() -> Parser:
+    parser = Parser(
+        "holdfast chat",
+        usage="holdfast chat [PROMPT ...] [options]",
+        description="Talk with an agent of a server: the one here, or another. What is said stays "
+        "there.\nWithout a terminal it answers once, and ends.",
+        epilog=f"{_CHAT_KEYS}\n\nexit codes, without a terminal:\n{_exit_codes()}",
+    )
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what to begin with; what is piped in is added"
+    )
+    asked.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        type=_something,
+        metavar="FILE",
+        help="attach a file to it; may be repeated",
+    )
+    which = asked.add_mutually_exclusive_group()
+    which.add_argument(
+        "-c", "--chat", type=_something, metavar="CHAT", help="go on with the chat of this id"
+    )
+    which.add_argument("-l", "--last", action="store_true", help="go on with the newest chat")
+    _add_who(parser)
+    _add_where(parser.add_argument_group("where"))
+    _add_shown(parser)
+    return parser
+
+
+def _add_who(parser: Parser) -> None:
+    who = parser.add_argument_group("who answers")
+    who.add_argument(
+        "--agent", type=_something, metavar="NAME", help="an agent of the server; its first one"
+    )
+    who.add_argument(
+        "-m", "--model", type=_something, metavar="MODEL", help="from now on; the agent's own"
+    )
+    who.add_argument(
+        "-e", "--effort", choices=EFFORTS, metavar="LEVEL", help=f"one of {', '.join(EFFORTS)}"
+    )
+    approve = who.add_mutually_exclusive_group()
+    approve.add_argument(
+        "-y", "--yes", action="store_true", help="approve every call without asking"
+    )
+    approve.add_argument(
+        "--deny", action="store_true", help="deny every call that needs an approval"
+    )
+
+
+def _add_shown(parser: Parser) -> None:
+    output = parser.add_argument_group("output")
+    output.add_argument("-q", "--quiet", action="store_true", help="the answer and nothing else")
+    output.add_argument("--reasoning", action="store_true", help="show all of the reasoning")
+    output.add_argument(
+        "--color",
+        choices=COLORS,
+        default="auto",
+        metavar="WHEN",
+        help=f"colors: {', '.join(COLORS)}",
+    )
+
+
+def _add_where(parser: Any, database: str = "", url: str = ", then the one here") -> None:
+    """A server that runs; and, where there is something to say about it, a database."""
+    parser.add_argument(
+        "--url",
+        type=_something,
+        metavar="URL",
+        help=f"the address of a server; otherwise HOLDFAST_URL{url}",
+    )
+    parser.add_argument(
+        "--token",
+        type=_something,
+        metavar="TOKEN",
+        help="what lets you in there; otherwise HOLDFAST_TOKEN, then the file that the server here "
+        "keeps it in",
+    )
+    if database:
+        parser.add_argument(
+            "--database",
+            type=_something,
+            metavar="URL",
+            help=f"a database instead of a server, as sqlite:///chats.db; {database}",
+        )
+    parser.add_argument(
+        "--config",
+        type=_something,
+        metavar="FILE",
+        help="the settings of the server here; otherwise HOLDFAST_CONFIG, then holdfast.toml",
+    )
+
+
+def token_parser() -> Parser:
+    parser = Parser(
+        "holdfast token",
+        usage="holdfast token [create | list | revoke ID] [options]",
+        description="Make, list and revoke what lets programs and people in at a server.\n"
+        "A token is shown once: what is kept is its hash.",
+        epilog=_TOKEN_EXAMPLES,
+    )
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=TOKENS,
+        default="create",
+        metavar="WHAT",
+        help=f"{', '.join(TOKENS)}; create when nothing is said",
+    )
+    parser.add_argument("id", nargs="?", metavar="ID", help="of the token to revoke")
+    parser.add_argument(
+        "--user", type=_something, metavar="NAME", help="whose it is; otherwise your own"
+    )
+    parser.add_argument(
+        "--role",
+        choices=ROLES,
+        metavar="ROLE",
+        help=f"make the user if there is none: {', '.join(ROLES)}",
+    )
+    parser.add_argument("--name", type=_something, metavar="TEXT", help="what the token is for")
+    parser.add_argument(
+        "--scope",
+        action="append",
+        choices=SCOPES,
+        metavar="SCOPE",
+        help=f"what it is good for: {', '.join(SCOPES)}; may be repeated; otherwise read and "
+        "write, and admin with --role admin",
+    )
+    parser.add_argument(
+        "--days", type=_days, metavar="N", help=f"how long, up to {MAX_DAYS}; otherwise 90"
+    )
+    _add_where(
+        parser,
+        "otherwise HOLDFAST_DATABASE, then the settings, then the file of the server here",
+        url="",
+    )
+    return parser
+
+
+def export_parser() -> Parser:
+    parser = Parser(
+        "holdfast export",
+        usage="holdfast export CHAT [options]",
+        description="Write a chat to a file: JSONL, which loses nothing, or Markdown for people.",
+        epilog="holdfast import reads the JSONL.",
+    )
+    parser.add_argument("chat", metavar="CHAT", help="its id")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="jsonl",
+        metavar="FORMAT",
+        help=f"{' or '.join(FORMATS)}",
+    )
+    parser.add_argument(
+        "-o", "--output", type=_something, metavar="FILE", help="otherwise standard output"
+    )
+    _add_where(parser, "also while a server has it open")
+    return parser
+
+
+def import_parser() -> Parser:
+    parser = Parser(
+        "holdfast import",
+        usage="holdfast import FILE ... [options]",
+        description="Make chats of files that holdfast export wrote, and print their ids.\n"
+        "When one of the files is wrong, none is taken.",
+    )
+    parser.add_argument(
+        "files", nargs="+", type=_something, metavar="FILE", help="in JSONL; - is standard input"
+    )
+    parser.add_argument(
+        "--agent", type=_something, metavar="NAME", help="who goes on with them; the one they had"
+    )
+    parser.add_argument(
+        "--user", type=_something, metavar="NAME", help="whose they are, with --database"
+    )
+    _add_where(parser, "one that no server has open")
+    return parser
+
+
 class Verb(NamedTuple):
     summary: str
     parser: Callable[[], Parser]
 
 
 VERBS: Final = {
+    "serve": Verb("serve chats: API and worker in one process", serve_parser),
+    "worker": Verb("drive the chats of a database, without an API", worker_parser),
     "run": Verb("ask a model once, from the terminal or a script", run_parser),
+    "chat": Verb("talk with an agent of a server, here or elsewhere", chat_parser),
     "models": Verb("which models can be used here, and what to set for the others", models_parser),
     "migrate": Verb("bring a database to the schema of this version", migrate_parser),
     "doctor": Verb("look for what is wrong in a database", doctor_parser),
+    "export": Verb("write a chat to a file", export_parser),
+    "import": Verb("make chats of such files", import_parser),
+    "token": Verb("make, list and revoke what lets people in", token_parser),
     "completion": Verb("print the completion script for your shell", completion_parser),
 }
 
@@ -292,8 +544,8 @@ def top_parser() -> Parser:
     verbs = "\n".join(f"  {name:<12}{verb.summary}" for name, verb in VERBS.items())
     parser = Parser(
         "holdfast",
-        usage="holdfast VERB [options]",
-        description=f"A durable agent loop.\n\nverbs:\n{verbs}",
+        usage="holdfast [VERB] [options]",
+        description=f"A durable agent loop. Without a verb it serves.\n\nverbs:\n{verbs}",
         epilog="holdfast VERB --help says more about each.",
     )
     version = sys.modules["holdfast"].__version__
@@ -306,9 +558,7 @@ def top_parser() -> Parser:
 
 def parse(argv: Sequence[str]) -> tuple[str, Namespace]:
     """The verb and what was said to it. Help and version are printed, and end by SystemExit."""
-    if not argv:
-        top_parser().parse_args(["--help"])
-    verb, *rest = argv
+    verb, *rest = argv or ["serve"]
     if verb in ("help", "version"):
         _tell(verb, rest)
     if verb in VERBS:
@@ -356,6 +606,12 @@ def _steps(text: str) -> int:
     return int(text)
 
 
+def _days(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_DAYS:
+        raise ArgumentTypeError(f"{text!r} is no number from 1 to {MAX_DAYS}")
+    return int(text)
+
+
 def _something(text: str) -> str:
     """An empty value is a variable of the shell that was not set, and means nothing else."""
     if not text.strip():
@@ -370,6 +626,25 @@ examples:
   holdfast run "which tests are slow here, and why?"
   git diff --staged | holdfast run -q "write the commit message" > message.txt
   holdfast run -m demo --history talk.json --json "list the files\""""
+
+_SERVE_EXAMPLES: Final = """\
+examples:
+  holdfast serve
+  holdfast serve --listen 8080 --database sqlite:///chats.db
+  holdfast serve --config team.toml --database postgresql://app@db.internal/chats"""
+
+_CHAT_KEYS: Final = """\
+at a terminal:
+  Enter        sends what you typed; while it answers, it waits its turn
+  /steer ...   is heard before the next step instead
+  Ctrl-C       stops the answer; when nothing runs, it leaves
+  /help        lists what else there is"""
+
+_TOKEN_EXAMPLES: Final = """\
+examples:
+  holdfast token --user ann --role admin --database postgresql://app@db.internal/chats
+  holdfast token --name ci --scope read --days 30 --url http://127.0.0.1:8765
+  holdfast token revoke 01jd7t0v --url http://127.0.0.1:8765"""
 
 _INSTALL: Final = """\
 to install it:

@@ -53,16 +53,27 @@ class Asker:
         note: Callable[[str], None],
         *,
         previews_seen: bool = False,
+        within: Literal["run", "chat"] = "run",
     ) -> None:
-        """`note` takes a line for whoever watches; `previews_seen`: they also saw all previews."""
+        """`note` takes a line for whoever watches; `previews_seen`: they also saw all previews.
+
+        `within`: how long it holds when somebody says always.
+        """
         self._terminal = terminal
         self._answers = answers
         self._note = note
-        self._previews_seen = previews_seen
+        self.previews_seen = previews_seen
+        """Whoever watches has just seen what the calls would do."""
+        self._within = within
         self._always: set[str] = set()
         """Tools that need no more approval."""
         self._approved: set[str] = set()
         """Calls that were approved. One that comes back wants to run with other arguments."""
+
+    @property
+    def always(self) -> frozenset[str]:
+        """Tools that somebody has allowed for good."""
+        return frozenset(self._always)
 
     async def resolve(self, actions: Sequence[Action]) -> dict[str, Resolution]:
         """What to tell a run, by call id. What is not in it was answered by nobody.
@@ -72,7 +83,7 @@ class Asker:
         said: dict[str, Resolution] = {}
         always = frozenset(self._always)
         # Of several, the first previews are far up by now.
-        seen = self._previews_seen and len(actions) == 1
+        seen = self.previews_seen and len(actions) == 1
         try:
             for action in actions:
                 answer = await self._answer(action, seen)
@@ -126,8 +137,8 @@ class Asker:
         preview = action.preview or ""
         view = "[v]iew all of it, " if seen and not wording.seen_whole(preview) else ""
         question = (
-            f"Allow? [y]es, [n]o, [a]lways for {safe(action.call.tool)} in this run, {view}"
-            "or say what to do instead: "
+            f"Allow? [y]es, [n]o, [a]lways for {safe(action.call.tool)} in this {self._within}, "
+            f"{view}or say what to do instead: "
         )
         while (said := await _something(terminal, question)).lower() in ("v", "view"):
             terminal.write(_quoted(preview) if preview.strip() else laid_out(action.arguments))

@@ -50,6 +50,36 @@ def call(verb: str, said: Namespace) -> int:
             from holdfast.config import run_options
 
             return run.main(run_options(said, os.environ))
+        case "serve":
+            from holdfast.cli import serve
+            from holdfast.config import serve_options
+
+            return serve.main(serve_options(said, os.environ, api=True))
+        case "worker":
+            from holdfast.cli import worker
+            from holdfast.config import serve_options
+
+            return worker.main(serve_options(said, os.environ, api=False))
+        case "chat":
+            from holdfast.cli import chat
+            from holdfast.config import chat_options
+
+            return chat.main(chat_options(said, os.environ))
+        case "export":
+            from holdfast.cli import export
+            from holdfast.config import export_options
+
+            return export.main(export_options(said, os.environ))
+        case "import":
+            from holdfast.cli import import_
+            from holdfast.config import import_options
+
+            return import_.main(import_options(said, os.environ))
+        case "token":
+            from holdfast.cli import token
+            from holdfast.config import token_options
+
+            return token.main(token_options(said, os.environ))
         case "models":
             from holdfast.cli import models
 

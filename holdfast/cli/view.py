@@ -99,6 +99,19 @@ class View:
         """A line of our own."""
         self._say(safe(text), "dim")
 
+    def said(self, text: str) -> None:
+        """What a person has said to the model."""
+        self._say(f"> {safe(text)}", "bold")
+
+    def new_turn(self) -> None:
+        """What it took is summed up from here on."""
+        self._total = Summary()
+
+    def void(self) -> None:
+        """What was shown of an answer is none any more, and it is not said why."""
+        if self._page.give_up_text():
+            self._say("  The text above is void.", "yellow", always=True)
+
     def tick(self) -> None:
         """A second has gone by."""
         self._page.tick()

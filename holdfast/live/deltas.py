@@ -365,6 +365,10 @@ class Mirror:
         self._leave = leave
 
     @property
+    def attempt(self) -> Attempt:
+        return self._replay.attempt
+
+    @property
     def cursor(self) -> Cursor:
         """How far it was told."""
         return Cursor(self._replay.attempt, self._replay.seq)
@@ -375,11 +379,12 @@ class Mirror:
         return self._chat.current is not self._replay
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Raises `ValueError` for what does not follow."""
+        """Raises `ValueError` for what does not follow. Once it is closed, it goes nowhere."""
+        if self.closed:
+            return
         for run in runs:
             self._replay.add(run)
-        if not self.closed:
-            self._chat.rouse()
+        self._chat.rouse()
 
     def close(self) -> None:
         """It is over, or nobody knows any more. Readers get the rest and a reset."""

@@ -145,6 +145,8 @@ class Replay:
     def runs(self, seq: int) -> list[Run]:
         """All that was said after this delta, for a replay elsewhere to `add`."""
         folded, runs = self.seq - len(self._loose), []
+        if self._seq == seq + 1 > folded:  # the usual case
+            return [Run(self._seq, self._seq, self._loose[-1])]
         if seq < folded:
             for delta in self._folded[self._index(seq + 1) :]:
                 runs.append(self._run(delta, max(seq, delta.first - 1)))
@@ -160,6 +162,9 @@ class Replay:
         count = run.last - run.first + 1
         if run.first != self.seq + 1 or count < 1 or (run.ends and len(run.ends) != count):
             raise ValueError(f"{run.first} to {run.last} do not follow {self.seq}")
+        if count == 1:
+            self._add(run.fragment)
+            return
         said = pieces(run.fragment, run.ends) if run.ends else repeat(run.fragment, count)
         for fragment in said:
             self._add(fragment)
@@ -224,7 +229,7 @@ class Replay:
     def _fold(self) -> None:
         first = self._seq - len(self._loose) + 1
         for delta in self._runs(self._loose, first):
-            if delta.last > delta.first:
+            if delta.last > delta.first and not isinstance(delta.fragment, Omitted):
                 said = self._loose[delta.first - first : delta.last - first + 1]
                 self._ends[delta.first] = array("I", accumulate(map(len, texts(said))))
             self._folded.append(delta)

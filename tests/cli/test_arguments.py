@@ -108,7 +108,7 @@ def test_yes_and_deny_exclude_each_other() -> None:
         (["explain", "this code"], "to ask a model, holdfast run explain 'this code'"),
         (["tell me " * 50], 'to ask a model, holdfast run "…"'),
         (["two\nlines"], 'to ask a model, holdfast run "…"'),
-        ([""], "there is no verb '': use run, models, migrate, doctor, completion"),
+        ([""], "there is no verb '': use serve, worker, run, chat, models"),
         (["--json", "run", "hello"], "--json stands behind the verb: holdfast run --json"),
         (["--model=demo", "hello"], "--model stands behind the verb: holdfast run --model"),
         (["--verison"], "there is no option --verison (see holdfast --help)"),

@@ -381,7 +381,7 @@ class Peer:
             case Said():
                 self._said(known, answer)
             case Over(_, place):
-                if known.mirror is not None and place_of(known.mirror.cursor.attempt) == place:
+                if known.mirror is not None and place_of(known.mirror.attempt) == place:
                     known.end()
             case Left():
                 if known.leaving:
@@ -391,7 +391,7 @@ class Peer:
 
     def _said(self, known: Subscription, said: Said) -> None:
         mirror = known.mirror
-        if mirror is None or place_of(mirror.cursor.attempt) != said.place:
+        if mirror is None or place_of(mirror.attempt) != said.place:
             mirror = None
             if said.runs[0].first == 1:
                 mirror = self._live.mirror(known.chat, Attempt(*said.place))

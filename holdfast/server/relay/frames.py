@@ -6,10 +6,9 @@ of one tick, whatever the chat.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, TypeAlias, Union
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from holdfast.live.deltas import Batch, Cursor, Reset
 from holdfast.live.replay import Attempt, Run
@@ -20,6 +19,7 @@ LONGEST_ASK: Final = 16 * 1024
 LONGEST_ANSWER: Final = 64 * 1024 * 1024
 """Bytes of a message: an attempt keeps a megabyte of output, and all that a model says."""
 
+ENCODER: Final = json.Encoder()
 Place: TypeAlias = tuple[int, int, int]
 """An attempt: epoch, history version, attempt."""
 
@@ -93,9 +93,27 @@ def ask_of(data: bytes) -> Ask:
     return ask
 
 
-def message(answers: Iterable[bytes]) -> bytes:
-    """One message of answers that are JSON already."""
-    return b"[%b]" % b",".join(answers)
+class Message:
+    """Answers, as they are sent together."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def __len__(self) -> int:
+        """Bytes so far."""
+        return len(self._written)
+
+    def add(self, answer: Answer) -> None:
+        start = len(self._written)
+        try:
+            ENCODER.encode_into(answer, self._written, -1)
+        except UnicodeEncodeError:
+            del self._written[start:]
+            self._written += to_json(answer)
+        self._written += b","
+
+    def bytes(self) -> bytes:
+        return b"[" + self._written[:-1] + b"]"
 
 
 def answers_of(data: bytes) -> list[Answer]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from functools import partial
 from time import time
 from typing import Final
@@ -21,19 +20,19 @@ from msgspec import Struct
 
 from holdfast.chat.feed import Feed
 from holdfast.live.deltas import Live, Tap
-from holdfast.server.problem import Refused, Unauthenticated
+from holdfast.server.identity.guard import Misdirected
+from holdfast.server.problem import Unauthenticated
 from holdfast.server.relay.frames import (
     LONGEST_ASK,
     PATH,
     Left,
+    Message,
     Subscribe,
     Unsubscribe,
     answer_of,
     ask_of,
-    message,
 )
 from holdfast.server.relay.secret import ASKING, Secret
-from holdfast.server.wire import to_json
 
 LOG: Final = logging.getLogger("holdfast.server")
 
@@ -43,16 +42,11 @@ class OwnerOptions(Struct, frozen=True, kw_only=True):
 
     tick: float = 0.025
     """Each peer is told once in this time, of everything since the last."""
-    message: int = 256 * 1024
+    message: int = 32 * 1024
     """Bytes: a message that has more is sent, and the rest comes in the next."""
     slow: float = 20.0
     """A peer that takes nothing for this long is cut."""
     heartbeat: float = 10.0
-
-
-class WrongWorker(Refused):
-    kind = "wrong_worker"
-    status = 421
 
 
 class Owner:
@@ -107,7 +101,7 @@ class Owner:
                 "same time"
             )
         if worker != self._feed.worker:  # said only to one who has the secret
-            raise WrongWorker("another worker is meant: its advertised address leads here")
+            raise Misdirected("another worker is meant: its advertised address leads here")
         return proof
 
     async def _end(self, _: web.Application) -> None:
@@ -191,35 +185,27 @@ class Line:
             told = anyio.current_time()
             self._wake = anyio.Event()
             while self._dirty:
-                answers = list(self._answers())
-                if answers and not await self._send(message(answers)):
+                message = self._message()
+                if message and not await self._send(message.bytes()):
                     return
 
-    def _answers(self) -> Iterator[bytes]:
+    def _message(self) -> Message:
         """What there is to tell, up to a message that is large enough."""
-        size = 0
-        while self._dirty and size < self._options.message:
+        message, largest = Message(), self._options.message
+        while self._dirty and len(message) < largest:
             number = next(iter(self._dirty))
             del self._dirty[number]
-            for answer in self._of(number):
-                size += len(answer)
-                yield answer
-
-    def _of(self, number: int) -> Iterator[bytes]:
-        tap = self._taps.get(number)
-        if tap is not None:
-            for taken in tap.take():
-                yield to_json(answer_of(number, taken))
-        if number in self._leaving:
-            del self._leaving[number]
-            self._unsubscribe(number)
-            yield to_json(Left(number))
-        elif tap is not None:
-            tap.when_roused(partial(self._roused, number, tap))
-
-    def _roused(self, number: int, tap: Tap) -> None:
-        if self._taps.get(number) is tap:
-            self._mark(number)
+            tap = self._taps.get(number)
+            if tap is not None:
+                for taken in tap.take():
+                    message.add(answer_of(number, taken))
+            if number in self._leaving:
+                del self._leaving[number]
+                self._unsubscribe(number)
+                message.add(Left(number))
+            elif tap is not None:
+                tap.when_roused(partial(self._mark, number))
+        return message
 
     async def _send(self, data: bytes) -> bool:
         """Whether it was taken."""

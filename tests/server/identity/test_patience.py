@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from anyio.abc import ByteStream
 
-from holdfast.server.app import _problems
+from holdfast.server.app import problems
 from holdfast.server.identity.guard import HEADERS
 from holdfast.server.identity.patience import Patience, SlowBody, patient_runner
 
@@ -26,7 +26,7 @@ async def _echo(request: web.Request) -> web.Response:
 @asynccontextmanager
 async def connected() -> AsyncIterator[ByteStream]:
     """A connection to a server that says how many bytes it was sent."""
-    app = web.Application(middlewares=[_problems], client_max_size=10**9)
+    app = web.Application(middlewares=[problems], client_max_size=10**9)
     app.router.add_route("*", "/", _echo)
     runner = patient_runner(app, PATIENCE, access_log=None)
     await runner.setup()

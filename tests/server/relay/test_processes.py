@@ -109,7 +109,7 @@ def test_when_the_owner_is_killed_readers_elsewhere_keep_their_connection(
                 )
                 return None if row is None else row[0]
 
-            while (driving := await owner()) is None:
+            while (driving := await owner()) is None:  # noqa: ASYNC110 - another process does it
                 await asyncio.sleep(0.01)
             others = [one for one in (a, b, c) if one.worker != driving]
             (killed,) = [one for one in (a, b, c) if one.worker == driving]
@@ -128,7 +128,10 @@ def test_when_the_owner_is_killed_readers_elsewhere_keep_their_connection(
             for reader, shown in zip(readers, seen, strict=True):
                 assert ANSWER.startswith(shown)
                 assert reader.connections == 1, "it lost its connection"
-                assert reader.finished[-1] == (ANSWER, ANSWER), "it saw the next owner's deltas"
+                again, became = reader.finished[-1]
+                assert became == ANSWER
+                assert ANSWER.startswith(again)
+                assert "word 30 " in again, "it saw nothing of what the next owner says"
                 assert reader.numbers == numbers
                 assert isinstance(reader.events[0], ChatChanged)
             assert page["messages"][-1]["message"]["parts"][0]["text"] == ANSWER

@@ -1,0 +1,222 @@
+"""`holdfast chat`: talk with an agent of a server, at a terminal or in a script."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final, TextIO, cast
+
+import anyio
+from msgspec import Struct
+
+from holdfast.chat.state import Rule
+from holdfast.chat.stream import Cursor
+from holdfast.cli.ask import Asker
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.place import address_of
+from holdfast.cli.prompt import prompt_of, read_stdin
+from holdfast.cli.retold import Line, Retold
+from holdfast.cli.run import CODES, colored
+from holdfast.cli.stopping import stopping
+from holdfast.cli.terminal import Out, safe
+from holdfast.cli.tty import Tty
+from holdfast.cli.view import View
+from holdfast.config import ChatOptions, Where
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import Prompt
+
+if TYPE_CHECKING:
+    from holdfast.agent import Resolution
+    from holdfast.chat.view import ChatResult
+    from holdfast.client.chat import RemoteChat
+    from holdfast.client.host import RemoteHost
+    from holdfast.client.stream import RemoteStream
+
+LAST: Final = "last"
+
+
+class Me(Struct, frozen=True):
+    """Who we are to the server."""
+
+    name: str = ""
+
+
+def main(options: ChatOptions) -> int:
+    if at_terminal():
+        return asyncio.run(_talk(options))
+    environ = colored(options.color)
+    answer, status = Out.of(sys.stdout, environ), Out.of(sys.stderr, environ, needed=False)
+    view = View(answer, status, reasoning=options.reasoning, quiet=options.quiet)
+    prompt = prompt_of(options.prompt, read_stdin(options.prompt, view.note), options.files)
+    if prompt is None and options.chat is None:
+        raise ConfigError('there is no prompt: holdfast chat "your question", or use a terminal')
+    with ExitStack() as held:
+        tty = Tty.open()
+        if tty is not None:
+            held.enter_context(tty)
+        once = Once(view, Asker(tty, options.approve, view.note, within="chat"))
+        try:
+            return asyncio.run(once.go(options, prompt))
+        finally:
+            view.end()
+
+
+def at_terminal() -> bool:
+    """Whether somebody can see what we write, and type meanwhile."""
+    streams = (sys.stdin, sys.stdout)
+    able = all(stream is not None and stream.isatty() for stream in streams)
+    return able and os.environ.get("TERM") != "dumb"
+
+
+@asynccontextmanager
+async def connected(where: Where) -> AsyncIterator[tuple[RemoteHost, str]]:
+    """The chats of the server, once it has answered; and who we are there."""
+    from holdfast.client.connect import connect, reach
+
+    url, token = address_of(where)
+    async with reach(url, token, patience=0.0) as line:
+        me = await line.get("/me", Me)
+    async with connect(url, token) as host:
+        yield host, f"{url.partition('/#')[0]}{f', as {me.name}' if me.name else ''}"
+
+
+async def find(host: RemoteHost, chat: str | None) -> RemoteChat | None:
+    """The chat to go on with; None for a new one."""
+    if chat is None:
+        return None
+    if chat != LAST:
+        return await host.chat(chat)
+    newest = await host.list(limit=1)
+    if not newest:
+        raise ConfigError("there is no chat to go on with: leave out --last")
+    return await host.chat(newest[0].id)
+
+
+# --- at a terminal -------------------------------------------------------------------------------
+
+
+async def _talk(options: ChatOptions) -> int:
+    from holdfast.cli.screen import Screen
+    from holdfast.cli.session import Session
+
+    screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), sys.stdout.encoding)
+    out = Out.of(cast(TextIO, screen.above), colored(options.color))
+    view = View(out, out, reasoning=options.reasoning, quiet=options.quiet)
+    prompt = prompt_of(options.prompt, "", options.files)
+    async with connected(options.where) as (host, who):
+        chat = await find(host, options.chat)
+        view.note(f"{who}: Enter sends, Ctrl-C stops, /help lists what else there is.")
+        session = Session(host, screen, view, options)
+        code = await session.go(chat, prompt)
+    if words := session.goodbye():
+        print(safe(words), file=sys.stderr)
+    return code
+
+
+# --- without one ---------------------------------------------------------------------------------
+
+
+class Once:
+    """Says something, and shows what comes of it until the chat rests."""
+
+    def __init__(self, view: View, asker: Asker) -> None:
+        self._view = view
+        self._asker = asker
+        self._stop = asyncio.Event()
+        self._stopped: signal.Signals | None = None
+        self._asking: anyio.CancelScope | None = None
+        self._allowed: frozenset[str] = frozenset()
+        """Tools that the chat was told to allow."""
+        self._stream: RemoteStream | None = None
+
+    async def go(self, options: ChatOptions, prompt: Prompt | None) -> int:
+        """The exit code, as of a run."""
+        async with connected(options.where) as (host, _):
+            chat, cursor, known = await self._begin(host, options, prompt)
+            retold = Retold(self._view, known, echo=False)
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(self._tick)
+                beside.start_soon(self._interrupt, chat)
+                with stopping(self._told_to_stop, self._view.end):
+                    result = await self._until_rest(chat, cursor, retold)
+                beside.cancel_scope.cancel()
+        if self._stopped is not None:
+            return 128 + self._stopped
+        if result.reason == "requires_action":
+            print(f"holdfast: {_waiting(result)}", file=sys.stderr)
+        return ExitCode.FINISHED if result.reason is None else CODES[result.reason]
+
+    async def _begin(
+        self, host: RemoteHost, options: ChatOptions, prompt: Prompt | None
+    ) -> tuple[RemoteChat, Cursor | None, int]:
+        """The chat, with the prompt said; and from where on it is new."""
+        chat = await find(host, options.chat)
+        if chat is None:
+            made = await host.create(
+                prompt, agent=options.agent, model=options.model, effort=options.effort
+            )
+            return made, None, 0
+        if prompt is not None:
+            await chat.send(prompt, model=options.model, effort=options.effort)
+        elif not chat.first.busy:
+            raise ConfigError(f"the chat {chat.id} waits for nothing: give a prompt to go on")
+        return chat, Cursor(chat.first.snapshot_version), chat.first.messages
+
+    async def _until_rest(
+        self, chat: RemoteChat, cursor: Cursor | None, retold: Retold
+    ) -> ChatResult:
+        while True:
+            async with chat.stream(cursor) as self._stream:
+                async for event in self._stream:
+                    retold.tell(event)
+                cursor = self._stream.cursor
+            result = await chat.rest()
+            if result.reason != "requires_action" or self._stop.is_set():
+                return result
+            answers: Mapping[str, Resolution] = {}
+            with anyio.CancelScope() as self._asking:
+                answers = await self._asker.resolve(result.actions)
+            if not answers or self._stop.is_set():
+                return result
+            await self._resolve(chat, result, answers)
+
+    async def _resolve(
+        self, chat: RemoteChat, result: ChatResult, answers: Mapping[str, Resolution]
+    ) -> None:
+        """One by one: what somebody allows for good is said with its call."""
+        for action in result.actions:
+            if (said := answers.get(action.call.id)) is not None:
+                tool = action.call.tool
+                rule = Rule(tool) if tool in self._asker.always - self._allowed else None
+                await chat.resolve({action.call.id: said}, allow_for_chat=rule)
+                self._allowed |= {tool} & self._asker.always
+
+    def _told_to_stop(self, number: signal.Signals) -> None:
+        self._stopped = number
+        self._view.stopping()
+        self._stop.set()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def _interrupt(self, chat: RemoteChat) -> None:
+        await self._stop.wait()
+        await chat.interrupt()
+
+    async def _tick(self) -> None:
+        line = Line(self._view)
+        while True:
+            await anyio.sleep(1)
+            self._view.tick()
+            line.look(self._stream is not None and self._stream.away)
+
+
+def _waiting(result: ChatResult) -> str:
+    tools = ", ".join(dict.fromkeys(action.call.tool for action in result.actions))
+    return (
+        f"{safe(tools)} waits for an answer: holdfast chat --chat {result.chat.id} at a terminal, "
+        "or say --yes or --deny"
+    )

@@ -1,0 +1,146 @@
+"""How a process of `holdfast serve` or `holdfast worker` is reached by the other replicas."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdfast.cli.settings import ServerSettings
+from holdfast.kernel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from holdfast.chat.host import Host
+    from holdfast.server.identity.guard import Front
+    from holdfast.server.relay.secret import Secret
+
+LOG: Final = logging.getLogger("holdfast.serve")
+FILE: Final = "cluster.secret"
+
+
+class Link(NamedTuple):
+    """What the replicas of a cluster need of each other."""
+
+    secret: Secret
+    listening: socket.socket
+    """Bound already, so that its port is known before the worker says where it is reached."""
+    url: str | None
+    """Where the others reach this one; None when nobody knows."""
+    tick: float
+
+    @property
+    def front(self) -> Front | None:
+        from holdfast.server.identity.guard import public_front
+
+        return None if self.url is None else public_front([self.url])
+
+
+def cluster_secret(
+    server: ServerSettings, environ: Mapping[str, str], directory: str, data: str
+) -> Secret | None:
+    """Of the environment, of the file that the settings name, or of the data directory."""
+    from holdfast.server.relay.secret import find_secret
+
+    if server.cluster_secret_file is None:
+        return find_secret(environ, Path(data, FILE))
+    file = Path(directory, server.cluster_secret_file)
+    secret = find_secret(environ, file)
+    if secret is None:
+        raise ConfigError(
+            f"server.cluster_secret_file names {file}, which is not there: make it with "
+            "`openssl rand -base64 32`, the same for all replicas"
+        )
+    return secret
+
+
+@asynccontextmanager
+async def linked(
+    secret: Secret | None, server: ServerSettings, listen: tuple[str, int]
+) -> AsyncIterator[Link | None]:
+    """The link of this process to its cluster; None without a secret, which is said once."""
+    if secret is None:
+        LOG.warning(
+            "there is no cluster secret: what another process runs is seen here step by step, "
+            "not word by word. Set HOLDFAST_CLUSTER_SECRET to the same for all"
+        )
+        yield None
+        return
+    with closing(_bound(*listen)) as listening:
+        url = server.advertise or _url_of(listen[0], listening.getsockname()[1])
+        if url is None:
+            LOG.warning(
+                "nobody knows where the others reach this replica, which listens everywhere: set "
+                "server.advertise to a URL like http://10.0.0.5:8765"
+            )
+        yield Link(secret, listening, url, server.tick)
+
+
+def _bound(name: str, port: int) -> socket.socket:
+    # An IPv4 address first: `localhost` is both, and is advertised as one.
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _url_of(name: str, port: int) -> str | None:
+    """From where it listens, unless that is everywhere."""
+    try:
+        if ip_address(name).is_unspecified:
+            return None
+    except ValueError:
+        pass  # a name
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+
+def attach(app: web.Application, link: Link | None, host: Host) -> web.Application:
+    """Have an application answer other replicas."""
+    from holdfast.server.relay.owner import Owner, OwnerOptions
+
+    if link is not None:
+        Owner(host.feed, link.secret, OwnerOptions(tick=link.tick)).attach(app)
+    return app
+
+
+@asynccontextmanager
+async def asking(link: Link | None, host: Host) -> AsyncIterator[None]:
+    """Ask the others for what is read here."""
+    from holdfast.server.relay.asking import Relay
+
+    if link is None:
+        yield
+        return
+    async with Relay(host.feed, link.secret).running():
+        yield
+
+
+@asynccontextmanager
+async def answering(link: Link, host: Host) -> AsyncIterator[int]:
+    """Answer other replicas, and nobody else; the port."""
+    from aiohttp import web
+
+    from holdfast.server.app import problems
+    from holdfast.server.identity.guard import guarded
+
+    app = web.Application(middlewares=[problems, guarded(link.front, link.front)])
+    runner = web.AppRunner(
+        attach(app, link, host), access_log=None, handle_signals=False, shutdown_timeout=1.0
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, link.listening).start()
+        yield link.listening.getsockname()[1]
+    finally:
+        await runner.cleanup()

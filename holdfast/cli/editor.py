@@ -1,0 +1,217 @@
+"""A line that somebody types: what each key does to it. Pure."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from holdfast.cli.wrap import cells
+
+PASTED: Final = "\x1b[200~"
+ENDS: Final = "\x1b[201~"
+"""Around what was pasted: a line end in it sends nothing."""
+REMEMBERED: Final = 200
+"""Lines that can be had again."""
+
+_KEY: Final = re.compile(
+    r"\x1b\[200~(?P<pasted>.*?)\x1b\[201~"
+    r"|(?P<sequence>\x1b\[[0-9;?]*[@-~]|\x1bO.|\x1b[^\[O])"
+    r"|(?P<plain>[^\x1b])",
+    re.DOTALL,
+)
+
+
+class Sent(NamedTuple):
+    """A line was ended."""
+
+    text: str
+
+
+class Ended(NamedTuple):
+    """The input was, by Ctrl-D on an empty line."""
+
+
+class Stopped(NamedTuple):
+    """Ctrl-C was pressed."""
+
+
+Happening = Sent | Ended | Stopped
+
+
+class Shown(NamedTuple):
+    """As much of the line as there is room for."""
+
+    text: str
+    behind: int
+    """Columns from the cursor to the end of it."""
+
+
+class Editor:
+    """The line, and the ones before it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._at = 0
+        """Where the next character goes."""
+        self._held = ""
+        """Of a key that has not arrived whole."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._past: list[str] = []
+        self._back = 0
+        """How far somebody has gone back to them; 0: not at all."""
+        self._draft = ""
+
+    def feed(self, data: bytes) -> Iterator[Happening]:
+        """Take what was typed; what comes of it, each before the next key is taken."""
+        self._held += self._decoder.decode(data)
+        while key := _KEY.match(self._held):
+            if key["pasted"] is None and self._held.startswith(PASTED):
+                break  # the rest of it is still to come
+            self._held = self._held[key.end() :]
+            if key["pasted"] is not None:
+                self._insert(_tidy(key["pasted"]))
+            elif key["sequence"] is not None:
+                self._press(key["sequence"])
+            elif (what := self._type(key["plain"])) is not None:
+                yield what
+
+    def clear(self) -> bool:
+        """Take back what was typed; whether there was anything."""
+        some = bool(self.text)
+        self._set("")
+        return some
+
+    def put(self, text: str) -> None:
+        """Have somebody type on from here."""
+        self._set(text)
+
+    def shown(self, width: int) -> Shown:
+        """The part around the cursor that fits. A line end is a character like others."""
+        text = self.text.replace("\n", "⏎")
+        start = 0
+        while cells(text[start : self._at]) >= width:
+            start += 1
+        end = len(text)
+        while cells(text[start:end]) > width and end > self._at:
+            end -= 1
+        return Shown(text[start:end], cells(text[self._at : end]))
+
+    # --- keys ---
+
+    def _type(self, key: str) -> Happening | None:
+        if key in "\r\n":
+            return self._send()
+        if key == "\x04" and not self.text:
+            return Ended()
+        if key == "\x03":
+            return Stopped()
+        if action := _ACTIONS.get(key):
+            action(self)
+        elif key.isprintable():
+            self._insert(key)
+        return None
+
+    def _press(self, sequence: str) -> None:
+        if sequence in ("\x1b\r", "\x1b\n"):  # Alt and Enter
+            self._insert("\n")
+        elif action := _ACTIONS.get(sequence):
+            action(self)
+
+    def _send(self) -> Sent:
+        text = self.text
+        self._set("")
+        if text.strip() and self._past[-1:] != [text]:
+            self._past = [*self._past, text][-REMEMBERED:]
+        self._back = 0
+        return Sent(text)
+
+    def _set(self, text: str) -> None:
+        self.text, self._at = text, len(text)
+
+    def _insert(self, text: str) -> None:
+        self.text = self.text[: self._at] + text + self.text[self._at :]
+        self._at += len(text)
+
+    def _remove(self, start: int, end: int) -> None:
+        start, end = max(start, 0), min(end, len(self.text))
+        self.text, self._at = self.text[:start] + self.text[end:], start
+
+    def _go(self, to: int) -> None:
+        self._at = min(max(to, 0), len(self.text))
+
+    def _rub_out(self) -> None:
+        self._remove(self._at - 1, self._at)
+
+    def _delete(self) -> None:
+        self._remove(self._at, self._at + 1)
+
+    def _left(self) -> None:
+        self._go(self._at - 1)
+
+    def _right(self) -> None:
+        self._go(self._at + 1)
+
+    def _home(self) -> None:
+        self._go(0)
+
+    def _end(self) -> None:
+        self._go(len(self.text))
+
+    def _cut_before(self) -> None:
+        self._remove(0, self._at)
+
+    def _cut_behind(self) -> None:
+        self._remove(self._at, len(self.text))
+
+    def _cut_word(self) -> None:
+        before = self.text[: self._at].rstrip()
+        self._remove(len(before) - len(before.split()[-1] if before else ""), self._at)
+
+    def _earlier(self) -> None:
+        if self._back < len(self._past):
+            if self._back == 0:
+                self._draft = self.text
+            self._back += 1
+            self._set(self._past[-self._back])
+
+    def _later(self) -> None:
+        if self._back > 0:
+            self._back -= 1
+            self._set(self._past[-self._back] if self._back else self._draft)
+
+
+_ACTIONS: Final[Mapping[str, Callable[[Editor], None]]] = {
+    "\x01": Editor._home,
+    "\x02": Editor._left,
+    "\x04": Editor._delete,
+    "\x05": Editor._end,
+    "\x06": Editor._right,
+    "\x08": Editor._rub_out,
+    "\x0b": Editor._cut_behind,
+    "\x0e": Editor._later,
+    "\x10": Editor._earlier,
+    "\x15": Editor._cut_before,
+    "\x17": Editor._cut_word,
+    "\x7f": Editor._rub_out,
+    "\x1b[3~": Editor._delete,
+    "\x1b[A": Editor._earlier,
+    "\x1b[B": Editor._later,
+    "\x1b[C": Editor._right,
+    "\x1b[D": Editor._left,
+    "\x1b[F": Editor._end,
+    "\x1b[H": Editor._home,
+    "\x1bOA": Editor._earlier,
+    "\x1bOB": Editor._later,
+    "\x1bOC": Editor._right,
+    "\x1bOD": Editor._left,
+    "\x1bOF": Editor._end,
+    "\x1bOH": Editor._home,
+}
+
+
+def _tidy(pasted: str) -> str:
+    """Text as it may stand in a line: no orders to a terminal."""
+    plain = pasted.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").strip("\n")
+    return "".join(one for one in plain if one == "\n" or one.isprintable())

@@ -1,0 +1,43 @@
+"""`holdfast export`: a chat as a file."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from holdfast.chat.feed import Feed
+from holdfast.chat.handle import Desk
+from holdfast.chat.host import Host
+from holdfast.chat.view import Watch
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.place import asking, reading
+from holdfast.config import ExportOptions
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.ports import Ports
+from holdfast.live.deltas import Live
+
+
+def main(options: ExportOptions) -> int:
+    text = asyncio.run(exported(options))
+    if options.output is None:
+        sys.stdout.write(text)
+        return ExitCode.FINISHED
+    try:
+        with open(options.output, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{options.output} cannot be written: {error.strerror}") from None
+    return ExitCode.FINISHED
+
+
+async def exported(options: ExportOptions) -> str:
+    """The text of the chat, from where it is."""
+    if options.where.database is None:
+        from holdfast.client.host import RemoteHost
+
+        async with asking(options.where) as line:
+            return await (await RemoteHost(line).chat(options.chat)).export(options.format)
+    async with reading(options.where.database) as db:
+        # Nobody answers here, and nobody is watched.
+        desk = Desk(db, {}, Feed(db, Live(), Watch(0, 0)), Ports(), runs_here=False)
+        return await (await Host(desk).chat(options.chat)).export(options.format)

@@ -1,0 +1,133 @@
+"""Where the chats are that a verb is about: at a server that runs, or in a database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from holdfast.config import Where
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.ports import wall_clock
+from holdfast.store.database import InUse
+
+if TYPE_CHECKING:
+    from holdfast.client.line import Line
+    from holdfast.store.postgres import Postgres
+    from holdfast.store.sqlite import Sqlite
+
+PATIENCE: Final = 2.0
+"""Seconds for a server that does not answer at once: somebody waits."""
+
+
+def make_data_directory(path: str) -> None:
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be made ({error.strerror}): set HOLDFAST_HOME to a directory of yours"
+        ) from None
+
+
+def own_database(data: str) -> str:
+    """The URL of the database in a data directory."""
+    return f"sqlite:///{quote(os.path.join(data, 'chats.db'))}"
+
+
+# --- a server ------------------------------------------------------------------------------------
+
+
+class Address(NamedTuple):
+    """A server, and what lets us in there."""
+
+    url: str
+    token: str | None
+    """None: it is in the URL."""
+
+
+def address_of(where: Where) -> Address:
+    """The server that was named, or the one of this user's own. Raises `ConfigError`."""
+    url = where.url or _here(where)
+    if where.token is not None or "#token=" in url:
+        return Address(url, where.token)
+    if not _is_loopback(url):
+        raise ConfigError(
+            f"{url} wants a token: say --token, or set HOLDFAST_TOKEN "
+            "(`holdfast token` makes one where the server is)"
+        )
+    return Address(url, _own_token(where))
+
+
+def _here(where: Where) -> str:
+    """Where `holdfast serve` would listen that is started as we were."""
+    from holdfast.cli.settings import read_settings
+
+    server = read_settings(where.settings)[0].server
+    if server.team and server.urls:
+        return server.urls[0]
+    host, colon, port = (where.listen or server.listen).rpartition(":")
+    return f"http://{host if colon else '127.0.0.1'}:{port}"
+
+
+def _is_loopback(url: str) -> bool:
+    """Whether it is this machine: the token of the file is shown to no other."""
+    from ipaddress import ip_address
+
+    try:
+        name = urlsplit(url).hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _own_token(where: Where) -> str:
+    from holdfast.server.identity.private_file import read_private
+
+    file = Path(where.data, "token")
+    token = read_private(file)
+    if token is None:
+        raise ConfigError(
+            f"there is no token in {file}: start a server with `holdfast serve`, "
+            "or say --url and --token for one that runs elsewhere"
+        )
+    return token
+
+
+@asynccontextmanager
+async def asking(where: Where, patience: float = PATIENCE) -> AsyncIterator[Line]:
+    """The line to the server."""
+    from holdfast.client.connect import reach
+
+    url, token = address_of(where)
+    async with reach(url, token, patience=patience) as line:
+        yield line
+
+
+# --- a database ----------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def writing(url: str) -> AsyncIterator[Sqlite | Postgres]:
+    """A database to write to. One that a server has open is refused with what to do."""
+    from holdfast.store.url import open_database
+
+    try:
+        async with open_database(url, now=wall_clock) as db:
+            yield db
+    except InUse as error:
+        raise InUse(
+            f"{str(error).partition(' (')[0]}: if that is a server, ask it: "
+            "say --url http://127.0.0.1:8765, or wherever it is, instead of a database"
+        ) from None
+
+
+@asynccontextmanager
+async def reading(url: str) -> AsyncIterator[Sqlite | Postgres]:
+    """A database to read, also while a server has it open."""
+    from holdfast.store.url import open_database
+
+    async with open_database(url, now=wall_clock, writes=False) as db:
+        yield db

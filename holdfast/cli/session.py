@@ -1,0 +1,381 @@
+"""`holdfast chat` at a terminal: somebody types while a chat answers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from holdfast.chat.state import Deliver, Queued, Rule, Status
+from holdfast.chat.view import Pending, Snapshot
+from holdfast.cli import wording
+from holdfast.cli.ask import Asker
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.commands import Command, help_lines, understood
+from holdfast.cli.retold import Line, Retold
+from holdfast.cli.screen import Screen
+from holdfast.cli.view import View
+from holdfast.config import ChatOptions
+from holdfast.kernel.errors import ConfigError, HoldfastError
+from holdfast.kernel.events import Warned
+from holdfast.kernel.messages import Prompt
+
+if TYPE_CHECKING:
+    from holdfast.client.chat import RemoteChat
+    from holdfast.client.host import RemoteHost
+    from holdfast.client.stream import RemoteStream
+
+LISTED: Final = 20
+"""Chats, and messages, that are listed."""
+WORDS: Final = 70
+"""Characters of what is listed."""
+
+
+class Session:
+    """Somebody at a terminal, and the chat that they are in; at first none."""
+
+    def __init__(self, host: RemoteHost, screen: Screen, view: View, options: ChatOptions) -> None:
+        self._host = host
+        self._screen = screen
+        self._view = view
+        self._options = options
+        self._model, self._effort = options.model, options.effort
+        """For the next message."""
+        self._chat: RemoteChat | None = None
+        self._listed: tuple[Snapshot, ...] = ()
+        self._stop = asyncio.Event()
+        self._warned = False
+        """Ctrl-C was pressed: the next one leaves."""
+        screen.on_stop = self._ctrl_c
+        self._code = int(ExitCode.FINISHED)
+        self._no_chat()
+
+    def _no_chat(self) -> None:
+        self._retold = Retold(self._view, 0, echo=True)
+        self._stream: RemoteStream | None = None
+        self._line = Line(self._view)
+        self._asker = Asker(self._screen, self._options.approve, self._view.note, within="chat")
+        self._asking: anyio.CancelScope | None = None
+        self._asked: tuple[str, ...] = ()
+        self._following: anyio.CancelScope | None = None
+
+    async def go(self, chat: RemoteChat | None, prompt: Prompt | None) -> int:
+        """Until somebody leaves. The exit code."""
+        async with anyio.create_task_group() as self._group:
+            with _on(self._signals()), self._screen.open():
+                self._group.start_soon(self._tick)
+                self._group.start_soon(self._interrupt)
+                try:
+                    await self._talk(chat, prompt)
+                finally:
+                    self._view.end()
+                    self._group.cancel_scope.cancel()
+        return self._code
+
+    async def _talk(self, chat: RemoteChat | None, prompt: Prompt | None) -> None:
+        if chat is not None:
+            await self._enter(chat)
+        if prompt is not None:
+            await self._say(prompt)
+        while (line := await self._screen.next()) is not None:
+            self._warned = False
+            try:
+                await self._take(line)
+            except HoldfastError as error:
+                self._warn(str(error))
+                if not self._screen.editor.text:
+                    self._screen.editor.put(line)  # to be said otherwise, or again
+                    self._screen.write("")
+
+    async def _take(self, line: str) -> None:
+        command = understood(line)
+        if command is None:
+            return
+        if not command.name:
+            await self._say(command.rest)
+            return
+        do: Callable[[Command], Awaitable[None]] = getattr(self, f"_do_{command.name}")
+        await do(command)
+
+    async def _say(self, prompt: Prompt, deliver: Deliver = "queue") -> None:
+        model, effort = self._model, self._effort
+        if self._chat is None:
+            made = await self._host.create(
+                prompt, agent=self._options.agent, model=model, effort=effort
+            )
+            await self._enter(made, known=0)
+        else:
+            await self._chat.send(prompt, deliver, model=model, effort=effort)
+        self._model = self._effort = None
+
+    # --- the chat that is watched ---
+
+    async def _enter(self, chat: RemoteChat, known: int | None = None) -> None:
+        """Watch a chat from its last prompt on, unless it is said how much of it is known."""
+        self._leave_chat()
+        if known is None:
+            seen = await chat.messages(limit=LISTED)
+            prompts = [one.number for one in seen if one.message.kind == "prompt"]
+            known = max(0, (prompts or [one.number for one in seen] or [1])[-1] - 1)
+            self._view.note(f"{_title(chat.first)} ({chat.id})")
+        self._chat = chat
+        self._retold = Retold(self._view, known, echo=True)
+        self._following = anyio.CancelScope()
+        self._group.start_soon(self._follow, chat, self._retold, self._following)
+
+    def _leave_chat(self) -> None:
+        for scope in (self._following, self._asking):
+            if scope is not None:
+                scope.cancel()
+        self._chat = None
+        self._no_chat()
+        self._view.end()
+        self._screen.invite(True)
+
+    async def _follow(self, chat: RemoteChat, retold: Retold, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with chat.stream(follow=True) as self._stream:
+                async for event in self._stream:
+                    retold.tell(event)
+                    if retold.settled:
+                        self._screen.invite(not retold.busy)
+                        self._ask(retold)
+            self._view.note("this chat was deleted")
+            self._leave_chat()
+
+    async def _tick(self) -> None:
+        while True:
+            await anyio.sleep(1)
+            self._view.tick()
+            self._line.look(self._stream is not None and self._stream.away)
+
+    # --- what it waits for ---
+
+    def _ask(self, retold: Retold) -> None:
+        """Ask for what the chat waits for, once; and stop asking for what it does not."""
+        chat, waits = retold.chat, [one for one in retold.actions if one.kind != "child"]
+        ids = tuple(one.call.id for one in waits)
+        if chat is None or chat.status is not Status.REQUIRES_ACTION:
+            waits, ids = [], ()
+        if ids == self._asked:
+            return
+        if self._asking is not None:
+            self._asking.cancel()
+        self._asked = ids
+        if waits:
+            self._asking = anyio.CancelScope()
+            self._group.start_soon(self._answer, waits[0], self._asking)
+
+    async def _answer(self, action: Pending, scope: anyio.CancelScope) -> None:
+        """One at a time: when it is answered, the chat says what else it waits for."""
+        with scope:
+            before, chat = self._asker.always, self._chat
+            assert chat is not None
+            self._asker.previews_seen = action.call.id in self._retold.previewed
+            answers = await self._asker.resolve([action])
+            if not answers:
+                self._view.note("it waits: /answer asks again")
+                return
+            new = self._asker.always - before
+            try:
+                await chat.resolve(answers, allow_for_chat=Rule(action.call.tool) if new else None)
+            except HoldfastError as error:  # somebody else was faster
+                self._warn(str(error))
+
+    # --- commands ---
+
+    async def _do_steer(self, command: Command) -> None:
+        await self._say(command.text(), "steer")
+
+    async def _do_now(self, command: Command) -> None:
+        await self._say(command.text(), "interrupt")
+
+    async def _do_stop(self, _: Command) -> None:
+        await self._in_chat().interrupt()
+
+    async def _do_queue(self, _: Command) -> None:
+        waiting = await self._in_chat().queue.list()
+        self._list(f"{one.deliver:<9} {_short(one.message.text)}" for one in waiting)
+
+    async def _do_edit(self, command: Command) -> None:
+        queued = await self._queued(command)
+        if not command.behind():
+            raise ConfigError("say it behind: /edit N TEXT")
+        await self._in_chat().queue.edit(queued.id, command.behind())
+        self._view.note(f"· number {command.number()} says now: {_short(command.behind())}")
+
+    async def _do_remove(self, command: Command) -> None:
+        queued = await self._queued(command)
+        await self._in_chat().queue.remove(queued.id)
+        self._view.note(f"· taken back: {_short(queued.message.text)}")
+
+    async def _do_promote(self, command: Command) -> None:
+        await self._in_chat().queue.promote((await self._queued(command)).id)
+
+    async def _queued(self, command: Command) -> Queued:
+        waiting = await self._in_chat().queue.list()
+        number = command.number()
+        if not 1 <= number <= len(waiting):
+            raise ConfigError(f"{len(waiting)} wait: /queue shows their numbers")
+        return waiting[number - 1]
+
+    async def _do_answer(self, _: Command) -> None:
+        self._in_chat()
+        self._asked = ()
+        self._ask(self._retold)
+        if not self._asked:
+            raise ConfigError("it waits for nothing")
+
+    async def _do_retry(self, _: Command) -> None:
+        await self._in_chat().retry()
+
+    async def _do_compact(self, _: Command) -> None:
+        await self._in_chat().compact()
+
+    async def _do_messages(self, _: Command) -> None:
+        for one in await self._in_chat().messages(limit=LISTED):
+            words = _short(one.message.text) or f"({one.message.kind})"
+            self._view.note(f"{one.number:>4}  {one.message.role:<9} {words}")
+
+    async def _do_fork(self, command: Command) -> None:
+        made = await self._in_chat().fork(command.number(), command.behind() or None)
+        await self._enter(made)
+
+    async def _do_chats(self, command: Command) -> None:
+        if not command.rest:
+            self._listed = await self._host.list(limit=LISTED)
+            here = "" if self._chat is None else self._chat.id
+            self._list(
+                f"{'*' if one.id == here else ' '} {_title(one)} ({one.status})"
+                for one in self._listed
+            )
+            return
+        await self._enter(await self._host.chat(self._id(command)))
+
+    def _id(self, command: Command) -> str:
+        """Of the chat that was named, by its number in the list or as it is."""
+        word = command.rest
+        if not (word.isdecimal() and len(word) < 4):
+            return word
+        if not 1 <= command.number() <= len(self._listed):
+            raise ConfigError("/chats shows the numbers that there are")
+        return self._listed[command.number() - 1].id
+
+    async def _do_new(self, _: Command) -> None:
+        self._leave_chat()
+        self._view.note("a new chat: it begins with what you say")
+
+    async def _do_title(self, command: Command) -> None:
+        await self._in_chat().rename(command.text())
+        self._view.note(f"it is called {command.rest}")
+
+    async def _do_model(self, command: Command) -> None:
+        await self._choose(command)
+
+    async def _do_effort(self, command: Command) -> None:
+        await self._choose(command)
+
+    async def _choose(self, command: Command) -> None:
+        """Who answers from now on, and how; in no chat yet, in the next one."""
+        name, wanted = command.name, None if command.rest == "-" else command.rest
+        if command.rest == "":
+            now = None if self._chat is None else getattr(await self._chat.read(), name)
+            self._view.note(f"{name}: {now or getattr(self, f'_{name}') or 'the own of the agent'}")
+        elif self._chat is None:
+            setattr(self, f"_{name}", wanted)
+        else:
+            changed: dict[str, Any] = {name: wanted}
+            await self._chat.update(**changed)
+            self._view.note(f"{name}: {wanted or 'the own of the agent'}")
+
+    async def _do_help(self, _: Command) -> None:
+        for line in help_lines():
+            self._view.note(line)
+
+    async def _do_quit(self, _: Command) -> None:
+        self._leave(ExitCode.FINISHED)
+        await anyio.sleep_forever()
+
+    def _in_chat(self) -> RemoteChat:
+        if self._chat is None:
+            raise ConfigError("there is no chat yet: say something, or /chats")
+        return self._chat
+
+    def _list(self, lines: Iterator[str]) -> None:
+        numbered = [f"{number:>3}  {line}" for number, line in enumerate(lines, 1)]
+        for line in numbered or ["  nothing"]:
+            self._view.note(line)
+
+    def _warn(self, text: str) -> None:
+        self._view.show(Warned(text))
+
+    # --- stopping ---
+
+    def _signals(self) -> Mapping[signal.Signals, Callable[[], None]]:
+        return {
+            signal.SIGINT: self._ctrl_c,
+            signal.SIGTERM: lambda: self._leave(128 + signal.SIGTERM),
+            signal.SIGHUP: lambda: self._leave(128 + signal.SIGHUP),
+        }
+
+    def _ctrl_c(self) -> None:
+        """Takes back what was typed; or stops the turn; or, the second time, leaves."""
+        if self._screen.editor.clear():
+            self._screen.write("")
+        elif self._warned:
+            self._leave(ExitCode.INTERRUPTED)
+        else:
+            self._warned = True
+            chat = self._retold.chat
+            if self._chat is not None and chat is not None and chat.busy:
+                self._view.note("· stopping; Ctrl-C again leaves")
+                self._stop.set()
+            else:
+                self._view.note("Ctrl-C again leaves")
+
+    async def _interrupt(self) -> None:
+        """Stop the turn whenever that is asked for."""
+        while True:
+            await self._stop.wait()
+            self._stop.clear()
+            if self._chat is not None:
+                try:
+                    await self._chat.interrupt()
+                except HoldfastError as error:
+                    self._warn(str(error))
+
+    def _leave(self, code: int) -> None:
+        self._code = int(code)
+        self._group.cancel_scope.cancel()
+
+    def goodbye(self) -> str:
+        """What to say to whoever has left."""
+        if self._chat is None:
+            return ""
+        on = "it goes on at the server; " if self._retold.busy else ""
+        return f"{on}holdfast chat --chat {self._chat.id} comes back to it"
+
+
+@contextmanager
+def _on(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """What signals do in this block."""
+    loop = asyncio.get_running_loop()
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+
+def _title(chat: Snapshot) -> str:
+    return wording.short(chat.title or "without a title", WORDS)
+
+
+def _short(text: str) -> str:
+    return wording.short(text, WORDS)

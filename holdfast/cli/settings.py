@@ -1,0 +1,197 @@
+"""The file that a server is set up by: `holdfast.toml`.
+
+Everything in it has a default, so there need not be one. What is wrong with it is said all at once,
+each with its place.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+from msgspec import Struct, structs
+
+from holdfast.cli.arguments import did_you_mean
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.model import Effort
+from holdfast.observe.logs import LogFormat, LogLevel
+from holdfast.worker.options import WorkerOptions
+
+NAME: Final = "holdfast.toml"
+
+
+class AgentSettings(Struct, frozen=True, kw_only=True):
+    """One agent, `[agents.name]`."""
+
+    model: str | None = None
+    """As provider:model. None: the first provider that has a key, or else the demo."""
+    instructions: str | None = None
+    instructions_file: str | None = None
+    """Beside the file that names it, unless it is absolute."""
+    tools: tuple[str, ...] = ("bundled",)
+    """`bundled` for those of a directory, `ask_user`, or module:name for one of your own."""
+    dir: str | None = None
+    """Where the bundled tools work."""
+    approval: Literal["ask", "never"] = "ask"
+    """Whether writing and running ask a person first."""
+    effort: Effort | None = None
+    max_steps: int | None = None
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """`[server]`."""
+
+    listen: str = "127.0.0.1:8765"
+    """Address and port; port 0 takes a free one."""
+    urls: tuple[str, ...] = ()
+    """Where people reach it, when that is not the address it listens at."""
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies in front: they are believed whom they speak for."""
+    team: bool = False
+    """Several people, each with a token of their own."""
+    tick: float = 0.025
+    """Seconds between two writes to a reader of a stream."""
+    advertise: str | None = None
+    """Where other replicas reach this one; otherwise the address that it listens at."""
+    cluster_secret_file: str | None = None
+    """Holds what all replicas share; otherwise HOLDFAST_CLUSTER_SECRET, or `cluster.secret`."""
+
+
+class LogSettings(Struct, frozen=True, kw_only=True):
+    """`[log]`."""
+
+    format: LogFormat = "text"
+    """`json` writes one object a line."""
+    level: LogLevel = "warning"
+
+
+class TraceSettings(Struct, frozen=True, kw_only=True):
+    """`[traces]`: by OpenTelemetry, which has to be installed."""
+
+    enabled: bool = False
+    content: bool = False
+    """Also what people, models and tools say."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The whole file."""
+
+    database: str | None = None
+    agents: Mapping[str, AgentSettings] = {}
+    server: ServerSettings = ServerSettings()
+    worker: WorkerOptions = WorkerOptions()
+    log: LogSettings = LogSettings()
+    traces: TraceSettings = TraceSettings()
+    record: str | None = None
+    """A directory: what models are asked and say is written down there, for looking into it."""
+    providers: Mapping[str, Mapping[str, Any]] = {}
+    """Options of a provider by its name: `base_url`, `headers`, `timeout`. Keys are never here."""
+
+
+SECTIONS: Final[Mapping[str, type]] = {
+    "server": ServerSettings,
+    "worker": WorkerOptions,
+    "log": LogSettings,
+    "traces": TraceSettings,
+}
+
+
+class Mistakes:
+    """What is wrong, collected."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._found: list[str] = []
+
+    def add(self, place: str, what: str) -> None:
+        self._found.append(f"{place}: {what}")
+
+    def end(self) -> None:
+        """Raise if there were any."""
+        if not self._found:
+            return
+        lines = "".join(f"\n  {found}" for found in self._found)
+        several = "" if len(self._found) == 1 else f" ({len(self._found)} mistakes)"
+        raise ConfigError(f"{self._where} cannot be used{several}:{lines}")
+
+
+def read_settings(path: str | None) -> tuple[Settings, str]:
+    """The settings of a file and its directory; without a file, the defaults and this one."""
+    if path is None:
+        if not os.path.exists(NAME):
+            return Settings(), os.getcwd()
+        path = NAME
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from None
+    mistakes = Mistakes(path)
+    settings = settings_of(document, mistakes)
+    mistakes.end()
+    return settings, os.path.dirname(os.path.abspath(path))
+
+
+def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> Settings:
+    """Pure. What is wrong goes to `mistakes`, and is left at its default."""
+    given = dict(document)
+    made: dict[str, Any] = {}
+    for name, kind in SECTIONS.items():
+        if name in given:
+            made[name] = _section(given.pop(name), kind, name, mistakes)
+    if "agents" in given:
+        made["agents"] = dict(_agents(given.pop("agents"), mistakes))
+    whole: Settings = _section(given, Settings, "", mistakes)
+    return structs.replace(whole, **made)
+
+
+def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSettings]]:
+    if not isinstance(tables, dict):
+        mistakes.add("agents", "write a table for each, as in [agents.helper]")
+        return
+    for name, table in tables.items():
+        place = f"agents.{name}"
+        agent = _section(table, AgentSettings, place, mistakes)
+        if agent.instructions is not None and agent.instructions_file is not None:
+            mistakes.add(place, "give instructions or instructions_file, not both")
+        yield name, agent
+
+
+def _section(table: object, kind: type[Any], place: str, mistakes: Mistakes) -> Any:
+    """A table as a value, its right fields at least."""
+    if not isinstance(table, dict):
+        mistakes.add(place, f"write a table, as in [{place}]")
+        return kind()
+    known = {field.name: field for field in structs.fields(kind)}
+    made: dict[str, Any] = {}
+    for name, value in table.items():
+        where = f"{place}.{name}" if place else name
+        if name not in known:
+            mistakes.add(where, f"there is no such setting{did_you_mean(name, known)}")
+            continue
+        try:
+            made[name] = msgspec.convert(value, known[name].type)
+        except msgspec.ValidationError as error:
+            mistakes.add(where, _in_words(error, known[name].type))
+    try:
+        return kind(**made)
+    except ConfigError as error:
+        mistakes.add(place, str(error))
+        return kind()
+
+
+def _in_words(error: msgspec.ValidationError, kind: object) -> str:
+    choices = [choice for one in (kind, *get_args(kind)) for choice in _choices(one)]
+    if choices:
+        return f"use one of {', '.join(choices)}"
+    words = str(error)
+    return words[0].lower() + words[1:]
+
+
+def _choices(kind: object) -> Sequence[str]:
+    return [one for one in get_args(kind) if isinstance(one, str)]

@@ -1,0 +1,112 @@
+"""`holdfast token`: makes, lists and revokes what lets people and programs in."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.place import asking, make_data_directory, own_database, reading, writing
+from holdfast.cli.registry import AtServer, InDatabase, Registry, Wanted
+from holdfast.cli.settings import read_settings
+from holdfast.cli.terminal import safe
+from holdfast.config import TokenOptions, Where
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.ports import Ports, wall_clock
+
+if TYPE_CHECKING:
+    from holdfast.server.identity.tokens import Token
+
+
+def main(options: TokenOptions) -> int:
+    asyncio.run(_do(options))
+    return ExitCode.FINISHED
+
+
+async def _do(options: TokenOptions) -> None:
+    async with _registry(options.where, writes=options.what != "list") as registry:
+        match options.what:
+            case "create":
+                await _create(registry, options)
+            case "list":
+                user = await _user(registry, options)
+                for line in table(await registry.tokens(user), wall_clock()):
+                    print(safe(line))
+            case "revoke":
+                assert options.id is not None
+                await registry.revoke(options.id)
+                print(f"{options.id} is no good any more", file=sys.stderr)
+
+
+@asynccontextmanager
+async def _registry(where: Where, *, writes: bool) -> AsyncIterator[Registry]:
+    if where.url is not None:
+        async with asking(where) as line:
+            yield AtServer(line)
+        return
+    database = where.database or read_settings(where.settings)[0].database
+    if database is None:
+        make_data_directory(where.data)
+        database = own_database(where.data)
+    async with (writing if writes else reading)(database) as db:
+        yield InDatabase(db, Ports())
+
+
+async def _create(registry: Registry, options: TokenOptions) -> None:
+    """The token alone is on standard output, so that a script can take it from there."""
+    user = await _user(registry, options)
+    made = await registry.issue(user, Wanted(options.name, options.scopes, options.days))
+    whose = f" for {options.user}" if options.user else ""
+    what = f"{', '.join(made.token.scopes)} until {_day(made.token.expires_at)}"
+    print(f"token {made.token.id}{safe(whose)}: {what}; it is shown this once", file=sys.stderr)
+    print(made.secret)
+
+
+async def _user(registry: Registry, options: TokenOptions) -> str | None:
+    """The id of the user that was named, who is made when that was asked for."""
+    if options.user is None:
+        return None
+    found = await registry.find(" ".join(options.user.split()))
+    if found is None and options.role is not None and options.what == "create":
+        found = await registry.add(options.user, options.role)
+        print(f"made the user {safe(found.name)}, {found.role}", file=sys.stderr)
+    if found is None:
+        raise ConfigError(
+            f"there is no user {options.user!r}: --role member makes one, with a token"
+        )
+    if options.role not in (None, found.role):
+        raise ConfigError(
+            f"{options.user!r} is {found.role} already: leave out --role, "
+            "or change it at the server (PATCH /users)"
+        )
+    return found.id
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+
+def table(tokens: Sequence[Token], now: int) -> Iterator[str]:
+    """A line for each token, under a line that says what is what."""
+    rows = [("ID", "STATE", "LAST USED", "GOOD FOR", "NAME")]
+    for one in tokens:
+        used = _day(one.used_at) if one.used_at else "never"
+        rows.append((one.id, state(one, now), used, ",".join(one.scopes), one.name))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for *fixed, name in rows:
+        yield "  ".join([*map(str.ljust, fixed, widths), name])
+
+
+def state(token: Token, now: int) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {_day(token.revoked_at)}"
+    if token.expires_at is None:
+        return "good"
+    return f"{'good until' if token.expires_at > now else 'expired'} {_day(token.expires_at)}"
+
+
+def _day(at: int | None) -> str:
+    return "for ever" if at is None else datetime.fromtimestamp(at / 1e6, UTC).date().isoformat()

@@ -1,0 +1,241 @@
+"""`holdfast serve` as a process: it starts, answers, and ends without losing anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.serve import address
+from holdfast.kernel.errors import ConfigError
+
+HIDDEN = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
+
+
+class Process:
+    """A server of its own, with its own directory."""
+
+    def __init__(self, child: subprocess.Popen[str], home: Path) -> None:
+        self.child = child
+        self.home = home
+        self.said: list[str] = []
+
+    def until(self, words: str) -> str:
+        """Its first line that has these words in it."""
+        assert self.child.stderr is not None
+        for line in self.child.stderr:
+            self.said.append(line.rstrip())
+            if words in line:
+                return line.rstrip()
+        raise AssertionError(f"it ended without saying {words!r}: {self.said}")
+
+    def started(self) -> str:
+        """The address that it serves at."""
+        url = self.until("Holdfast is at").split()[-1]
+        self.token = url.partition("#token=")[2]
+        return url.partition("/#")[0]
+
+    def ask(self, url: str, body: object = None, **headers: str) -> Any:
+        with self.open(url, body, **headers) as response:
+            return json.load(response)
+
+    def open(self, url: str, body: object = None, **headers: str) -> HTTPResponse:
+        data = None if body is None else json.dumps(body).encode()
+        given = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, {**given, **headers})
+        response: HTTPResponse = urllib.request.urlopen(request, timeout=30)
+        return response
+
+    def end(self, how: int = signal.SIGTERM) -> int:
+        self.child.send_signal(how)
+        return self.child.wait(30)
+
+
+@contextmanager
+def serving(home: Path, *arguments: str, verb: str = "serve", **environ: str) -> Iterator[Process]:
+    work = home / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    clean = {k: v for k, v in os.environ.items() if not any(part in k for part in HIDDEN)}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", verb, *arguments],
+        cwd=work,
+        env={**clean, "HOLDFAST_HOME": str(home), **environ},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Process(child, home)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def events(response: HTTPResponse) -> Iterator[tuple[str, Any]]:
+    """Names and data of a stream of events."""
+    name = ""
+    for raw in response:
+        line = raw.decode().rstrip("\n")
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def text_of(messages: list[Mapping[str, Any]]) -> str:
+    return "".join(
+        part["text"]
+        for one in messages
+        for part in one["message"]["parts"]
+        if one["message"]["role"] == "assistant" and part["type"] == "text"
+    )
+
+
+def test_it_prints_one_url_that_works_and_answers_without_a_key(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        made = server.ask(f"{url}/api/v1/chats", {"prompt": "say hello"})
+        seen = []
+        with server.open(f"{url}/api/v1/chats/{made['id']}/stream") as stream:
+            for name, data in events(stream):
+                seen.append(name)
+                if name == "chat" and data["status"] == "idle" and data["messages"] > 1:
+                    break
+        page = server.ask(f"{url}/api/v1/chats/{made['id']}/messages")
+        assert text_of(page["messages"]) == "hello"
+        assert seen[0] == "chat"
+        assert server.end() == 0
+
+
+def test_what_was_accepted_is_there_after_a_kill(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        made = server.ask(f"{url}/api/v1/chats", {"prompt": "say hello"})
+        server.end(signal.SIGKILL)
+    with serving(tmp_path, "--listen", "0") as again:
+        url = again.started()
+        with again.open(f"{url}/api/v1/chats/{made['id']}/stream") as stream:
+            for name, data in events(stream):
+                if name == "chat" and data["status"] == "idle" and data["messages"] > 1:
+                    break
+        page = again.ask(f"{url}/api/v1/chats/{made['id']}/messages")
+        assert text_of(page["messages"]) == "hello"
+
+
+def test_a_stream_is_told_to_come_back_when_the_process_ends(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        made = server.ask(f"{url}/api/v1/chats", {})
+        with server.open(f"{url}/api/v1/chats/{made['id']}/stream") as stream:
+            told = events(stream)
+            assert next(told)[0] == "chat"
+            server.child.send_signal(signal.SIGTERM)
+            name, data = list(told)[-1]
+        assert (name, data["reconnect"]) == ("end", True)
+        assert server.child.wait(30) == 0
+
+
+def test_nobody_is_let_in_without_the_token(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        for headers in ({}, {"Authorization": "Bearer hf_wrong"}):
+            request = urllib.request.Request(f"{url}/api/v1/chats", headers=headers)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=30)
+            with refused.value:
+                assert refused.value.code == 401
+        assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+        assert server.end(signal.SIGINT) == 0
+
+
+def test_a_key_that_was_stored_decides_who_answers_also_after_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        request = urllib.request.Request(
+            f"{url}/api/v1/providers/openai",
+            b'{"key": "sk-stored"}',
+            {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            assert response.status == 204
+        assert server.end() == 0
+    assert (tmp_path / "secret.key").stat().st_mode & 0o777 == 0o600
+    with serving(tmp_path, "--listen", "0") as again:
+        again.started()
+        assert "assistant answers, with openai:" in again.until("answers")
+    assert "sk-stored" not in "".join(again.said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--listen", "nowhere"], 2, "is no address to listen at"),
+        (["--listen", "0.0.0.0:0"], 2, "can be reached from the network"),
+        (["--config", "none.toml"], 2, "none.toml cannot be read"),
+        (["--config", "urls.toml"], 2, "server.urls are those of a server for a team"),
+        (["--config", "team.toml"], 2, "needs its public URL"),
+        (["--config", "proxies.toml"], 2, "use addresses or networks like 10.0.0.0/8"),
+        (["--database", "mysql://x"], 2, "there is no database of the kind mysql"),
+        (["--database", "sqlite:////nowhere/chats.db"], 1, "there is no directory"),
+    ],
+)
+def test_what_cannot_be_served_says_why(
+    tmp_path: Path, arguments: list[str], code: int, says: str
+) -> None:
+    wrong = {
+        "urls": 'urls = ["https://x.example"]',
+        "team": "team = true",
+        "proxies": 'proxies = ["me"]',
+    }
+    (tmp_path / "work").mkdir()
+    for name, line in wrong.items():
+        (tmp_path / "work" / f"{name}.toml").write_text(f"[server]\n{line}\n")
+    with serving(tmp_path, *arguments) as server:
+        assert says in server.until("holdfast:")
+        assert server.child.wait(30) == code
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with serving(tmp_path, "--listen", str(port)) as server:
+            assert f"127.0.0.1:{port} is taken: say --listen" in server.until("holdfast:")
+            assert server.child.wait(30) == 2
+
+
+def test_a_worker_drives_chats_without_an_api(tmp_path: Path, postgres_url: str) -> None:
+    with serving(tmp_path, "--database", postgres_url, verb="worker") as worker:
+        worker.until("this worker drives chats")
+        assert worker.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("8080", ("127.0.0.1", 8080)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)),
+        ("[::1]:8080", ("::1", 8080)),
+        ("localhost:0", ("localhost", 0)),
+    ],
+)
+def test_an_address_may_be_a_port_alone(text: str, means: tuple[str, int]) -> None:
+    assert address(text) == means
+
+
+@pytest.mark.parametrize("text", ["", "x", ":80", "1.2.3.4:", "1.2.3.4:99999", "a:b"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="write 127"):
+        address(text)
