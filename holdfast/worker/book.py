@@ -70,6 +70,9 @@ class Book:
         """There may be a row that a commit has to remove."""
         self.seen = claimed
         """The newest row that anybody has seen here."""
+        self._refs: set[str] = set()
+        """Files that the history names, without having their bytes."""
+        self._looked_for: set[str] = set()
         self._files: dict[str, bytes] = {}
         self._writing = 0
         self._writes = 0
@@ -101,18 +104,20 @@ class Book:
     def _take_history(self, history: Sequence[Stored], void: AbstractSet[str]) -> None:
         self.history = History([stored.message for stored in history], self._trim)
         self.history.call_ids |= void
+        self._refs = files.refs_in(stored.message for stored in history)
         answers = [s.number for s in history if s.message.kind == "answer"]
         self.answer = answers[-1] if answers else 0
         self._history_at = self.chat.history_version
 
     async def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Messages with the bytes of the files that they only name. They are read once."""
-        wanted = files.refs_in(messages) - self._files.keys()
+        wanted = self._refs - self._looked_for
         if wanted:
             owner = self.chat.owner
             self._files |= await self._patiently(
                 lambda: self._db.read(lambda tx: files.read_refs(tx, owner, wanted))
             )
+            self._looked_for |= wanted
         return files.filled(messages, self._files) if self._files else messages
 
     async def look(self) -> None:
@@ -320,6 +325,7 @@ class Book:
 
     def _append(self, messages: Sequence[Message], first: int) -> None:
         """Behind the row of the write that brought them."""
+        self._refs |= files.refs_in(messages)
         for place, message in enumerate(messages):
             self.history.append(message)
             if message.kind == "answer":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 
+from holdfast.chat import files
 from holdfast.chat.locked import lock
 from holdfast.kernel.messages import Message, Text, user_message
 from holdfast.kernel.tool import tool
@@ -105,6 +106,25 @@ async def test_a_step_reads_no_more_of_a_long_chat(db: Database, clock: Clock, k
         # A notice of its own may come sooner or later, and cost a look at the chat.
         assert abs(rows - few_rows) <= NOTICES
         assert abs(statements - few) <= NOTICES
+
+
+async def test_each_message_is_looked_through_for_files_once(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    refs_in = files.refs_in
+
+    def counted(messages: Iterable[Message]) -> set[str]:
+        every = list(messages)
+        looked_at.append(len(every))
+        return refs_in(every)
+
+    monkeypatch.setattr(files, "refs_in", counted)
+    script = [[call("look")] for _ in range(20)] + [[say("Done.")]]
+    async with long_chat(db, clock, 50, script, 0) as (life, chat_id):
+        await life.send(chat_id, "go")
+        chat = await life.rest(chat_id)
+    assert sum(looked_at) <= chat.messages + 50  # it may have been loaded twice
 
 
 async def test_a_plain_step_reads_nothing_back(db: Database, clock: Clock) -> None:
