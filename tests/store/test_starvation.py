@@ -160,7 +160,7 @@ def test_a_busy_loop_stands_back_for_the_thread_that_it_waits_for(
         async with open_sqlite(path, now=wall_clock, migrations=SCHEMA) as db:
             return await turns_during(db, slow)
 
-    assert asyncio.run(measure()) <= 30
+    assert asyncio.run(measure()) <= 100  # of a thousand that there is time for
 
 
 def test_it_does_not_stand_back_for_as_long_as_a_transaction_takes(path: Path) -> None:
