@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -52,30 +51,23 @@ async def pump(near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
     far.close()
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 async def keep_replica(environ: Mapping[str, str], balancer: Balancer) -> None:
     """Another process takes its place whenever it ends, unless it could not even start."""
     started = True
     while started:
-        port, started = free_port(), False
+        port, started = 0, False
         process = await asyncio.create_subprocess_exec(
-            *HOLDFAST, "serve", "--listen", str(port),
+            *HOLDFAST, "serve", "--listen", "0",
             env=environ, stderr=asyncio.subprocess.PIPE, process_group=0,
         )  # fmt: skip
         try:
             assert process.stderr is not None
             async for line in process.stderr:
-                if line.startswith(b"Holdfast is at"):
-                    started = True
+                if line.startswith(b"  listening at"):
+                    started, port = True, int(line.rpartition(b":")[2])
                     balancer.ports.append(port)
                     print(f"  a replica listens at port {port}: process {process.pid}", flush=True)
-                elif not started:
+                elif not started and not line.startswith(b"Holdfast is at"):
                     print(line.decode().rstrip(), flush=True)
             await process.wait()
             print(f"  process {process.pid} has ended", flush=True)

@@ -154,8 +154,11 @@ async def _until_stopped(setup: Setup) -> None:
         )
         if setup.options.api:
             await stack.enter_async_context(asking(link, host))
-            url = await stack.enter_async_context(_listening(setup, db, host, ports, link))
+            listening = _listening(setup, db, host, ports, link)
+            url, port = await stack.enter_async_context(listening)
             say(f"Holdfast is at {url}")
+            if setup.settings.server.team:
+                say(f"  listening at {setup.listen[0]}:{port}")
         else:
             say("this worker drives chats")
             if link is not None:
@@ -206,8 +209,8 @@ def _cannot_listen(setup: Setup, error: OSError) -> ConfigError:
 @asynccontextmanager
 async def _listening(
     setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
-) -> AsyncIterator[str]:
-    """The API, until the end of the block; the URL to open."""
+) -> AsyncIterator[tuple[str, int]]:
+    """The API, until the end of the block; the URL to open, and the port."""
     from aiohttp import web
 
     from holdfast.server.app import Limits, Server, application
@@ -247,7 +250,8 @@ async def _listening(
                 await web.SockSite(runner, link.listening).start()
         except OSError as error:
             raise _cannot_listen(setup, error) from None
-        yield await _url(setup, db, runner.addresses[0][1])
+        taken: int = runner.addresses[0][1]
+        yield await _url(setup, db, taken), taken
     finally:
         await runner.cleanup()
 
