@@ -31,6 +31,8 @@ from holdfast.store.timed import Timed
 from holdfast.store.url import open_database
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from holdfast.chat.host import Host
     from holdfast.server.identity.secrets import Keyring
     from holdfast.server.relay.secret import Secret
@@ -213,39 +215,15 @@ async def _listening(
     """The API, until the end of the block; the URL to open, and the port."""
     from aiohttp import web
 
-    from holdfast.server.app import Limits, Server, application
-    from holdfast.server.fanout import StreamOptions
-    from holdfast.server.identity.access import Access
-    from holdfast.server.identity.door import protect
-    from holdfast.server.identity.guard import public_front
     from holdfast.server.identity.patience import patient_runner
-    from holdfast.server.identity.people import People
 
-    name, port = setup.listen
-    team, urls = setup.settings.server.team, setup.settings.server.urls
-    front = public_front(urls) if team else None
-    access = Access(
-        local=not team,
-        secure=front is not None and front.secure,
-        port=None if team else port or None,
-        keyring=setup.keyring,
-        proxies=setup.settings.server.proxies,
-    )
-    limits = Limits(streams=StreamOptions(tick=setup.settings.server.tick))
-    meters = setup.observing.meters
-    server = Server(host, db, People(db, access), ports, limits, access, meters)
-    app = attach(application(server), link, host)
-    runner = patient_runner(
-        protect(app, server, front, None if link is None else link.front),
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=FINISH,
-    )
+    app = _application(setup, db, host, ports, link)
+    runner = patient_runner(app, access_log=None, handle_signals=False, shutdown_timeout=FINISH)
     await runner.setup()
     try:
         try:
             if link is None:
-                await web.TCPSite(runner, name, port).start()
+                await web.TCPSite(runner, *setup.listen).start()
             else:
                 await web.SockSite(runner, link.listening).start()
         except OSError as error:
@@ -254,6 +232,33 @@ async def _listening(
         yield await _url(setup, db, taken), taken
     finally:
         await runner.cleanup()
+
+
+def _application(
+    setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
+) -> web.Application:
+    """The API, with all that stands in front of it."""
+    from holdfast.server.app import Limits, Server, application
+    from holdfast.server.fanout import StreamOptions
+    from holdfast.server.identity.access import Access
+    from holdfast.server.identity.door import protect
+    from holdfast.server.identity.guard import public_front
+    from holdfast.server.identity.people import People
+
+    team, urls = setup.settings.server.team, setup.settings.server.urls
+    front = public_front(urls) if team else None
+    access = Access(
+        local=not team,
+        secure=front is not None and front.secure,
+        port=None if team else setup.listen[1] or None,
+        keyring=setup.keyring,
+        proxies=setup.settings.server.proxies,
+    )
+    limits = Limits(streams=StreamOptions(tick=setup.settings.server.tick))
+    meters = setup.observing.meters
+    server = Server(host, db, People(db, access), ports, limits, access, meters)
+    app = attach(application(server), link, host)
+    return protect(app, server, front, None if link is None else link.front)
 
 
 @asynccontextmanager

@@ -19,13 +19,13 @@ from holdfast.client.retry import AWAY, delay
 from holdfast.kernel.errors import HoldfastError, describe, redact
 from holdfast.kernel.ports import Ports
 from holdfast.server.problem import MEDIA, Problem
+from holdfast.server.wire import PREFIX as PREFIX
 from holdfast.server.wire import from_json, to_json
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 T = TypeVar("T")
-PREFIX: Final = "/api/v1"
 KEY: Final = "Idempotency-Key"
 ANSWER: Final = 60.0
 """Seconds that one request may take."""

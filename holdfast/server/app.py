@@ -39,11 +39,11 @@ from holdfast.server.problem import (
     problem_of,
 )
 from holdfast.server.roster import Rosters
+from holdfast.server.wire import PREFIX as PREFIX
 from holdfast.server.wire import from_json, to_json
 from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.server")
-PREFIX: Final = "/api/v1"
 ROOTED: Final = frozenset(("/healthz", "/readyz", "/metrics", "/openapi.json"))
 """What is served without the prefix too: where those who look for it look."""
 KEY: Final = "Idempotency-Key"

@@ -13,8 +13,8 @@ import msgspec
 from holdfast.server.operation import OPERATIONS, Operation
 from holdfast.server.policy import POLICY, Need
 from holdfast.server.problem import MEDIA, Problem
+from holdfast.server.wire import PREFIX
 
-PREFIX: Final = "/api/v1"
 REF: Final = "#/components/schemas/{name}"
 JSON: Final = "application/json"
 

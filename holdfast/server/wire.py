@@ -1,13 +1,15 @@
-"""JSON as it goes over the wire: plain, for any text there is."""
+"""What both ends of the wire hold to: where the API is, and JSON that is plain for any text."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+PREFIX: Final = "/api/v1"
+"""In front of every path of the API."""
 
 
 def to_json(value: object) -> bytes:
