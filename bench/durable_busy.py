@@ -48,16 +48,16 @@ class Timed:
     def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
         return self._db.listen(hear)
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        return await self._db.read(transaction)
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
+        return await self._db.read(transaction, short=short)
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         async def and_look(tx: Tx) -> tuple[T, int]:
             made = await transaction(tx)
             row = await tx.one("SELECT max(beat_at) FROM workers")
             return made, (row and row[0]) or 0
 
-        made, beat_at = await self._db.write(and_look)
+        made, beat_at = await self._db.write(and_look, short=short)
         if beat_at > self._beat_at:
             self._beat_at = beat_at
             self.beats.append(time.perf_counter())

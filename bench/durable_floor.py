@@ -90,8 +90,10 @@ class Floor:
         self._create = create
 
     async def drive(self, commit: Commit, chats: int, steps: int) -> None:
-        created = [await self._create() for _ in range(chats)]
-        await asyncio.gather(*(agent(commit, chat, steps) for chat in created))
+        async def one() -> None:
+            await agent(commit, await self._create(), steps)
+
+        await asyncio.gather(*(one() for _ in range(chats)))
 
 
 def opened(target: str) -> AbstractAsyncContextManager[Floor]:

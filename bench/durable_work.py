@@ -125,8 +125,7 @@ class Bench:
     async def drive(self, chats: int, steps: int) -> None:
         """Create chats and wait until the last of them has made its steps and rests."""
         self.expect(chats, steps)
-        for _ in range(chats):
-            await self.create()
+        await asyncio.gather(*(self.create() for _ in range(chats)))
         await self.rest()
         assert len(self.times) == chats * steps, f"{len(self.times)} calls of {chats * steps}"
 

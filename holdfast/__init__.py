@@ -39,6 +39,7 @@ _HOMES = {
         "Failure",
         "FormatError",
         "HoldfastError",
+        "InvalidOutput",
         "ProviderError",
         "ToolFailed",
     ),
@@ -160,6 +161,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.errors import Failure as Failure
     from holdfast.kernel.errors import FormatError as FormatError
     from holdfast.kernel.errors import HoldfastError as HoldfastError
+    from holdfast.kernel.errors import InvalidOutput as InvalidOutput
     from holdfast.kernel.errors import ProviderError as ProviderError
     from holdfast.kernel.errors import ToolFailed as ToolFailed
     from holdfast.kernel.events import Action as Action

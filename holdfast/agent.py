@@ -26,6 +26,7 @@ from holdfast.kernel.model import (
     ProviderTool,
     Settings,
     ToolSpec,
+    check_effort,
     check_model,
     is_native,
 )
@@ -35,6 +36,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
 from holdfast.kernel.results import Unencodable, given, mark_stop, result
 from holdfast.kernel.run import Run
+from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.tool import Deny, Tool, tool
 from holdfast.kernel.turn import Turn
 from holdfast.kernel.way import Eager, Gate, Middleware
@@ -48,6 +50,9 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
 
     model: Model | str
     """A model, or the name of one as `provider:model`; from then on it is the model."""
+    models: Callable[[str], Model] | None = None
+    """Makes a model of its name: of this one, and of those that chats are given. None:
+    `holdfast.model`, with what the environment says."""
     instructions: str | Sequence[Block] = ""
     tools: Sequence[Tool | Callable[..., Any]] = ()
     provider_tools: Sequence[ProviderTool] = ()
@@ -72,27 +77,27 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     """What a durable host knows it by."""
 
     def __post_init__(self) -> None:
-        model = _named(self.model) if isinstance(self.model, str) else self.model
+        for name in ("models", "gate", "guard", "active", "project"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}: use a function, or None")
+        named = self.models or _named
+        model = named(self.model) if isinstance(self.model, str) else self.model
         check_model(model)
         if self.eager not in get_args(Eager):
             raise ConfigError(f"eager is {self.eager!r}: use 'pure' or 'all'")
-        if self.effort is not None and self.effort not in get_args(Effort):
-            raise ConfigError(f"effort is {self.effort!r}: use one of {get_args(Effort)}, or None")
+        check_effort(self.effort)
         for name, kind in (("settings", Settings), ("policy", Policy), ("ports", Ports)):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
-        for name in ("gate", "guard", "active", "project"):
-            if not (getattr(self, name) is None or callable(getattr(self, name))):
-                raise ConfigError(f"{name} is {getattr(self, name)!r}: use a function, or None")
         middleware: tuple[Middleware, ...] = _several("middleware", self.middleware)
         for one in middleware:
             if not callable(one):
                 raise ConfigError(f"{one!r} is no middleware: use an async function")
         tools = tuple(_as_tool(given) for given in _several("tools", self.tools))
-        named = _by_name(tools)
-        provided = _provided(_several("provider_tools", self.provider_tools), named)
+        toolset = _by_name(tools)
+        provided = _provided(_several("provider_tools", self.provider_tools), toolset)
         # Built now, so that what is wrong with them is said here.
-        _ = [made.spec for made in named.values()], self.form
+        _ = [made.spec for made in toolset.values()], self.form
         structs.force_setattr(self, "model", model)
         # Copies: whoever still holds what was given may change it.
         structs.force_setattr(self, "provider_tools", provided)
@@ -198,6 +203,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         if isinstance(value, Approved):
             if not ours:
                 raise ConfigError(f"{call.tool} is not run here: give its result, not an approval")
+            if value.arguments is not None and known is not None:
+                _check_change(call, known, value.arguments)
             return value
         if isinstance(value, Deny):
             return Recorded(result(call, "refused", f"A person said no: {value.reason}"))
@@ -223,6 +230,14 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 f"{', '.join(names)}: a tool with effect 'commit' needs a durable host, "
                 "and this run is in memory"
             )
+
+
+def _check_change(call: ToolCall, tool: Tool, arguments: Mapping[str, object]) -> None:
+    """That somebody who changes the arguments hears of a mistake, and not the model."""
+    try:
+        tool.arguments.check(arguments)
+    except BadArguments as error:
+        raise ConfigError(f"the changed arguments of {call.id} do not fit: {error}") from None
 
 
 def _checked(history: Sequence[Message]) -> tuple[Message, ...]:
@@ -264,6 +279,7 @@ PROPERTIES: Final = (
     "parallel",
     "exclusive",
     "on_steer",
+    "on_lost",
     "approval",
     "timeout",
     "stop_after",

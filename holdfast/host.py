@@ -57,18 +57,22 @@ def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agen
 
 
 def _titling(
-    db: Database, agents: Mapping[str, Agent], ports: Ports, titles: bool | str | Model
+    db: Database,
+    agents: Mapping[str, Agent],
+    ports: Ports,
+    titles: bool | str | Model,
+    observer: Observer,
 ) -> Titles | None:
     if titles is False:
         return None
     if titles is True:
-        return Titles(db, agents, ports)
+        return Titles(db, agents, ports, observer=observer)
     if isinstance(titles, str):
         from holdfast.providers.registry import model
 
         titles = model(titles)
     check_model(titles)
-    return Titles(db, agents, ports, titles)
+    return Titles(db, agents, ports, titles, observer)
 
 
 # --- beginning and end --------------------------------------------------------------------------
@@ -98,8 +102,18 @@ async def serving(
         if worker is None:
             yield host
             return
-        rested = _titling(db, named, world, titles)
-        driving = Worker(db, live, named, world, worker, url=url, rested=rested, observer=observer)
+        named_by = _titling(db, named, world, titles, observer)
+        driving = Worker(
+            db,
+            live,
+            named,
+            world,
+            worker,
+            url=url,
+            rested=named_by,
+            missed=None if named_by is None else named_by.missed,
+            observer=observer,
+        )
         feed.worker = driving.id
         async with driving.running():
             yield host

@@ -39,6 +39,7 @@ from holdfast import (
     load,
     tool,
 )
+from holdfast.kernel.prepare import model_of
 from holdfast.testing import ScriptedModel, call, fail, ports
 
 
@@ -162,7 +163,9 @@ class NoWindow:
         pytest.param({"model": NoName()}, "NoName.*name", id="model_without_name"),
         pytest.param({"model": NoWindow()}, "NoWindow.*window", id="model_without_window"),
         pytest.param({"eager": "some"}, "'pure' or 'all'", id="eager"),
-        pytest.param({"effort": "extreme"}, "'extreme'.*'none'.*'max'", id="effort"),
+        pytest.param(
+            {"effort": "extreme"}, "'extreme': use one of none, minimal, low, .*, max", id="effort"
+        ),
         pytest.param({"instructions": None}, "instructions.*text", id="no_instructions"),
         pytest.param({"instructions": 5}, "instructions.*text", id="number_as_instructions"),
         pytest.param({"instructions": ["Be brief."]}, "instructions.*Block", id="texts_as_blocks"),
@@ -258,6 +261,16 @@ def test_a_model_may_be_given_by_its_name() -> None:
     assert isinstance(one.model, holdfast.OpenAIChat)
     assert one.model.name == "ollama:qwen3"
     assert one.replace(effort="low").model is one.model
+
+
+def test_an_agent_may_say_how_models_are_made_of_their_names() -> None:
+    agent = Agent(model="ours:small", models=lambda name: ScriptedModel(name=name))
+    assert model_of(agent).name == "ours:small"
+    assert model_of(agent.replace(model="ours:large")).name == "ours:large"
+    with pytest.raises(ConfigError, match="models is 5: use a function, or None"):
+        Agent(model="demo", models=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="model is a NoneType"):
+        agent.replace(model="ours:none", models=lambda name: None)
 
 
 def test_only_an_agent_takes_a_name_and_the_others_say_what_to_do() -> None:

@@ -216,6 +216,21 @@ async def test_compacting_is_asked_for_when_there_is_something(db: Database, clo
         assert "checkpoint" in {message.kind for message in await chat.history()}
 
 
+async def test_a_model_that_a_chat_names_is_made_as_its_agent_says(
+    db: Database, clock: Clock
+) -> None:
+    def made(name: str) -> ScriptedModel:
+        if name != "ours:small":
+            raise ConfigError(f"{name} is not ours")
+        return ScriptedModel(["From the small one."], name=name)
+
+    async with hosting(db, clock, models=made) as host:
+        chat = await host.create("Hello?", model="ours:small")
+        assert (await chat.rest()).text == "From the small one."
+        with pytest.raises(ConfigError, match="openai:gpt-6-sol is not ours"):
+            await chat.send("And now?", model="openai:gpt-6-sol")
+
+
 async def test_model_and_effort_hold_from_a_message_on(db: Database, clock: Clock) -> None:
     async with hosting(db, clock, ["one", "two"]) as host:
         chat = await host.create("first")

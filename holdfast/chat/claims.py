@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
 from holdfast.chat.errors import Corrupt
-from holdfast.chat.locked import Locked, fence_of, lock, lock_if_there, now_of
+from holdfast.chat.locked import Locked, fence_of, lock_if_there, now_of
 from holdfast.chat.queries import read_partial
-from holdfast.chat.state import SELECT_CHAT, Chat, Rest, Status, chat_of
+from holdfast.chat.state import IS_BUSY, NAMES, SELECT_CHAT, Chat, Rest, Status, chat_of
 from holdfast.kernel.errors import KINDS, Failure
 from holdfast.kernel.messages import encode
-from holdfast.store.database import Tx
+from holdfast.store.database import Row, Tx
 
 LOG: Final = logging.getLogger("holdfast")
 POISON: Final = 3
@@ -55,22 +55,22 @@ async def forget_dead(tx: Tx, lease: int) -> None:
     await tx.execute(FORGET_DEAD.format(now=tx.dialect.now), {"age": 100 * lease})
 
 
-FORGET_DEAD: Final = """
+FORGET_DEAD: Final = f"""
     DELETE FROM workers
-     WHERE beat_at < {now} - :age
+     WHERE beat_at < {{now}} - :age
        AND NOT EXISTS (SELECT 1 FROM chats c
                         WHERE c.worker_id = workers.id
-                          AND c.status IN ('running', 'interrupting', 'requires_action'))
+                          AND c.{IS_BUSY})
     """
 """A chat at rest belongs to nobody: only busy ones are looked through, by their index."""
 
 
-DUE: Final = """
+DUE: Final = f"""
     (c.deadline <= :at
      OR (EXISTS (SELECT 1 FROM awaited a WHERE a.chat_id = c.id)
          AND NOT EXISTS (SELECT 1 FROM awaited a JOIN chats k ON k.id = a.child_id
                           WHERE a.chat_id = c.id
-                            AND k.status IN ('running', 'interrupting', 'requires_action')))
+                            AND k.{IS_BUSY}))
      OR EXISTS (SELECT 1 FROM tool_calls t
                  WHERE t.chat_id = c.id AND t.state = 'waiting' AND t.action = 'child'
                    AND NOT EXISTS (SELECT 1 FROM awaited a
@@ -98,37 +98,49 @@ ORDER: Final[dict[Pool, str]] = {
 }
 
 
-async def claim(tx: Tx, worker: Worker, pool: Pool, limit: int) -> list[Chat]:
-    """Take up to `limit` chats that want a worker and have none that lives, longest waiting first.
+async def claim(tx: Tx, worker: Worker, limits: Mapping[Pool, int]) -> dict[Pool, list[Chat]]:
+    """Take chats that want a worker and have none that lives, longest waiting first: of each pool
+    as many as its limit says.
 
     One that was found dead too often is parked in error, and is not among them.
     """
     now = await now_of(tx)
+    return {pool: await _claim(tx, worker, pool, limit, now) for pool, limit in limits.items()}
+
+
+async def _claim(tx: Tx, worker: Worker, pool: Pool, limit: int, now: int) -> list[Chat]:
     claimed: list[Chat] = []
     unreadable: list[str] = []
     while len(claimed) < limit:
         rows = await _wanted(tx, worker, pool, limit - len(claimed), now, unreadable)
-        known = len(unreadable)
-        for chat_id in rows:
+        places = len(claimed) + len(rows)
+        for at, *row in rows:
             try:
-                claimed.append(await _take(await lock(tx, chat_id), worker))
+                chat = await _take(Locked(tx, chat_of(row), at), worker)
             except Corrupt as error:  # found as it was locked: nothing was written
-                LOG.error("nobody can drive chat %s: %s", chat_id, error)
-                unreadable.append(chat_id)
-        if len(unreadable) == known:
-            break
-    return [chat for chat in claimed if chat.worker_id == worker.id]
+                LOG.error("nobody can drive chat %s: %s", error.chat, error)
+                unreadable.append(error.chat)
+                continue
+            if chat.worker_id == worker.id:  # or else it was parked
+                claimed.append(chat)
+        if len(claimed) == places:
+            break  # whoever could not be taken leaves a place to the next
+    return claimed
 
 
 async def _wanted(
     tx: Tx, worker: Worker, pool: Pool, limit: int, now: int, but: Sequence[str]
-) -> list[str]:
-    """Lock chats that a worker may take, and that nobody else has locked."""
+) -> Sequence[Row]:
+    """Lock chats that a worker may take, and that nobody else has locked: the time, and the chat.
+
+    As `lock` reads them: one that waited for its own turn would be read a second time.
+    """
     others = f"AND NOT {tx.dialect.one_of('c.id', 'but')}" if but else ""
-    rows = await tx.fetch(
+    return await tx.fetch(
         f"""
-        SELECT c.id FROM chats c
-         WHERE c.archived = 0 AND {WANTED[pool]} AND {tx.dialect.one_of("c.agent", "agents")}
+        SELECT {tx.dialect.now}, {", ".join(f"c.{name}" for name in NAMES)} FROM chats c
+         WHERE c.archived = 0 AND c.{IS_BUSY} AND {WANTED[pool]}
+           AND {tx.dialect.one_of("c.agent", "agents")}
            AND (c.worker_id IS NULL OR (c.worker_id <> :me AND {_dead(worker)})) {others}
          ORDER BY {ORDER[pool]}, c.id
          LIMIT :limit {tx.dialect.skip_locked.replace("UPDATE", "UPDATE OF c")}
@@ -142,7 +154,6 @@ async def _wanted(
             **({} if worker.alone else {"stale": now - worker.lease}),
         },
     )
-    return [row[0] for row in rows]
 
 
 def _dead(worker: Worker) -> str:
@@ -219,7 +230,7 @@ async def owned(tx: Tx, worker_id: str) -> list[Chat]:
     rows = await tx.fetch(
         f"""
         {SELECT_CHAT}
-         WHERE worker_id = :id AND status IN ('running', 'interrupting', 'requires_action')
+         WHERE worker_id = :id AND {IS_BUSY}
         """,
         {"id": worker_id},
     )

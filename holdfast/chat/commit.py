@@ -56,29 +56,23 @@ class _CommitStep:
     """The transition `commit step`, of one chat or of many."""
 
     async def alone(self, tx: Tx, step: Step) -> Committed | Lost:
-        fence = step.fence
+        fence, count = step.fence, len(step.messages)
         row = await tx.one(
-            f"""
-            UPDATE chats AS c
-               SET {ADVANCE}, messages = c.messages + :count, updated_at = {tx.dialect.now}
-             WHERE id = :id AND epoch = :epoch AND status = 'running' AND worker_id IS NOT NULL
-               AND history_version = :history_version AND attempt = :attempt
-            RETURNING snapshot_version, messages, queue_version, updated_at
-            """,
+            of_chat(tx.dialect.now),
             {
                 "id": fence.chat,
                 "epoch": fence.epoch,
                 "history_version": fence.history_version,
                 "attempt": fence.attempt,
-                "count": len(step.messages),
+                "count": count,
             },
         )
         if row is None:
             return LOST
         version, last, queue_version, now = row
-        first = last - len(step.messages) + 1
-        for place, message in enumerate(step.messages):
-            await tx.execute(INSERT_MESSAGE, _row(step, first + place, version, message, now))
+        numbered = enumerate(step.messages, last - count + 1)
+        rows = [_row(step, number, version, message, now) for number, message in numbered]
+        await tx.execute_many(INSERT_MESSAGE, rows)
         tx.tell(Changed(fence.chat, version))
         return Committed(version, last, queue_version)
 
@@ -136,6 +130,18 @@ MESSAGE_PARAMS: Final = tuple(f"m_{name}" for name in MESSAGES)
 PARAMS: Final = STEP_PARAMS + MESSAGE_PARAMS
 KEPT: Final = tuple(name for name in MESSAGES if name not in ("chat_id", "back"))
 """Columns of a message that are stored as they are told."""
+
+
+@lru_cache
+def of_chat(now: str) -> str:
+    """The statement for the chat alone; its messages are inserted by others."""
+    return f"""
+    UPDATE chats AS c
+       SET {ADVANCE}, messages = c.messages + :count, updated_at = {now}
+     WHERE id = :id AND epoch = :epoch AND status = 'running' AND worker_id IS NOT NULL
+       AND history_version = :history_version AND attempt = :attempt
+    RETURNING snapshot_version, messages, queue_version, updated_at
+    """
 
 
 @lru_cache

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from holdfast.chat import health
 from holdfast.chat.health import TABLES, Raw, Rows
-from holdfast.chat.locked import NAMES
+from holdfast.chat.state import NAMES
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import decode
 from holdfast.store.database import Database, Tx, Unavailable

@@ -1,14 +1,15 @@
 """A chat as a file: JSONL that loses nothing and can be read back, or Markdown for people. Pure.
 
 The first line of JSONL says what the file is and describes the chat; each further line is a
-message, superseded ones included, in order of their numbers.
+message, superseded ones included, in order of their numbers. Behind them stand the files that
+messages refer to, with their bytes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, assert_never
+from typing import Any, Final, Literal, Union, assert_never
 
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.state import Stored
@@ -27,10 +28,13 @@ from holdfast.kernel.messages import (
     Value,
     decode,
     encode,
+    prepare_to_decode,
 )
 
 Format = Literal["jsonl", "markdown"]
 FORMAT: Final = 1
+WITH_FILES: Final = 2
+"""The format of an export that has any: who does not know of them would lose them."""
 
 
 class Header(Tagged, frozen=True, tag="chat"):
@@ -41,9 +45,21 @@ class Header(Tagged, frozen=True, tag="chat"):
 
 
 class Line(Tagged, frozen=True, tag="message"):
-    """Each of the others."""
+    """Each of the next."""
 
     message: Stored
+
+
+class Attached(Tagged, frozen=True, tag="file"):
+    """Each of the last: a file that a message names by its id."""
+
+    id: str
+    media_type: str
+    name: str | None
+    data: bytes
+
+
+LINE: Final[Any] = Union[Line, Attached]
 
 
 class Exported(Value, frozen=True):
@@ -51,6 +67,7 @@ class Exported(Value, frozen=True):
 
     chat: Snapshot
     messages: tuple[Stored, ...]
+    files: tuple[Attached, ...] = ()
 
 
 def export(chat: Snapshot, messages: Sequence[Stored], format: Format) -> str:
@@ -66,27 +83,39 @@ def export(chat: Snapshot, messages: Sequence[Stored], format: Format) -> str:
 # --- JSONL --------------------------------------------------------------------------------------
 
 
-def jsonl(chat: Snapshot, messages: Iterable[Stored]) -> Iterator[str]:
-    yield encode(Header(FORMAT, chat)).decode()
+def jsonl(chat: Snapshot, messages: Iterable[Stored], files: bool = False) -> Iterator[str]:
+    """`files`: whether any follow, each as `jsonl_file` has it."""
+    yield encode(Header(WITH_FILES if files else FORMAT, chat)).decode()
     for stored in messages:
         yield encode(Line(stored)).decode()
+
+
+def jsonl_file(file: Attached) -> str:
+    return encode(file).decode()
 
 
 def parse(text: str) -> Exported:
     """The chat that a file in JSONL holds. Raises `FormatError`."""
     first, *rest = text.split("\n") if text.strip() else [""]
     version = decode(first, _Version).format
-    if version != FORMAT:
+    if version not in (FORMAT, WITH_FILES):
         raise FormatError(
-            f"this export has format {version}, and this version of holdfast reads {FORMAT}: "
-            "upgrade holdfast"
+            f"this export has format {version}, and this version of holdfast reads {FORMAT} and "
+            f"{WITH_FILES}: upgrade holdfast"
         )
-    lines = tuple(decode(line, Line).message for line in rest if line.strip())
-    return Exported(decode(first, Header).chat, lines)
+    lines: list[Line | Attached] = [decode(line, LINE) for line in rest if line.strip()]
+    return Exported(
+        decode(first, Header).chat,
+        tuple(line.message for line in lines if isinstance(line, Line)),
+        tuple(line for line in lines if isinstance(line, Attached)),
+    )
 
 
 class _Version(Value, frozen=True):
     format: int
+
+
+prepare_to_decode(_Version, Header, LINE)
 
 
 # --- Markdown -----------------------------------------------------------------------------------

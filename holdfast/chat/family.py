@@ -20,6 +20,7 @@ from holdfast.chat.errors import (
     NotARoot,
     TooDeep,
 )
+from holdfast.chat.gone import note_deleted
 from holdfast.chat.journal import answer_open
 from holdfast.chat.locked import (
     INSERT_MESSAGE,
@@ -30,7 +31,17 @@ from holdfast.chat.locked import (
     now_of,
     read_chat,
 )
-from holdfast.chat.state import Chat, Queued, Status, Stored, check_text, document
+from holdfast.chat.state import (
+    IS_BUSY,
+    NAMES,
+    Chat,
+    Queued,
+    Status,
+    Stored,
+    chat_of,
+    check_text,
+    document,
+)
 from holdfast.chat.stop import stop
 from holdfast.chat.table import Transition, check
 from holdfast.kernel.errors import Failure
@@ -92,11 +103,15 @@ async def _insert(
         "created_at": now,
         "updated_at": now,
     }
-    await tx.execute(
-        f"INSERT INTO chats ({', '.join(values)}) VALUES ({', '.join(f':{n}' for n in values)})",
+    row = await tx.one(
+        f"""
+        INSERT INTO chats ({", ".join(values)}) VALUES ({", ".join(f":{n}" for n in values)})
+        RETURNING {", ".join(NAMES)}
+        """,
         values,
     )
-    return await lock(tx, new.id)
+    assert row is not None
+    return Locked(tx, chat_of(row), now)
 
 
 async def _begin(locked: Locked, new: NewChat) -> Chat:
@@ -185,8 +200,7 @@ async def children_rest(tx: Tx, chat_id: str, call_id: str | None = None) -> boo
     row = await tx.one(
         f"""
         SELECT count(*),
-               sum(CASE WHEN c.status IN ('running', 'interrupting', 'requires_action')
-                        THEN 1 ELSE 0 END)
+               sum(CASE WHEN c.{IS_BUSY} THEN 1 ELSE 0 END)
           FROM awaited a JOIN chats c ON c.id = a.child_id
          WHERE a.chat_id = :id {"" if call_id is None else "AND a.call_id = :call"}
         """,
@@ -301,6 +315,10 @@ def _check_exported(messages: Sequence[Stored]) -> None:
         raise InvalidInput("messages are numbered from 1 without a gap: export the chat again")
     for stored in messages:
         check_text("author", stored.author)
+        for part in stored.message.parts:
+            if isinstance(part, ToolCall):
+                check_text("id of a call", part.id)
+                check_text("name of a tool", part.tool)
         times = (stored.created_at, stored.superseded_at or 0)
         if not all(0 <= time < LATEST for time in times):
             raise InvalidInput(f"message {stored.number} has a time that cannot be stored")
@@ -384,6 +402,7 @@ async def delete(tx: Tx, chat_id: str) -> tuple[str, ...]:
         if member.chat.status in (Status.RUNNING, Status.INTERRUPTING):
             raise FamilyBusy(member.chat.id, member.chat.status)
     for member in reversed(members):
+        await note_deleted(tx, member.chat.id)
         await tx.execute("DELETE FROM tool_calls WHERE chat_id = :id", {"id": member.chat.id})
         await tx.execute("DELETE FROM chats WHERE id = :id", {"id": member.chat.id})
         tx.tell(Changed(member.chat.id, member.version))

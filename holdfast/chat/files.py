@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from holdfast.chat.errors import ChatError
+from holdfast.chat.errors import ChatError, InvalidInput
 from holdfast.chat.locked import now_of
-from holdfast.chat.state import check_text
+from holdfast.chat.state import Chat, check_text, document
 from holdfast.kernel.messages import File, Message, Part, ToolResult
 from holdfast.store.database import Tx
 
 P = TypeVar("P", bound=Part)
 
+MEDIA: Final = re.compile(r"[a-zA-Z0-9!#$&^_.+-]{1,100}/[a-zA-Z0-9!#$&^_.+-]{1,100}")
+LONGEST_NAME: Final = 255
+SHOWN: Final = 10
+"""Chats that are named when a file is in use."""
 SCHEME: Final = "holdfast:"
 """What the `ref` of a part begins with, when its bytes are one of these."""
 
@@ -25,6 +30,29 @@ class FileNotFound(ChatError):
     def __init__(self, id: str) -> None:
         super().__init__(f"there is no file {id!r}: upload it first")
         self.id = id
+
+
+class FileInUse(ChatError):
+    kind = "file_in_use"
+
+    def __init__(self, id: str, chats: Sequence[str]) -> None:
+        named = ", ".join(chats)
+        super().__init__(f"the file {id!r} is part of chats ({named}): delete these first")
+        self.id = id
+        self.chats = chats
+        """Some of them."""
+
+
+class QuotaExceeded(ChatError):
+    kind = "quota_exceeded"
+
+    def __init__(self, limit: int, used: int, size: int) -> None:
+        super().__init__(
+            f"your files have {used} of {limit} bytes, and this has {size}: delete some first"
+        )
+        self.limit = limit
+        self.used = used
+        self.size = size
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
@@ -52,14 +80,26 @@ def _file_of(row: Any) -> StoredFile:
 
 
 async def add_file(
-    tx: Tx, id: str, owner: str, hash: str, data: bytes, media_type: str, name: str | None
+    tx: Tx,
+    id: str,
+    owner: str,
+    hash: str,
+    data: bytes,
+    media_type: str,
+    name: str | None,
+    quota: int | None = None,
 ) -> StoredFile:
-    for what, text in (("name", name), ("media type", media_type), ("owner", owner)):
+    """`quota`: bytes that all files of the owner may have. Those who upload at the same moment
+    may go over it together."""
+    for what, text in (("name", name), ("owner", owner)):
         check_text(what, text)
-    await tx.execute(
-        "INSERT INTO blobs (hash, data) VALUES (:hash, :data) ON CONFLICT (hash) DO NOTHING",
-        {"hash": hash, "data": data},
-    )
+    if not MEDIA.fullmatch(media_type):  # it becomes part of a header
+        raise InvalidInput(f"{media_type!r:.80} is no media type: it looks like image/png")
+    if name is not None and len(name) > LONGEST_NAME:
+        raise InvalidInput(f"the name of a file has {len(name)} characters: use {LONGEST_NAME}")
+    if quota is not None and (used := await used_by(tx, owner)) + len(data) > quota:
+        raise QuotaExceeded(quota, used, len(data))
+    await _add_blob(tx, hash, data)
     values: dict[str, Any] = {
         "id": id,
         "owner": owner,
@@ -76,6 +116,77 @@ async def add_file(
     return StoredFile(**values)
 
 
+async def _add_blob(tx: Tx, hash: str, data: bytes) -> None:
+    """The bytes are there, and stay until this transaction ends."""
+    while True:
+        await tx.execute(
+            "INSERT INTO blobs (hash, data) VALUES (:hash, :data) ON CONFLICT (hash) DO NOTHING",
+            {"hash": hash, "data": data},
+        )
+        # Whoever deletes the last file with these bytes takes them away: then they come again.
+        if await _hold_blob(tx, hash):
+            return
+
+
+async def _hold_blob(tx: Tx, hash: str) -> bool:
+    held = f"SELECT 1 FROM blobs WHERE hash = :hash {tx.dialect.lock}"
+    return await tx.one(held, {"hash": hash}) is not None
+
+
+async def used_by(tx: Tx, owner: str) -> int:
+    """Bytes of all files of an owner. The same bytes count as often as they were uploaded."""
+    row = await tx.one(
+        "SELECT COALESCE(sum(size), 0) FROM files WHERE owner = :owner", {"owner": owner}
+    )
+    assert row is not None
+    return int(row[0])
+
+
+async def refuse_in_use(tx: Tx, owner: str, id: str) -> None:
+    """Raises `FileInUse` when a chat of the owner's has it in what was said, or waits to be said.
+
+    Looks through all that they have said since it was uploaded.
+    """
+    file, ref = await read_file(tx, owner, id), SCHEME + id
+    rows = await tx.fetch(
+        f"""
+        SELECT c.id, m.body FROM chats c JOIN messages m ON m.chat_id = c.id
+         WHERE c.owner = :owner AND c.updated_at >= :since AND m.role = 'user'
+           AND {_has(tx, "m.body")}
+        UNION ALL
+        SELECT c.id, q.body FROM chats c JOIN queue q ON q.chat_id = c.id
+         WHERE c.owner = :owner AND c.updated_at >= :since AND {_has(tx, "q.body")}
+        """,
+        {"owner": owner, "since": file.created_at, "text": ref},
+    )
+    found = {
+        chat for chat, body in rows if ref in refs_in([document(chat, "message", body, Message)])
+    }
+    if found:
+        raise FileInUse(id, sorted(found)[:SHOWN])
+
+
+async def delete_file(tx: Tx, owner: str, id: str) -> StoredFile:
+    """The bytes go with the last file that has them."""
+    file = await read_file(tx, owner, id)
+    await tx.execute("DELETE FROM files WHERE id = :id", {"id": id})
+    if await _hold_blob(tx, file.hash):
+        await tx.execute(
+            """
+            DELETE FROM blobs WHERE hash = :hash
+               AND NOT EXISTS (SELECT 1 FROM files WHERE files.hash = blobs.hash)
+            """,
+            {"hash": file.hash},
+        )
+    return file
+
+
+def _has(tx: Tx, column: str) -> str:
+    """A condition: the text `:text` stands in a column, as anything."""
+    find = "instr" if tx.dialect.name == "sqlite" else "strpos"
+    return f"{find}({column}, :text) > 0"
+
+
 async def read_file(tx: Tx, owner: str, id: str) -> StoredFile:
     """A file of this owner. What belongs to somebody else is not there."""
     row = await tx.one(
@@ -86,10 +197,54 @@ async def read_file(tx: Tx, owner: str, id: str) -> StoredFile:
     return _file_of(row)
 
 
+async def read_file_of_chat(tx: Tx, chat: Chat, id: str) -> StoredFile:
+    """A file that something said in this chat, or waiting to be said, refers to.
+
+    It is its owner's: what the messages name that belongs to somebody else is not there.
+    """
+    file = await read_file(tx, chat.owner, id)
+    ref = SCHEME + id
+    for body in await _bodies(tx, chat.id, ref):
+        if ref in refs_in([document(chat.id, "message", body, Message)]):
+            return file
+    raise FileNotFound(id)
+
+
+async def _bodies(tx: Tx, chat_id: str, text: str) -> list[str]:
+    """Of the messages with this text in them."""
+    has = _has(tx, "body")
+    rows = await tx.fetch(
+        f"""
+        SELECT body FROM messages WHERE chat_id = :id AND {has}
+        UNION ALL SELECT body FROM queue WHERE chat_id = :id AND {has}
+        """,
+        {"id": chat_id, "text": text},
+    )
+    return [row[0] for row in rows]
+
+
+async def read_files_of(tx: Tx, owner: str, messages: Iterable[Message]) -> tuple[StoredFile, ...]:
+    """Those that messages refer to, as far as the owner has them. Without their bytes."""
+    refs = sorted(refs_in(messages))
+    rows = await tx.fetch(
+        f"""
+        {SELECT_FILE} WHERE owner = :owner AND {tx.dialect.one_of("id", "ids")} ORDER BY id
+        """,
+        {"owner": owner, "ids": [ref.removeprefix(SCHEME) for ref in refs]},
+    )
+    return tuple(_file_of(row) for row in rows)
+
+
 async def read_data(tx: Tx, hash: str) -> bytes:
+    """In the transaction that has read the file: later its bytes may be gone."""
+    found = await find_data(tx, hash)
+    assert found is not None  # a foreign key
+    return found
+
+
+async def find_data(tx: Tx, hash: str) -> bytes | None:
     row = await tx.one("SELECT data FROM blobs WHERE hash = :hash", {"hash": hash})
-    assert row is not None  # a foreign key
-    return bytes(row[0])
+    return None if row is None else bytes(row[0])
 
 
 async def list_files(
@@ -140,6 +295,22 @@ async def read_refs(tx: Tx, owner: str, refs: Iterable[str]) -> dict[str, bytes]
             continue
         found[ref] = await read_data(tx, file.hash)
     return found
+
+
+def renamed(messages: Iterable[Message], refs: Mapping[str, str]) -> tuple[Message, ...]:
+    """The messages with other names for some of their files."""
+    return tuple(
+        structs.replace(message, parts=tuple(_renamed(part, refs) for part in message.parts))
+        for message in messages
+    )
+
+
+def _renamed(part: P, refs: Mapping[str, str]) -> P:
+    if isinstance(part, File) and part.ref is not None and part.ref in refs:
+        return structs.replace(part, ref=refs[part.ref])
+    if isinstance(part, ToolResult):
+        return structs.replace(part, content=tuple(_renamed(one, refs) for one in part.content))
+    return part
 
 
 def filled(messages: Sequence[Message], files: Mapping[str, bytes]) -> tuple[Message, ...]:

@@ -6,8 +6,9 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar, get_args
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
 import anyio
 from msgspec import UNSET, UnsetType
@@ -17,6 +18,7 @@ from holdfast.chat import export, queries
 from holdfast.chat.errors import InvalidInput, NothingWaits
 from holdfast.chat.family import NewChat
 from holdfast.chat.feed import Feed
+from holdfast.chat.files import StoredFile, find_data, read_files_of
 from holdfast.chat.locked import read_chat
 from holdfast.chat.machine import Key, Machine
 from holdfast.chat.queries import Spent
@@ -37,7 +39,7 @@ from holdfast.chat.view import (
 )
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
-from holdfast.kernel.model import Effort
+from holdfast.kernel.model import Effort, check_effort
 from holdfast.kernel.policy import Wording
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, Tx
@@ -83,8 +85,7 @@ class Desk:
 
     def check_choice(self, agent: str, model: str | None, effort: str | None) -> None:
         """Refuse now what the worker could only fail at later."""
-        if effort is not None and effort not in get_args(Effort):
-            raise ConfigError(f"effort is {effort!r}: use one of {get_args(Effort)}, or None")
+        check_effort(effort)
         if model is None:
             return
         if not isinstance(model, str) or not model:
@@ -156,16 +157,35 @@ class Chat:
     async def _ask(self, question: Callable[..., Awaitable[T]], **more: Any) -> T:
         return await self._desk.ask(self.id, question, **more)
 
-    async def export(self, format: export.Format = "jsonl") -> str:
-        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people."""
+    async def export(self, format: export.Format = "jsonl", *, files: bool = True) -> str:
+        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people.
 
-        async def read(tx: Tx) -> tuple[Snapshot, Sequence[Stored]]:
-            chat = await read_snapshot(tx, self.id, self._feed.watch)
-            return chat, await queries.read_messages(
-                tx, self.id, limit=chat.messages + 1, superseded=True
-            )
+        `files`: with the bytes of files that it refers to. Markdown only names them.
+        """
+        if format == "jsonl":
+            return "".join([f"{line}\n" async for line in self.export_lines(files=files)])
+        chat, messages, _ = await self._db.read(self._read_whole)
+        return export.export(chat, messages, format)
 
-        return export.export(*await self._db.read(read), format)
+    async def export_lines(self, *, files: bool = True) -> AsyncGenerator[str, None]:
+        """The lines of an export in JSONL. Of the files, one at a time is in memory."""
+        chat, messages, known = await self._db.read(self._read_whole)
+        wanted = known if files else ()
+        for line in export.jsonl(chat, messages, bool(wanted)):
+            yield line
+        for file in wanted:
+            data = await self._db.read(partial(find_data, hash=file.hash))
+            if data is not None:  # else it was deleted meanwhile
+                made = export.Attached(file.id, file.media_type, file.name, data)
+                yield export.jsonl_file(made)
+
+    async def _read_whole(self, tx: Tx) -> tuple[Snapshot, Sequence[Stored], Sequence[StoredFile]]:
+        chat = await read_snapshot(tx, self.id, self._feed.watch)
+        messages = await queries.read_messages(
+            tx, self.id, limit=chat.messages + 1, superseded=True
+        )
+        said = (stored.message for stored in messages)
+        return chat, messages, await read_files_of(tx, self.owner, said)
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatStream:
         """What the chat says, from a cursor on. It ends when the chat rests, or never."""

@@ -462,7 +462,8 @@ def _entry(call: Call) -> Iterator[tuple[int, str]]:
     if asked is not None:
         if (asked.call.id, asked.kind) != (call.call_id, call.action):
             yield 13, f"it waits for {call.action}, and asks for {asked.kind} of {asked.call.id}"
-        if asked.digest != digest(asked.call.id, asked.call.tool, asked.arguments):
+        bound = digest(asked.call.id, asked.call.tool, asked.arguments, again=asked.again)
+        if asked.digest != bound:
             yield 13, "the arguments that are shown are not those that it is bound to"
         if approved is not None and approved.digest != asked.digest:
             yield 13, "it is approved for other arguments than were shown"

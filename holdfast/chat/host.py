@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
 
 from holdfast.agent import Agent
-from holdfast.chat import queries
+from holdfast.chat import family, queries
 from holdfast.chat.claims import Living, living
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.export import parse
+from holdfast.chat.export import Attached, Exported, parse
 from holdfast.chat.family import NewChat
 from holdfast.chat.feed import Feed
+from holdfast.chat.files import SCHEME, add_file, refs_in, renamed
 from holdfast.chat.handle import Chat, Desk, check_limit, key_of, labels_of, title_of
+from holdfast.chat.machine import Key, once
+from holdfast.chat.state import Chat as Row
+from holdfast.chat.state import Stored
 from holdfast.chat.view import Snapshot, snapshots
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
 from holdfast.kernel.model import Effort
+from holdfast.kernel.ports import Ports
 from holdfast.store.database import Tx
 
 
@@ -77,7 +84,19 @@ class Host:
         `agent` goes on with it, the one that it had by default. What that chat was allowed to do is
         not kept; a model that cannot be had here is left to the agent. Raises `FormatError`.
         """
-        given = parse(text)
+        key_of_it = key_of(owner, key, "restore", (agent, text))
+        return await self.adopt(parse(text), key_of_it, agent=agent, owner=owner)
+
+    async def adopt(
+        self,
+        given: Exported,
+        key: Key | None = None,
+        *,
+        agent: str | None = None,
+        owner: str = "",
+        quota: int | None = None,
+    ) -> Chat:
+        """A new chat from an export, with files of its own. `quota`: see `add_file`."""
         name = self._desk.agent(given.chat.agent if agent is None else agent).name
         new = NewChat(
             id=self._desk.ports.new_id(),
@@ -90,12 +109,14 @@ class Host:
             effort=given.chat.effort,
         )
         self._desk.check_choice(name, None, new.effort)
-        return Chat(
-            self._desk,
-            await self._desk.machine.restore(
-                new, given.messages, key_of(owner, key, "restore", (agent, text))
-            ),
-        )
+        named = _names(given, self._desk.ports)
+
+        async def restore(tx: Tx) -> Row:
+            for file in given.files:
+                await _keep(tx, named[file.id], new.owner, file, quota)
+            return await family.restore(tx, new, _renamed(given.messages, named))
+
+        return Chat(self._desk, await once(self._desk.db, key, Row, restore, makes=new.id))
 
     def _model_here(self, agent: str, model: str | None) -> str | None:
         try:
@@ -139,6 +160,32 @@ class Host:
             return tuple(await snapshots(tx, rows, self._desk.feed.watch))
 
         return await self._desk.db.read(read)
+
+
+def _names(given: Exported, ports: Ports) -> dict[str, str]:
+    """New ids for the files of an export. Each has to be part of a message, and is there once."""
+    said = refs_in(stored.message for stored in given.messages)
+    named: dict[str, str] = {}
+    for file in given.files:
+        if file.id in named:
+            raise FormatError(f"the file {file.id!r:.80} is in it twice")
+        if SCHEME + file.id not in said:
+            raise FormatError(f"no message refers to the file {file.id!r:.80}")
+        named[file.id] = ports.new_id()
+    return named
+
+
+async def _keep(tx: Tx, id: str, owner: str, file: Attached, quota: int | None) -> None:
+    from hashlib import sha256  # brings OpenSSL
+
+    hash = sha256(file.data).hexdigest()
+    await add_file(tx, id, owner, hash, file.data, file.media_type, file.name, quota)
+
+
+def _renamed(messages: Sequence[Stored], named: Mapping[str, str]) -> list[Stored]:
+    refs = {SCHEME + old: SCHEME + new for old, new in named.items()}
+    said = renamed([stored.message for stored in messages], refs)
+    return [structs.replace(one, message=it) for one, it in zip(messages, said, strict=True)]
 
 
 def _owner(owner: object) -> str:

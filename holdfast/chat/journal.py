@@ -109,7 +109,7 @@ def _last_word(call: ToolCall, known: Call | None, outcome: Outcome, why: str | 
     if known is not None and known.result is not None:
         return known.result
     text = why or WHY[outcome]
-    if known is not None and known.state == "started" and outcome != "lost":
+    if known is not None and known.started_at is not None and outcome != "lost":
         text += TOOK_EFFECT
     return result(call, outcome, text)
 

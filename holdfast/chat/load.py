@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.chat.locked import now_of
+from holdfast.chat.state import IS_BUSY
 from holdfast.store.database import Tx
 
 
@@ -25,13 +26,13 @@ async def read_load(tx: Tx) -> Load:
     """Looks through busy chats alone, by their index."""
     now = await now_of(tx)
     rows = await tx.fetch(
-        """
+        f"""
         SELECT CASE WHEN status = 'requires_action' THEN 'asking'
                     WHEN worker_id IS NULL THEN 'waiting'
                     ELSE 'driven' END AS part,
                COUNT(*), MIN(COALESCE(retry_at, runnable_since))
           FROM chats
-         WHERE status IN ('running', 'interrupting', 'requires_action')
+         WHERE {IS_BUSY}
            AND (worker_id IS NOT NULL OR retry_at IS NULL OR retry_at <= :at)
          GROUP BY 1
         """,

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from holdfast.chat.errors import ChatArchived, ChatNotFound, Corrupt, Fenced
 from holdfast.chat.state import (
-    COLUMNS,
     DOCUMENTS,
+    NAMES,
     SELECT_CHAT,
     Chat,
     Fence,
@@ -22,8 +22,6 @@ from holdfast.chat.state import (
 from holdfast.chat.table import TRANSITIONS, Transition, check
 from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Claimable, Tx
-
-NAMES: Final = tuple(field.name for field in COLUMNS)
 
 
 class Locked:
@@ -43,10 +41,12 @@ class Locked:
         self.appended: list[Stored] = []
         self.delivered: dict[str, int] = {}
         """Messages that left the queue for the history: their ids, and their numbers there."""
+        self._set: dict[str, Any] = {}
         self._untouched = False
 
     def set(self, **changes: Any) -> None:
         self.chat = structs.replace(self.chat, **changes)
+        self._set |= changes
 
     def leave(self) -> None:
         """Nothing is to change after all: no new version, nobody is told."""
@@ -107,9 +107,7 @@ class Locked:
         self._rest_or_run(children_rest)
         self.set(snapshot_version=self.version, updated_at=self.now)
         changes = {
-            name: getattr(self.chat, name)
-            for name in NAMES
-            if getattr(self.chat, name) != getattr(self.was, name)
+            name: value for name, value in self._set.items() if value != getattr(self.was, name)
         }
         for name in DOCUMENTS:
             if changes.get(name) is not None:

@@ -80,18 +80,26 @@ class Machine:
                 tx, chat_id, number, message, author=author, model=model, effort=effort
             )
 
-        return await self._once(key, Edited, change)
+        return await self._once(key, Edited, change, short=False)
 
     async def fork(self, chat_id: str, number: int, new: NewChat, key: Key | None = None) -> Chat:
         return await self._once(
-            key, Chat, lambda tx: family.fork(tx, chat_id, number, new), makes=new.id
+            key,
+            Chat,
+            lambda tx: family.fork(tx, chat_id, number, new),
+            makes=new.id,
+            short=False,
         )
 
     async def restore(
         self, new: NewChat, messages: Sequence[Stored], key: Key | None = None
     ) -> Chat:
         return await self._once(
-            key, Chat, lambda tx: family.restore(tx, new, messages), makes=new.id
+            key,
+            Chat,
+            lambda tx: family.restore(tx, new, messages),
+            makes=new.id,
+            short=False,
         )
 
     async def retry(self, chat_id: str, key: Key | None = None) -> Chat:
@@ -115,13 +123,15 @@ class Machine:
         return await self._once(key, Chat, lambda tx: people.update(tx, chat_id, changes))
 
     async def archive(self, chat_id: str, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: family.archive(tx, chat_id))
+        return await self._once(key, Chat, lambda tx: family.archive(tx, chat_id), short=False)
 
     async def unarchive(self, chat_id: str, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: family.unarchive(tx, chat_id))
+        return await self._once(key, Chat, lambda tx: family.unarchive(tx, chat_id), short=False)
 
     async def delete(self, chat_id: str, key: Key | None = None) -> tuple[str, ...]:
-        return await self._once(key, tuple[str, ...], lambda tx: family.delete(tx, chat_id))
+        return await self._once(
+            key, tuple[str, ...], lambda tx: family.delete(tx, chat_id), short=False
+        )
 
     # --- the queue ---
 
@@ -173,8 +183,10 @@ class Machine:
         kind: type[T],
         change: Callable[[Tx], Awaitable[T]],
         makes: str | None = None,
+        *,
+        short: bool = True,
     ) -> T:
-        return await once(self._db, key, kind, change, makes)
+        return await once(self._db, key, kind, change, makes, short=short)
 
 
 async def once(
@@ -183,18 +195,21 @@ async def once(
     kind: type[T],
     change: Callable[[Tx], Awaitable[T]],
     makes: str | None = None,
+    *,
+    short: bool = False,
 ) -> T:
     """Carry out a change; with a key, give the first answer again instead of a second change.
 
-    The key of a chat that it `makes` is kept as long as the chat, any other for a week.
+    The key of a chat that it `makes` is kept as long as the chat, any other for a week. `short`: as
+    for `Database.write`.
 
     The key also heals a lost acknowledgement: asked again, the database says what it did.
     """
     if key is None:
-        return await db.write(change)
+        return await db.write(change, short=short)
     for wait in (0.0, 0.1, 1.0, None):
         try:
-            return await db.write(lambda tx: _with_key(tx, key, kind, change, makes))
+            return await db.write(lambda tx: _with_key(tx, key, kind, change, makes), short=short)
         except OutcomeUnknown:
             if wait is None:
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +20,11 @@ class Marks(Struct, frozen=True):
     """Whether an answer came since."""
     pinned: bool = False
     needs_me: bool = False
-    """Whether it, or a chat that it set to work, waits for somebody to say something."""
+    """Whether it, or a chat that it set to work, waits for its owner to say something."""
+    mine: bool = True
+    """False: it is somebody else's, and shared with them for reading."""
+    owner_name: str | None = None
+    """Of whoever it belongs to, when that is another user."""
 
 
 NO_MARKS = Marks()
@@ -33,25 +37,39 @@ async def read_marks(tx: Tx, reader: str, chats: Sequence[Chat]) -> Mapping[str,
     ids = [chat.id for chat in chats]
     rows = await tx.fetch(
         f"""
-        SELECT c.id, COALESCE(k.read, 0), COALESCE(k.pinned, 0),
+        SELECT c.id, COALESCE(k.read, 0), COALESCE(k.pinned, 0), c.owner = :reader, u.name,
                EXISTS (SELECT 1 FROM messages m
                         WHERE m.chat_id = c.id AND m.number > COALESCE(k.read, 0)
                           AND m.kind = 'answer' AND m.visibility <> 'model'
                           AND m.superseded_at IS NULL)
           FROM chats c LEFT JOIN marks k ON k.chat_id = c.id AND k.reader = :reader
+          LEFT JOIN users u ON u.id = c.owner AND c.owner <> :reader
+                           AND EXISTS (SELECT 1 FROM users WHERE id = :reader)
          WHERE {tx.dialect.one_of("c.id", "chats")}
         """,
         {"reader": reader, "chats": ids},
     )
-    waiting = await _waiting(tx, {chat.root_id for chat in chats})
+    waiting = await _waiting(tx, {chat.root_id for chat in chats if chat.owner == reader})
     return {
-        id: Marks(read, bool(unread), bool(pinned), id in waiting)
-        for id, read, pinned, unread in rows
+        id: Marks(read, bool(unread), bool(pinned), id in waiting, bool(mine), name)
+        for id, read, pinned, mine, name, unread in rows
     }
 
 
-async def _waiting(tx: Tx, roots: Iterable[str]) -> set[str]:
+def shared_with(tx: Tx, columns: str = "chat_id") -> str:
+    """A query for the chats that others share with `:reader`. What is below them is shared too,
+    and is not in it."""
+    now = tx.dialect.now
+    return f"""
+        SELECT {columns} FROM shares
+         WHERE user_id = :reader AND (expires_at IS NULL OR expires_at > {now})
+        """
+
+
+async def _waiting(tx: Tx, roots: Collection[str]) -> set[str]:
     """Those of these families that wait for a person, and those above them."""
+    if not roots:
+        return set()
     rows = await tx.fetch(
         f"""
         SELECT c.id, c.parent_id,
@@ -84,11 +102,20 @@ async def mark(
         changes["pinned"] = int(pinned)
     await tx.execute(
         f"""
-        INSERT INTO marks (reader, chat_id, {", ".join(changes)})
-        VALUES (:reader, :chat, {", ".join(f":{name}" for name in changes)})
+        INSERT INTO marks (reader, chat_id, {", ".join(changes)}, updated_at)
+        VALUES (:reader, :chat, {", ".join(f":{name}" for name in changes)}, {tx.dialect.now})
         ON CONFLICT (reader, chat_id)
-        DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in changes)}
+        DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in (*changes, "updated_at"))}
         """,
         given | changes,
     )
     tx.tell(Changed(chat.id, chat.snapshot_version))
+
+
+async def marked_since(tx: Tx, reader: str, since: int) -> frozenset[str]:
+    """The chats that a reader has read or pinned since then, or no longer pins."""
+    rows = await tx.fetch(
+        "SELECT chat_id FROM marks WHERE reader = :reader AND updated_at > :since",
+        {"reader": reader, "since": since},
+    )
+    return frozenset(row[0] for row in rows)

@@ -17,6 +17,7 @@ from holdfast.chat.errors import (
     WrongAnswer,
 )
 from holdfast.chat.journal import (
+    WHY,
     answer_open,
     earliest,
     open_calls,
@@ -42,7 +43,7 @@ from holdfast.chat.state import (
 from holdfast.chat.stop import begin_interrupt, interrupt_children, stop
 from holdfast.chat.table import Transition
 from holdfast.kernel.decide import Approved
-from holdfast.kernel.messages import Message, Outcome, encode
+from holdfast.kernel.messages import Message, Outcome, Text, ToolResult, encode
 from holdfast.store.database import Tx
 
 SENDS: Final[Mapping[Deliver, Transition]] = {
@@ -269,24 +270,26 @@ async def compact(tx: Tx, chat_id: str) -> Chat:
 
 
 async def _compactable(tx: Tx, chat_id: str) -> bool:
-    """Whether an answer came since the last summary."""
-    rows = await tx.fetch(
-        f"""
-        {SELECT_MESSAGE} WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'checkpoint'
-         ORDER BY number DESC
+    """Whether an answer came since the last summary. Looks no further back than to that answer."""
+    answer = await tx.one(
+        """
+        SELECT number FROM messages
+         WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'answer'
+           AND visibility <> 'user'
+         ORDER BY number DESC LIMIT 1
         """,
         {"id": chat_id},
     )
-    since = next((s.number for s in (stored_of(chat_id, row) for row in rows) if _sums(s)), 0)
-    row = await tx.one(
-        """
-        SELECT 1 FROM messages
-         WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'answer'
-           AND visibility <> 'user' AND number > :since
+    if answer is None:
+        return False
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE} WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'checkpoint'
+           AND number > :answer
         """,
-        {"id": chat_id, "since": since},
+        {"id": chat_id, "answer": answer[0]},
     )
-    return row is not None
+    return not any(_sums(stored_of(chat_id, row)) for row in rows)
 
 
 def _sums(stored: Stored) -> bool:
@@ -327,6 +330,8 @@ def answered(call: Call, answer: Answer, now: int) -> Call:
     made = answer.result
     if made.call_id != call.call_id:
         raise WrongAnswer(call.call_id, f"the result that was given is of {made.call_id}")
+    if call.started_at is not None and made.outcome == "refused":
+        made = _not_again(made)
     return structs.replace(
         call,
         epoch=None,
@@ -336,6 +341,12 @@ def answered(call: Call, answer: Answer, now: int) -> Call:
         finished_at=now,
         deadline=None,
     )
+
+
+def _not_again(refusal: ToolResult) -> ToolResult:
+    """Of a call that has begun before: that it does not run again does not undo it."""
+    text = f"{WHY['lost']} It does not run again. {refusal.text}"
+    return structs.replace(refusal, outcome="lost", content=(Text(text),))
 
 
 async def go_on_if_possible(locked: Locked) -> None:

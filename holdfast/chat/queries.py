@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from holdfast.chat.state import (
     stored_of,
 )
 from holdfast.kernel.messages import Message, Usage
-from holdfast.store.database import Tx
+from holdfast.store.database import Row, Tx
 
 
 class Loaded(Struct, frozen=True):
@@ -110,8 +111,11 @@ class Changes(Struct, frozen=True):
     actions: tuple[Call, ...]
 
 
-async def changes(tx: Tx, chat_id: str, since: int, limit: int = 500) -> Changes | None:
-    """What changed after snapshot `since`; None when that is more than `limit` messages."""
+async def changes(
+    tx: Tx, chat_id: str, since: int, limit: int = 500, size: int | None = None
+) -> Changes | None:
+    """What changed after snapshot `since`. None when that is more than `limit` messages, or several
+    that have more than `size` characters together."""
     chat = await read_chat(tx, chat_id)
     rows: Sequence[Any] = ()
     if chat.history_version > since:
@@ -122,7 +126,7 @@ async def changes(tx: Tx, chat_id: str, since: int, limit: int = 500) -> Changes
             """,
             {"id": chat_id, "since": since, "limit": limit + 1},
         )
-    if len(rows) > limit:
+    if len(rows) > limit or (size is not None and _fitting(rows, size) < len(rows)):
         return None
     return Changes(
         chat,
@@ -130,6 +134,29 @@ async def changes(tx: Tx, chat_id: str, since: int, limit: int = 500) -> Changes
         tuple(await read_queue(tx, chat_id)) if chat.queue_version > since else None,
         tuple(await read_actions(tx, chat_id)),
     )
+
+
+async def newest_messages(
+    tx: Tx, chat_id: str, limit: int, size: int
+) -> tuple[tuple[Stored, ...], bool]:
+    """As many of the newest live messages, in order, as have no more than `size` characters
+    together, but one at least; and whether there are earlier ones."""
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE} WHERE chat_id = :id AND superseded_at IS NULL
+         ORDER BY number DESC LIMIT :limit
+        """,
+        {"id": chat_id, "limit": limit + 1},
+    )
+    count = _fitting(rows[:limit], size)
+    return tuple(stored_of(chat_id, row) for row in reversed(rows[:count])), count < len(rows)
+
+
+def _fitting(rows: Sequence[Row], size: int) -> int:
+    """How many of these rows, from the first on, have no more than `size` characters together. The
+    first always fits, and what was superseded is only named."""
+    ends = accumulate(len(body) if gone is None else 0 for _, _, body, _, _, gone in rows)
+    return sum(place == 0 or end <= size for place, end in enumerate(ends))
 
 
 async def read_messages(
@@ -192,6 +219,22 @@ async def list_chats(
     return [chat_of(row) for row in rows]
 
 
+async def unnamed(tx: Tx, agents: Sequence[str], since: int, limit: int) -> list[Chat]:
+    """Chats of these agents that a turn left at rest, at `since` or later, and that nobody has
+    named: the newest first."""
+    rows = await tx.fetch(
+        f"""
+        {SELECT_CHAT}
+         WHERE title IS NULL AND status = 'idle' AND archived = 0 AND parent_id IS NULL
+           AND outcome IS NOT NULL AND updated_at >= :since
+           AND {tx.dialect.one_of("agent", "agents")}
+         ORDER BY updated_at DESC, id LIMIT :limit
+        """,
+        {"agents": list(agents), "since": since, "limit": limit},
+    )
+    return [chat_of(row) for row in rows]
+
+
 class Spent(Struct, frozen=True):
     """What was used: by answers, by attempts that failed, by titles and summaries."""
 
@@ -202,9 +245,18 @@ class Spent(Struct, frozen=True):
     """... and of these, how many have no known price: `usage.cost` is without them."""
 
 
+BELOW: Final = """
+    WITH RECURSIVE below (id) AS (
+        SELECT id FROM chats WHERE id = :id
+        UNION ALL SELECT c.id FROM chats c JOIN below b ON c.parent_id = b.id
+    )
+    SELECT id FROM below
+    """
+
+
 async def spent(tx: Tx, chat_id: str, *, tree: bool = False) -> Spent:
-    """Usage and cost of a chat, or of it and every chat of its family below the root."""
-    scope = "IN (SELECT id FROM chats WHERE root_id = :id)" if tree else "= :id"
+    """Usage and cost of a chat, or of it and every chat below it."""
+    scope = f"IN ({BELOW})" if tree else "= :id"
     columns = "input, output, reasoning, cache_read, cache_write, cost"
     row = await tx.one(
         f"""

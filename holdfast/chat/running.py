@@ -382,7 +382,10 @@ async def fail(
 
 
 async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> None:
-    """Keep what has arrived of an answer, for whoever has to settle it after a crash."""
+    """Keep what has arrived of an answer, for whoever has to settle it after a crash.
+
+    Two of these may be under way at once, and overtake each other: the longer one stays.
+    """
     await tx.execute(
         f"""
         INSERT INTO partials (chat_id, epoch, history_version, attempt, seq, body, updated_at)
@@ -394,6 +397,8 @@ async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> Non
            SET epoch = excluded.epoch, history_version = excluded.history_version,
                attempt = excluded.attempt, seq = excluded.seq, body = excluded.body,
                updated_at = excluded.updated_at
+         WHERE (partials.epoch, partials.history_version, partials.attempt, partials.seq)
+             < (excluded.epoch, excluded.history_version, excluded.attempt, excluded.seq)
         """,
         {
             "id": fence.chat,

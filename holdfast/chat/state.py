@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
 
@@ -36,9 +36,10 @@ class Status(StrEnum):
 
 
 BUSY: Final = frozenset({Status.RUNNING, Status.INTERRUPTING, Status.REQUIRES_ACTION})
+IS_BUSY: Final = "status IN ('running', 'interrupting', 'requires_action')"
+"""The same in SQL, word for word as the index of busy chats says it: otherwise SQLite does not see
+that it may use that index, and looks through every chat."""
 Deliver = Literal["interrupt", "steer", "queue"]
-DELIVER_ORDER: Final[Sequence[Deliver]] = ("interrupt", "steer", "queue")
-"""Interrupt goes first, then steer, then queue; first come first within each."""
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
@@ -112,7 +113,8 @@ class Chat(Struct, frozen=True, kw_only=True):
 
 
 COLUMNS: Final = structs.fields(Chat)
-SELECT_CHAT: Final = "SELECT " + ", ".join(field.name for field in COLUMNS) + " FROM chats"
+NAMES: Final = tuple(field.name for field in COLUMNS)
+SELECT_CHAT: Final = f"SELECT {', '.join(NAMES)} FROM chats"
 DOCUMENTS: Final[Mapping[str, Any]] = {
     "labels": dict[str, str],
     "rules": tuple[Rule, ...],
@@ -125,7 +127,7 @@ DOCUMENTS: Final[Mapping[str, Any]] = {
 
 def chat_of(row: Row) -> Chat:
     """The chat that a row of `SELECT_CHAT` holds."""
-    values = {field.name: value for field, value in zip(COLUMNS, row, strict=True)}
+    values = dict(zip(NAMES, row, strict=True))
     for name, kind in DOCUMENTS.items():
         if values[name] is not None:
             values[name] = document(values["id"], name, values[name], kind)

@@ -44,6 +44,9 @@ PAGE: Final = 100
 """Messages that a long chat opens with."""
 MOST: Final = 500
 """Messages that are told one by one to somebody who was away; for more the newest page will do."""
+SIZE: Final = 1024 * 1024
+"""Characters of all messages of one look, but for the first: each who does not take them holds
+them."""
 
 
 class Cursor(Value, frozen=True):
@@ -369,7 +372,7 @@ class ChatStream:
 
     async def _read(self, tx: Tx) -> _Found:
         if self._since is not None:
-            changed = await queries.changes(tx, self._id, self._since, MOST)
+            changed = await queries.changes(tx, self._id, self._since, MOST, SIZE)
             if changed is not None and changed.chat.snapshot_version >= self._since:
                 return _Found(
                     chat=await self._snapshot(tx, changed.chat),
@@ -381,15 +384,14 @@ class ChatStream:
 
     async def _read_page(self, tx: Tx) -> _Found:
         row = await read_chat(tx, self._id)
-        messages = await queries.read_messages(tx, self._id, limit=PAGE + 1)
-        newest = tuple(messages[-PAGE:])
+        newest, more = await queries.newest_messages(tx, self._id, PAGE, SIZE)
         return _Found(
             chat=await self._snapshot(tx, row),
             messages=newest,
             queue=tuple(await read_queue(tx, self._id)),
             actions=tuple(map(pending, await queries.read_actions(tx, self._id))),
             page=True,
-            more_before=newest[0].number if len(messages) > PAGE else None,
+            more_before=newest[0].number if more else None,
         )
 
     async def _snapshot(self, tx: Tx, row: Chat) -> Snapshot:

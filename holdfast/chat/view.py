@@ -26,9 +26,10 @@ from holdfast.chat.state import (
     chat_of,
     stored_of,
 )
-from holdfast.kernel.errors import Failure
+from holdfast.kernel.errors import Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.messages import AskedBy, Kind
+from holdfast.kernel.output import Misfit, Output, spoken, value_in
 from holdfast.store.database import Tx
 
 
@@ -111,6 +112,19 @@ class ChatResult(Struct, frozen=True):
     actions: tuple[Pending, ...]
     """What it waits for, when it `requires_action`."""
     chat: Snapshot
+    pieces: tuple[str, ...] = ()
+    """What the last answer says, where that is not `text`: several texts when it was cut by length,
+    or the one behind what its provider ran."""
+
+    def output_as(self, wanted: Any) -> Any:
+        """The answer as a value of the agent's output type, which the caller names: what stops a
+        chat is text. None when the chat did not stop with an answer. Raises `InvalidOutput`."""
+        if self.reason != "stop":
+            return None
+        read = value_in(Output(wanted), self.pieces or (self.text,))
+        if isinstance(read, Misfit):
+            raise InvalidOutput(read.problems, 0)
+        return read.value
 
 
 class Receipt(Struct, frozen=True):
@@ -210,7 +224,26 @@ async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:
     if chat.status is Status.REQUIRES_ACTION:
         reason = "requires_action"
     answer = await read_answer(tx, chat_id)
-    return ChatResult(reason, answer, chat.error, actions, chat)
+    pieces = await _pieces(tx, chat_id, answer) if reason == "stop" else ()
+    return ChatResult(reason, answer, chat.error, actions, chat, pieces)
+
+
+async def _pieces(tx: Tx, chat_id: str, text: str) -> tuple[str, ...]:
+    """What an output is read from; nothing when that is the text of the answer."""
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE}
+         WHERE chat_id = :id AND superseded_at IS NULL
+           AND number > COALESCE((SELECT number FROM messages
+                                   WHERE chat_id = :id AND superseded_at IS NULL
+                                     AND (kind = 'prompt' OR kind = 'results')
+                                   ORDER BY number DESC LIMIT 1), 0)
+         ORDER BY number
+        """,
+        {"id": chat_id},
+    )
+    said = spoken([stored_of(chat_id, row).message for row in rows])
+    return () if said == [text] else tuple(said)
 
 
 async def _check_not_stranded(tx: Tx, chat: Snapshot, watch: Watch) -> None:

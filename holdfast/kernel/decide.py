@@ -36,13 +36,17 @@ class Started(Struct, frozen=True):
     """The call's function was called, and nobody knows yet what came of it."""
 
 
+class Doubtful(Struct, frozen=True):
+    """The call began and may have taken effect: it runs again only when a person says so."""
+
+
 class Recorded(Struct, frozen=True):
     """The call has a result that is not in the history yet."""
 
     result: ToolResult
 
 
-CallState: TypeAlias = Union[Waiting, Approved, Started, Recorded]
+CallState: TypeAlias = Union[Waiting, Approved, Started, Doubtful, Recorded]
 """How far an open call is. A call without a state has not started."""
 
 

@@ -29,6 +29,8 @@ class Action(Value, frozen=True):
     digest: str
     """SHA-256 of call id, tool and arguments: what an approval is bound to."""
     preview: str | None = None
+    again: bool = False
+    """It has begun before, and nobody knows whether it took effect: may it run again?"""
 
 
 class RunStarted(Tagged, frozen=True, tag="run_started"):

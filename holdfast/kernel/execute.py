@@ -118,6 +118,7 @@ class Batch:
         self._history = standing.history
         self._chat = standing.chat
         self._starting = standing.starting
+        self._finished = standing.finished
         self.writes: dict[str, tuple[Any, ...]] = {}
         """Of calls with effect `commit`, by id: what is to be written with their results."""
         self._way = Way(toolbox, sink, standing)
@@ -202,7 +203,7 @@ class Batch:
                 made.append(entry.outcome)
             else:
                 made.append(answer(call))
-                self._sink.put(ToolFinished(made[-1], 0.0))
+                self._tell(ToolFinished(made[-1], 0.0))
         return made
 
     def ran(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -318,7 +319,12 @@ class Batch:
         if not self._refusing or entry.has_effect:
             began = entry.began
             seconds = 0.0 if began is None else self._loop.time() - began
-            self._sink.put(ToolFinished(made, seconds))
+            self._tell(ToolFinished(made, seconds))
+
+    def _tell(self, finished: ToolFinished) -> None:
+        self._sink.put(finished)
+        if self._finished is not None:
+            self._finished(finished)
 
     # --- stopping ---
 
@@ -396,7 +402,7 @@ class Batch:
         """From valid arguments to the result, or to the point where somebody outside must act."""
         ready = entry.checked
         assert isinstance(ready, Ready)
-        if self._way.asks_nobody(ready.tool):  # the usual case
+        if self._way.asks_nobody(entry.call, ready.tool):  # the usual case
             return await self._run(entry, ready, changed=False)
         cleared = await self._way.walk(entry.call, ready)
         if not isinstance(cleared, Cleared):

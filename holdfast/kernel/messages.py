@@ -274,8 +274,8 @@ text hardly ever has it, and text without any of the three is stored as it is.
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff\ue000]")
 _ESCAPED: Final = re.compile("\ue000([0-9a-f]{4})")
 _ESCAPE_UTF8: Final = ESCAPE.encode()
-_ESCAPE_WRITTEN: Final = (_ESCAPE_UTF8, b"\\ue000", b"\\uE000")
-"""As we write it, and as a store may that writes JSON in its own way."""
+_ESCAPE_ASCII: Final = re.compile(rb"\\u[eE]000")
+"""As a store may say it that writes JSON in its own way."""
 
 T = TypeVar("T")
 
@@ -296,7 +296,7 @@ def decode(data: bytes | str, type: type[T]) -> T:
     """The value that `encode` was given."""
     try:
         raw = data.encode() if isinstance(data, str) else data
-        if any(written in raw for written in _ESCAPE_WRITTEN):
+        if _ESCAPE_UTF8 in raw or (b"\\u" in raw and _ESCAPE_ASCII.search(raw)):
             return msgspec.convert(_unescape(msgspec.json.decode(raw)), type)
         return msgspec.json.decode(raw, type=type)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

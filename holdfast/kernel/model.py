@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, Union
+from typing import Any, Literal, Protocol, TypeAlias, Union, get_args
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
@@ -246,3 +246,10 @@ def check_model(model: object) -> None:
     for part in ("stream", "name", "window"):
         if not hasattr(model, part):
             raise ConfigError(f"model is a {type(model).__name__}, which has no {part}")
+
+
+def check_effort(effort: object) -> None:
+    """Refuse what nobody can think as hard as."""
+    known = get_args(Effort)
+    if effort is not None and effort not in known:
+        raise ConfigError(f"effort is {effort!r}: use one of {', '.join(known)}, or None")

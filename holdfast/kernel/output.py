@@ -115,17 +115,22 @@ def judge(output: Output, history: Sequence[Message], repairs: int, policy: Poli
 
     `repairs` is how often in this turn it was already asked for again.
     """
-    texts = spoken(history)
-    verdict = output.check("".join(texts))
-    if isinstance(verdict, Misfit) and len(texts) > 1:
-        # Asked to go on, a model may begin anew; one that is held to the form has to.
-        anew = output.check(texts[-1])
-        verdict = anew if isinstance(anew, Fits) else verdict
+    verdict = value_in(output, spoken(history))
     if isinstance(verdict, Fits):
         return verdict
     if repairs >= policy.repairs:
         raise InvalidOutput(verdict.problems, repairs)
     return Repair("\n- ".join((policy.wording.repair, *verdict.problems)))
+
+
+def value_in(output: Output, texts: Sequence[str]) -> Fits | Misfit:
+    """The value that the pieces of an answer give, or all that is wrong with it."""
+    verdict = output.check("".join(texts))
+    if isinstance(verdict, Misfit) and len(texts) > 1:
+        # Asked to go on, a model may begin anew; one that is held to the form has to.
+        anew = output.check(texts[-1])
+        verdict = anew if isinstance(anew, Fits) else verdict
+    return verdict
 
 
 def spoken(history: Sequence[Message]) -> list[str]:

@@ -23,6 +23,7 @@ Effect = Literal[
 ]
 WaitsFor = Literal["client", "answer", "child"]
 OnSteer = Literal["cancel", "finish"]
+OnLost = Literal["tell", "ask"]
 
 
 class Commit(Struct, frozen=True):
@@ -94,6 +95,7 @@ class Tool:
         parallel: bool | Callable[[Values], bool] | None = None,
         exclusive: bool = False,
         on_steer: OnSteer | None = None,
+        on_lost: OnLost = "tell",
         approval: Literal["never", "ask"] | Callable[[Values], bool] = "never",
         timeout: float | None = None,
         stop_after: bool | Callable[[ToolResult], bool] = False,
@@ -113,6 +115,7 @@ class Tool:
         self.parallel = pure if parallel is None else parallel
         self.exclusive = exclusive
         self.on_steer: OnSteer = on_steer or ("cancel" if pure else "finish")
+        self.on_lost: OnLost = on_lost
         self.approval = approval
         self.timeout = timeout
         self.stop_after = stop_after
@@ -131,11 +134,17 @@ class Tool:
                 f"{self.name!r} cannot be a tool's name: use 1 to 64 letters, digits, '_' or '-'"
             )
         if self.effect not in get_args(Effect):
-            raise ConfigError(
-                f"effect of {self.name} is {self.effect!r}: use one of {get_args(Effect)}"
-            )
+            known = ", ".join(get_args(Effect))
+            raise ConfigError(f"effect of {self.name} is {self.effect!r}: use one of {known}")
         if self.on_steer not in get_args(OnSteer):
             raise ConfigError(f"on_steer of {self.name} is {self.on_steer!r}: use cancel or finish")
+        if self.on_lost not in get_args(OnLost):
+            raise ConfigError(f"on_lost of {self.name} is {self.on_lost!r}: use tell or ask")
+        if self.on_lost == "ask" and self.effect != "once":
+            raise ConfigError(
+                f"{self.name} is {self.effect}, so that nobody need be asked whether it may run "
+                "again: leave on_lost out, or say effect='once'"
+            )
         if self.approval not in ("never", "ask") and not callable(self.approval):
             raise ConfigError(f"approval of {self.name}: use 'never', 'ask' or a function")
         if self.timeout is not None and not (
@@ -210,6 +219,7 @@ def tool(
     parallel: bool | Callable[[Values], bool] | None = None,
     exclusive: bool = False,
     on_steer: OnSteer | None = None,
+    on_lost: OnLost = "tell",
     approval: Literal["never", "ask"] | Callable[[Values], bool] = "never",
     timeout: float | None = None,
     stop_after: bool | Callable[[ToolResult], bool] = False,

@@ -10,15 +10,15 @@ import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any, Final, Literal, TypeAlias, Union
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.kernel import results
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.decide import Approved, CallState
-from holdfast.kernel.events import Action, ActionKind, ToolProgressed
+from holdfast.kernel.decide import Approved, CallState, Doubtful
+from holdfast.kernel.events import Action, ActionKind, ToolFinished, ToolProgressed
 from holdfast.kernel.messages import Message, ToolCall, ToolResult, encode
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
@@ -104,6 +104,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     starting: Callable[[ToolCall, Tool], Awaitable[bool]] | None = None
     """Asked before the function of a call with an effect is called: writes down that it is. No
     means that it may not run any more."""
+    finished: Callable[[ToolFinished], None] | None = None
+    """Told of the end of each call, after everybody who watches."""
 
 
 class Way:
@@ -155,10 +157,11 @@ class Way:
         text = f"{call.tool} failed {failures} times in a row: not run again in this turn."
         return results.result(call, "refused", text)
 
-    def asks_nobody(self, tool: Tool) -> bool:
-        """Whether a call of this tool may run as soon as its arguments are in order."""
+    def asks_nobody(self, call: ToolCall, tool: Tool) -> bool:
+        """Whether the call may run as soon as its arguments are in order."""
         return (
             self._box.gate is None
+            and call.id not in self._states
             and tool.validate is None
             and tool.preview is None
             and tool.approval == "never"
@@ -174,12 +177,15 @@ class Way:
         preview = await self._preview(call, admitted)
         if tool.action is not None:
             return action(tool.action, call, admitted, preview)
-        if not self._asks(admitted):
-            return Cleared(admitted)
+        state = self._states.get(call.id)
+        if isinstance(state, Doubtful):
+            return action("approval", call, admitted, preview, again=True)
+        approval = state if isinstance(state, Approved) else None
         asked = action("approval", call, admitted, preview)
-        approval = self._states.get(call.id)
-        if not isinstance(approval, Approved) or approval.digest != asked.digest:
-            return asked
+        # To run it again, too: only a call that has begun was asked about with that digest.
+        again = digest(call.id, call.tool, asked.arguments, again=True)
+        if approval is None or approval.digest not in (asked.digest, again):
+            return asked if self._asks(admitted) else Cleared(admitted)
         if approval.arguments is None:
             return Cleared(admitted)
         changed = await self._approved_change(call, tool, approval.arguments)
@@ -255,10 +261,21 @@ class Way:
         return approval == "ask" or bool(approval(ready.shown))
 
 
-def action(kind: ActionKind, call: ToolCall, ready: Ready, preview: str | None) -> Action:
+AGAIN: Final = (
+    "This call began before a restart and may have taken effect already. If it is allowed, it runs "
+    "again."
+)
+
+
+def action(
+    kind: ActionKind, call: ToolCall, ready: Ready, preview: str | None, *, again: bool = False
+) -> Action:
     """What somebody outside is asked, bound to exactly these arguments."""
     arguments = canonical(ready.tool.arguments.plain(ready.values))
-    return Action(kind, call, arguments, digest(call.id, call.tool, arguments), preview)
+    if again:
+        preview = AGAIN if preview is None else f"{AGAIN}\n\n{preview}"
+    bound = digest(call.id, call.tool, arguments, again=again)
+    return Action(kind, call, arguments, bound, preview, again)
 
 
 def _cut(preview: str, limit: int) -> str:
@@ -277,11 +294,12 @@ def canonical(value: object) -> str:
     return encode(msgspec.to_builtins(value, order="sorted")).decode()
 
 
-def digest(call_id: str, tool: str, arguments: str) -> str:
-    """SHA-256 over what an approval is for."""
+def digest(call_id: str, tool: str, arguments: str, *, again: bool = False) -> str:
+    """SHA-256 over what an approval is for: to run it is not to run it a second time."""
     from hashlib import sha256
 
-    return sha256(encode([call_id, tool, arguments])).hexdigest()
+    what = [call_id, tool, arguments, "again"] if again else [call_id, tool, arguments]
+    return sha256(encode(what)).hexdigest()
 
 
 async def awaited(value: Any) -> Any:

@@ -99,6 +99,11 @@ class _Chat:
         """None when nobody wants to hear anything."""
 
     @property
+    def read(self) -> bool:
+        """Whether anybody reads it, here or in another process."""
+        return self.readers > 0 or self.taps > 0
+
+    @property
     def own(self) -> Replay | None:
         """Of the attempt that runs in this process."""
         current = self.current
@@ -179,6 +184,10 @@ class Writer:
     def of_calls(self) -> list[Fragment]:
         """What the calls of the answer that runs here have said of themselves."""
         return self._replay.of_calls()
+
+    def becomes(self, attempt: Attempt) -> bool:
+        """Go on as another attempt, with what the calls have said, if nobody saw any of this."""
+        return not self.closed and self._replay.becomes(attempt)
 
     def close(self) -> None:
         """The attempt is over: committed, failed or given up. Readers get the rest and a reset."""
@@ -426,8 +435,12 @@ class Live:
         itself: its numbers would begin anew under cursors that were given out for others.
         """
         known = self._known(chat)
+        newer = known.newest is None or attempt > known.newest
+        if newer and after is not None and not known.read and after.becomes(attempt):
+            known.newest = attempt
+            return after
         replay = Replay(attempt, self._output_limit)
-        if known.newest is None or attempt > known.newest:
+        if newer:
             known.end()
             known.newest, known.current = attempt, replay
             known.remembered = True
@@ -553,6 +566,6 @@ class Live:
         return known
 
     def _tidy(self, chat: str, known: _Chat) -> None:
-        wanted = known.readers or known.taps or known.remembered
+        wanted = known.read or known.remembered
         if not wanted and known.current is None:
             self._chats.pop(chat, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
-from typing import TypeAlias, TypeGuard, Union, assert_never
+from typing import Final, TypeAlias, TypeGuard, Union, assert_never
 
 from msgspec.structs import replace
 
@@ -83,9 +83,12 @@ def _rare(event: Shown) -> Fragment | None:
 
 def is_of_call(event: Shown) -> TypeGuard[Fragment]:
     """Whether a call that runs here says it of itself, and no answer of a model has it in it."""
-    if isinstance(event, ToolFinished):
-        return not event.result.provider_executed
-    return isinstance(event, (ToolStarted, ToolProgressed, Omitted))
+    if type(event) not in _OF_CALLS:
+        return False
+    return not (isinstance(event, ToolFinished) and event.result.provider_executed)
+
+
+_OF_CALLS: Final = frozenset((ToolStarted, ToolProgressed, ToolFinished, Omitted))
 
 
 # --- joining ------------------------------------------------------------------------------------

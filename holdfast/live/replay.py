@@ -120,8 +120,9 @@ class Replay:
         return self._seq
 
     def put(self, event: Shown) -> None:
-        self._unread.append(event)
-        if len(self._unread) >= UNREAD or type(event) is ToolProgressed:  # that can be large
+        unread = self._unread
+        unread.append(event)
+        if len(unread) >= UNREAD or type(event) is ToolProgressed:  # that can be large
             self._number()
 
     def of_calls(self) -> list[Fragment]:
@@ -130,6 +131,15 @@ class Replay:
         if self._seq:
             said = (delta.fragment for delta in self.after(0))
         return [event for event in said if is_of_call(event)]
+
+    def becomes(self, attempt: Attempt) -> bool:
+        """Keep what calls have said, as another attempt. Not once anything has a number: somebody
+        may have been shown it."""
+        if self._seq:
+            return False
+        self.attempt = attempt
+        self._unread = [event for event in self._unread if is_of_call(event)]
+        return True
 
     def after(self, seq: int) -> list[Delta]:
         """All that was said after this delta, in as few as possible. Not to be changed.

@@ -25,6 +25,10 @@ DEMO: Final = "demo"
 """A name without a provider: the one model that needs neither a key nor a network."""
 
 
+class NeedsKey(ConfigError):
+    """Nobody has given the key that the provider wants."""
+
+
 def model(
     name: str,
     *,
@@ -63,6 +67,16 @@ def model(
         headers=headers,
         profile=_profile(facts.name, id, profile),
         **options,
+    )
+
+
+def options_of(provider: str) -> tuple[str, ...]:
+    """What `model` takes for this provider, beside its key and what only a program can give."""
+    return (
+        "base_url",
+        "headers",
+        "profile",
+        *_own_options(_class_of(PROVIDERS[provider].protocol)),
     )
 
 
@@ -253,7 +267,7 @@ def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) ->
         )
     if not key and facts.needs_key:
         variables = " or ".join(facts.keys)
-        raise ConfigError(f"{facts.name} needs a key: set {variables} (in a program: api_key=…)")
+        raise NeedsKey(f"{facts.name} needs a key: set {variables} (in a program: api_key=…)")
     return key or None
 
 
@@ -355,11 +369,16 @@ def _check_options(
 
 
 def _refuse_unknown(provider: str, make: Callable[..., Model], options: Mapping[str, Any]) -> None:
-    from inspect import signature
-
-    ours = {"model", "provider", *signature(model).parameters}
-    known = [name for name in signature(make).parameters if name not in ours]
+    known = _own_options(make)
     unknown = [name for name in options if name not in known]
     if unknown:
         takes = f"it takes {', '.join(known)}" if known else "it takes none of its own"
         raise ConfigError(f"{provider} has no option {', '.join(unknown)}: {takes}")
+
+
+def _own_options(make: Callable[..., Model]) -> list[str]:
+    """What the class of a provider takes that `model` does not know of."""
+    from inspect import signature
+
+    ours = {"model", "provider", *signature(model).parameters}
+    return [name for name in signature(make).parameters if name not in ours]

@@ -1,8 +1,8 @@
 """The contract of a store: whole transactions as functions, and notices after their commit.
 
 A transaction is an `async` function of a `Tx`. It waits for nothing but the database: on SQLite it
-runs, without ever being suspended, in the thread that writes. Everything above this layer is
-written once, in SQL that both databases read; what differs is the `Dialect`.
+runs, without ever being suspended, in a thread or on the event loop itself. Everything above this
+layer is written once, in SQL that both databases read; what differs is the `Dialect`.
 """
 
 from __future__ import annotations
@@ -129,9 +129,11 @@ class Database(Protocol):
         """Whether nobody else can have it open for writing: then every other worker is dead."""
         ...
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         """Run a transaction and commit it. What it raises rolls it back and is raised here.
 
+        `short`: it touches a few rows that it finds by their keys, so that handing it to another
+        thread would take longer than to run it.
         Once begun it cannot be withdrawn: a caller that is cancelled still waits for the outcome,
         at most `OUTCOME` seconds. `OutcomeUnknown` says that nobody knows whether it is committed.
         """
@@ -141,8 +143,8 @@ class Database(Protocol):
         """Run a transaction that may share its commit, and its statement, with others like it."""
         ...
 
-    async def read(self, transaction: Transaction[T]) -> T:
-        """Run a transaction that only reads, on one consistent snapshot."""
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
+        """Run a transaction that only reads, on one consistent snapshot. `short`: as in `write`."""
         ...
 
     def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:

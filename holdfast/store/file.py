@@ -16,7 +16,7 @@ from holdfast.store.database import CannotOpen, InUse
 LOG: Final = logging.getLogger("holdfast")
 
 MEMORY: Final = ":memory:"
-READERS: Final = 2
+READERS: Final = 3
 BUSY: Final = 250
 """Milliseconds to wait for another program, such as a backup, that has the file locked."""
 STATEMENTS: Final = 500
@@ -108,7 +108,7 @@ class FileToRead(File):
         self._open: list[apsw.Connection] = []
         try:
             self.writer, *self.readers = [
-                self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(2)
+                self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(3)
             ]
             _look(self.writer)
         except BaseException:

@@ -232,6 +232,67 @@ def stood_still() -> float:
     return time.perf_counter() - time.thread_time()
 
 
+class Disk:
+    """Whether the loop may wait for the disk: as long as that is no habit."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._slow = 0
+        """How often it was slow since it last was not."""
+        self._away_until = 0.0
+
+    @property
+    def is_quick(self) -> bool:
+        return self._loop.time() >= self._away_until
+
+    def run(self, runner: Runner[J], jobs: list[J]) -> None:
+        """Run jobs on the loop, and judge by how long that stood still."""
+        before = self._clock()
+        runner.run(jobs)
+        waited = self._clock() - before
+        self._slow = min(self._slow + 1, HABIT) if waited > QUICK else 0
+        if self._slow == HABIT:
+            self._away_until = self._loop.time() + SHARE * waited
+
+
+class Divided(Generic[J]):
+    """A lane whose jobs need no order: the short ones are run on the loop while the disk is quick,
+    by a runner of their own, and the others in threads."""
+
+    behind = False
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Deliver[J],
+        near: Runner[J],
+        beside: Sequence[Runner[J]],
+        clock: Callable[[], float] = stood_still,
+    ) -> None:
+        self._runner = near
+        self._disk = Disk(loop, clock)
+        self._near = Inline(loop, deliver, self, 1)
+        self._beside = Threads(loop, deliver, beside, 1)
+
+    def submit(self, job: J, *, short: bool = False) -> None:
+        (self._near if short and self._disk.is_quick else self._beside).submit(job)
+
+    async def stop(self) -> None:
+        try:
+            await self._near.stop()
+        finally:
+            await self._beside.stop()
+
+    # As the runner of what is near.
+
+    def run(self, jobs: list[J]) -> None:
+        self._disk.run(self._runner, jobs)
+
+    def close(self) -> None:
+        self._runner.close()
+
+
 class Nearby(Generic[J]):
     """A lane with one thread, whose short jobs are run on the loop while the disk is quick.
 
@@ -251,16 +312,13 @@ class Nearby(Generic[J]):
         self._deliver = deliver
         self._runner = runner
         self._group = group
-        self._clock = clock
+        self._disk = Disk(loop, clock)
         self._thread = Threads(loop, self._deliver_from_thread, [runner], group)
         self._near: deque[J] = deque()
         """Short jobs, for the first turn of the loop in which the thread has nothing to do."""
-        self._slow = 0
-        """How often the disk was slow since it last was not."""
-        self._away_until = 0.0
 
     def submit(self, job: J, *, short: bool = False) -> None:
-        if short and not self._runner.behind and self._loop.time() >= self._away_until:
+        if short and not self._runner.behind and self._disk.is_quick:
             self._near.append(job)
             if len(self._near) == 1 and self._thread.idle:
                 self._loop.call_soon(self._turn)
@@ -286,14 +344,7 @@ class Nearby(Generic[J]):
         if not self._near or not self._thread.idle:
             return
         jobs = [self._near.popleft() for _ in range(min(self._group, len(self._near)))]
-        before = self._clock()
-        self._runner.run(jobs)
-        self._judge(self._clock() - before)
+        self._disk.run(self._runner, jobs)
         if self._near:
             self._loop.call_soon(self._turn)
         self._deliver(jobs)
-
-    def _judge(self, waited: float) -> None:
-        self._slow = min(self._slow + 1, HABIT) if waited > QUICK else 0
-        if self._slow == HABIT:
-            self._away_until = self._loop.time() + SHARE * waited

@@ -49,30 +49,60 @@ def wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-async def answered(answer: Answer[T], bound: float = OUTCOME) -> T:
-    """Wait for an answer.
+class Waits:
+    """Those who wait for answers on one event loop, none of them longer than a bound.
 
-    A caller that is cancelled waits on, at most until `bound` seconds have passed since the call,
-    and is cancelled then. `OutcomeUnknown` when the bound passes for one that is not.
+    Whoever came first is due first, so that one timer is enough for all, and most never need it.
     """
-    loop = asyncio.get_running_loop()
-    waiter = answer.waiter = loop.create_future()
-    timer = loop.call_later(bound, wake, waiter)
-    try:
-        await waiter
-    except asyncio.CancelledError:
-        await _told(answer, timer.when())
-        raise
-    finally:
-        timer.cancel()
-    if not answer.told:
-        raise OutcomeUnknown(f"there was no answer within {bound:g} s")
-    return answer.get()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, bound: float = OUTCOME) -> None:
+        self._loop = loop
+        self._bound = bound
+        self._until: dict[Answer[Any], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def answered(self, answer: Answer[T]) -> T:
+        """Wait for an answer.
+
+        A caller that is cancelled waits on, at most until the bound has passed since the call, and
+        is cancelled then. `OutcomeUnknown` when the bound passes for one that is not.
+        """
+        loop = self._loop
+        waiter = answer.waiter = loop.create_future()
+        until = self._until[answer] = loop.time() + self._bound
+        if self._timer is None:
+            self._timer = loop.call_at(until, self._look)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            await _told(answer, until)
+            raise
+        finally:
+            del self._until[answer]
+        if not answer.told:
+            raise OutcomeUnknown(f"there was no answer within {self._bound:g} s")
+        return answer.get()
+
+    def close(self) -> None:
+        """Leave no timer behind. Nobody may wait any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        """Wake whoever is due, and come back for the next."""
+        self._timer = None
+        now = self._loop.time()
+        for answer, until in self._until.items():
+            if until > now:
+                self._timer = self._loop.call_at(until, self._look)
+                return
+            if answer.waiter is not None:
+                wake(answer.waiter)
 
 
 async def outcome(future: asyncio.Future[T], bound: float = OUTCOME) -> T:
     """The same for a future, which this neither cancels nor lets be cancelled."""
-    answer = Answer[T]()
+    answer: Answer[T] = Answer()
 
     def done(_: object) -> None:
         if future.cancelled():  # not the caller's cancellation, and must not look like it
@@ -84,7 +114,11 @@ async def outcome(future: asyncio.Future[T], bound: float = OUTCOME) -> T:
         answer.tell()
 
     future.add_done_callback(done)
-    return await answered(answer, bound)
+    waits = Waits(asyncio.get_running_loop(), bound)
+    try:
+        return await waits.answered(answer)
+    finally:
+        waits.close()
 
 
 async def _told(answer: Answer[Any], until: float) -> None:

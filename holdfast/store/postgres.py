@@ -30,7 +30,7 @@ from holdfast.store.database import (
 from holdfast.store.migrate import Script, check
 from holdfast.store.migrate import migrate as apply_migrations
 from holdfast.store.notices import Notices
-from holdfast.store.outcome import answered, outcome
+from holdfast.store.outcome import Waits, outcome
 from holdfast.store.pg import run
 from holdfast.store.pg.committer import Committer
 from holdfast.store.pg.connect import check_server, connect, unreachable
@@ -98,6 +98,7 @@ class Postgres:
         self._hold = hold
         self._closed = False
         self._loop = asyncio.get_running_loop()
+        self._waits = Waits(self._loop)
         self._id = uuid4().hex
         self._running: set[asyncio.Future[Any]] = set()
         self._services: list[asyncio.Task[None]] = []
@@ -130,15 +131,15 @@ class Postgres:
     def dialect(self) -> Dialect:
         return self._dialect
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         self._check_open()
         return await outcome(self._start(self._write(transaction)))
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
         self._check_open()
-        return await answered(self._committer.submit(bulk, one))
+        return await self._waits.answered(self._committer.submit(bulk, one))
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         self._check_open()
         end = asyncio.get_running_loop().create_future()
         self._running.add(end)
@@ -193,6 +194,7 @@ class Postgres:
                 await self._say_goodbye()
             finally:
                 self._hang_up()
+                self._waits.close()
 
     async def _settled(self) -> None:
         try:

@@ -1,5 +1,7 @@
 """SQLite as a store: one thread that writes, two that read, and one file that nobody else writes.
 
+What is short is done on the event loop itself, in less time than a thread would take to wake up.
+
 Transactions that wait at the same time share one commit. Each is a member with a savepoint of its
 own, so that one which fails touches no other; when the commit itself fails, each is run again
 alone. A function may therefore run twice, and only one run counts.
@@ -34,11 +36,11 @@ from holdfast.store.database import (
     Violation,
 )
 from holdfast.store.file import File, open_file
-from holdfast.store.lane import Inline, Lane, Nearby, Threads
+from holdfast.store.lane import Divided, Inline, Lane, Nearby
 from holdfast.store.migrate import Migration, Script, check
 from holdfast.store.migrate import migrate as bring_up
 from holdfast.store.notices import Notices
-from holdfast.store.outcome import Answer, answered
+from holdfast.store.outcome import Answer, Waits
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -91,20 +93,23 @@ class Sqlite:
         self._hold = hold
         self._notices = Notices()
         self._loop = asyncio.get_running_loop()
+        self._waits = Waits(self._loop)
         self._closed = False
         self._writes, self._reads = self._lanes(file, thread)
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         with self._hold():
-            return await answered(self._submit(self._writes, transaction, ()))
+            job = self._submit(self._writes, transaction, (), short=short)
+            return await self._waits.answered(job)
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
         with self._hold():
-            return await answered(self._submit(self._writes, bulk.alone, (one,), short=True))
+            job = self._submit(self._writes, bulk.alone, (one,), short=True)
+            return await self._waits.answered(job)
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         with self._hold():
-            job = self._submit(self._reads, transaction, (), reads=True)
+            job = self._submit(self._reads, transaction, (), reads=True, short=short)
             job.waiter = self._loop.create_future()
             await job.waiter  # nothing is changed, so whoever is cancelled need not wait
             return job.get()
@@ -125,6 +130,7 @@ class Sqlite:
                     await self._reads.stop()
             finally:
                 await self._writes.stop()
+                self._waits.close()
 
     def _lanes(self, file: File, thread: bool) -> tuple[Lane[_Job[Any]], Lane[_Job[Any]]]:
         loop, deliver, writer = self._loop, self._deliver, _Writer(file)
@@ -134,7 +140,10 @@ class Sqlite:
             writes = Inline(loop, deliver, writer, GROUP)
             return writes, Inline(loop, deliver, readers[0], 1) if readers else writes
         writes = Nearby(loop, deliver, writer, GROUP)
-        return writes, Threads(loop, deliver, readers, 1) if readers else writes
+        if not readers:
+            return writes, writes
+        *beside, near = readers
+        return writes, Divided(loop, deliver, near, beside)
 
     def _submit(
         self,
@@ -184,7 +193,7 @@ class _Job(Answer[T]):
     def run(self, tx: _Tx) -> None:
         """Run the function to its end, which it reaches without being suspended."""
         try:
-            coroutine = cast(Coroutine[Any, Any, T], self.function(tx, *self.arguments))
+            coroutine = cast("Coroutine[Any, Any, T]", self.function(tx, *self.arguments))
             coroutine.send(None)
         except StopIteration as end:
             self.value = end.value

@@ -40,10 +40,10 @@ class Timed:
     def exclusive(self) -> bool:
         return self._db.exclusive
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         began = perf_counter()
         try:
-            return await self._db.write(transaction)
+            return await self._db.write(transaction, short=short)
         except StoreError:
             self._errors.add("write")
             raise
@@ -60,10 +60,10 @@ class Timed:
         finally:
             self._seconds.take(perf_counter() - began, "commit")
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         began = perf_counter()
         try:
-            return await self._db.read(transaction)
+            return await self._db.read(transaction, short=short)
         except StoreError:
             self._errors.add("read")
             raise

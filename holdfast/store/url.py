@@ -61,6 +61,8 @@ async def open_database(
 
 def parse(url: str) -> Place:
     """What a URL names. What it says is not repeated when it cannot be right: it may be secret."""
+    if not isinstance(url, str):
+        raise ConfigError(f"a database is named by text, not by a {type(url).__name__}: {FORMS}")
     kind, colon, rest = url.strip().partition("://")
     match kind.lower():
         case "postgresql" | "postgres" if colon:

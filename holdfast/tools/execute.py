@@ -109,7 +109,10 @@ class _Commands:
             output.end()
         ending = _ending(outcome, end, time.monotonic() - began, limit)
         said = ended(output.text() or "(no output)") + ending
-        return ToolResult(context.call_id, NAME, (Text(said),), outcome)
+        seen = output.coloured()
+        # The model reads words; what they looked like is kept beside them, for people.
+        look = None if seen is None else {"holdfast": {"coloured": ended(seen) + ending}}
+        return ToolResult(context.call_id, NAME, (Text(said),), outcome, metadata=look)
 
 
 def _schema(time_limit: float) -> Mapping[str, Any]:

@@ -56,11 +56,13 @@ class Answering:
         self._witness = witness
         self._loop = asyncio.get_running_loop()
         self._caller: Caller | None = None
+        self._keeper = _Keeper(self._keep_soon, options.partial)
         self._avoid: frozenset[str] = frozenset()
         """Models that failed at this very step."""
         self._retry_at: float | None = None
 
     def close(self) -> None:
+        self._keeper.close()
         if self._caller is not None:
             self._caller.close()
 
@@ -75,8 +77,8 @@ class Answering:
         book, setup, flight = self._book, self._setup, self._flight
         assembly = Assembly(setup.model.name, setup.agent.ports, book.history.call_ids)
         flight.screen.open(book.fence)
-        keeper = _Keeper(self, assembly)
         began = self._loop.time()
+        self._keeper.begin(assembly, began)
         try:
             await self._ask(assembly)
         except Interrupted:
@@ -85,7 +87,7 @@ class Answering:
         except Exception as error:
             return await self._after(error, assembly)
         finally:
-            keeper.end()
+            self._keeper.end()
         self._keep(assembly, began)
         setup.hear_window(assembly.window)
         book.history.call_ids |= assembly.ids
@@ -101,9 +103,8 @@ class Answering:
 
     async def _ask(self, assembly: Assembly) -> None:
         request = self._setup.request(self._book.history, self._avoid)
-        sent = await self._book.with_files(request.messages)
-        if sent is not request.messages:
-            request = replace(request, messages=sent)
+        if self._book.names_files:
+            request = replace(request, messages=await self._book.with_files(request.messages))
         batch = self._calling.new_batch()
         if self._caller is None:
             self._caller = self._call_with(Tally())
@@ -250,21 +251,18 @@ class Answering:
 
     # --- what is kept while an answer arrives ---
 
-    def keep_soon(self, assembly: Assembly) -> None:
-        self._beside(self._keep_partial, assembly)
+    def _keep_soon(self, assembly: Assembly) -> None:
+        # The fence of now: by the time that this runs, the next attempt may have its own.
+        self._beside(self._keep_partial, assembly, self._book.fence)
 
-    async def _keep_partial(self, assembly: Assembly) -> None:
+    async def _keep_partial(self, assembly: Assembly, fence: Fence) -> None:
         message = assembly.so_far()
         if message is None or assembly.finish is not None:
             return
         try:
-            await self._book.keep_partial(self._book.fence, self._flight.screen.seq, message)
+            await self._book.keep_partial(fence, self._flight.screen.seq, message)
         except (StoreError, ChatError):
             LOG.info("chat %s: a partial answer was not kept", self._book.chat.id, exc_info=True)
-
-    @property
-    def every(self) -> float:
-        return self._options.partial
 
 
 def _watched(model: Model, witness: Witness, loop: asyncio.AbstractEventLoop) -> Model:
@@ -295,20 +293,43 @@ def _charged(fence: Fence, usage: Usage | None, model: str | None) -> tuple[Char
 
 
 class _Keeper:
-    """Has what arrived of an answer written down now and then, while it goes on arriving."""
+    """Has what arrived of an answer written down now and then, while it goes on arriving.
 
-    def __init__(self, answering: Answering, assembly: Assembly) -> None:
-        self._answering = answering
-        self._assembly = assembly
+    Its timer outlives an answer, so that a run of short ones does not pay for one each.
+    """
+
+    def __init__(self, keep: Callable[[Assembly], None], every: float) -> None:
+        self._keep = keep
+        self._every = every
+        self._assembly: Assembly | None = None
+        """The answer that is arriving."""
+        self._due = 0.0
         self._size = 0
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(answering.every, self._keep)
+        self._timer: asyncio.TimerHandle | None = None
 
-    def _keep(self) -> None:
-        if self._assembly.size > self._size:
-            self._size = self._assembly.size
-            self._answering.keep_soon(self._assembly)
-        self._timer = self._loop.call_later(self._answering.every, self._keep)
+    def begin(self, assembly: Assembly, now: float) -> None:
+        self._assembly, self._size = assembly, 0
+        self._due = now + self._every
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._due, self._look)
 
     def end(self) -> None:
-        self._timer.cancel()
+        self._assembly = None
+
+    def close(self) -> None:
+        """Leave no timer behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer, assembly = None, self._assembly
+        if assembly is None:
+            return
+        now = self._loop.time()
+        if now >= self._due:
+            self._due = now + self._every
+            if assembly.size > self._size:
+                self._size = assembly.size
+                self._keep(assembly)
+        self._timer = self._loop.call_at(self._due, self._look)

@@ -8,9 +8,8 @@ heard of by notices, read beside it, and changes nothing here until the runner l
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -37,6 +36,8 @@ T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast.worker")
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 10.0
+FEW: Final = 8
+"""Messages that are read in no time."""
 
 
 class Moved(Exception):
@@ -74,11 +75,11 @@ class Book:
         """Files that the history names, without having their bytes."""
         self._looked_for: set[str] = set()
         self._files: dict[str, bytes] = {}
-        self._writing = 0
-        self._writes = 0
+        self._own = _OwnWrites(self._rouse)
         self._heard = 0
         self._news = anyio.Event()
-        self._journal_behind = False
+        self.behind = False
+        """Somebody else may have written to the journal: `catch_up`."""
         self._recorded = 0
         """How many results were recorded beside others: the journal here does not have them."""
 
@@ -87,7 +88,9 @@ class Book:
     async def load(self) -> None:
         """Start from what the database says. Raises `Gone`."""
         try:
-            loaded = await self._patiently(lambda: self._db.read(self._load))
+            loaded = await self._patiently(
+                lambda: self._db.read(self._load, short=self.chat.messages <= FEW)
+            )
         except ChatNotFound:
             raise Gone from None
         self._check_mine(loaded.chat)
@@ -99,7 +102,7 @@ class Book:
         self.partial_written = loaded.partial is not None
         at = loaded.chat.retry_at
         self.retry_in = None if at is None else (at - loaded.now) / MICRO
-        self._journal_behind = False
+        self.behind = False
 
     def _take_history(self, history: Sequence[Stored], void: AbstractSet[str]) -> None:
         self.history = History([stored.message for stored in history], self._trim)
@@ -108,6 +111,11 @@ class Book:
         answers = [s.number for s in history if s.message.kind == "answer"]
         self.answer = answers[-1] if answers else 0
         self._history_at = self.chat.history_version
+
+    @property
+    def names_files(self) -> bool:
+        """Whether the history has files without their bytes."""
+        return bool(self._refs)
 
     async def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Messages with the bytes of the files that they only name. They are read once."""
@@ -124,7 +132,9 @@ class Book:
         """Know the row of the chat, where the rest cannot be read. Raises `Gone`."""
         chat_id = self.chat.id
         try:
-            chat = await self._patiently(lambda: self._db.read(lambda tx: read_chat(tx, chat_id)))
+            chat = await self._patiently(
+                lambda: self._db.read(lambda tx: read_chat(tx, chat_id), short=True)
+            )
         except ChatNotFound:
             raise Gone from None
         self._check_mine(chat)
@@ -145,7 +155,7 @@ class Book:
 
     @property
     def steering(self) -> bool:
-        return bool(steering(self.queue))
+        return bool(self.queue) and bool(steering(self.queue))
 
     def facts(self) -> dict[str, CallState]:
         """What `decide` is told of the open calls."""
@@ -156,13 +166,12 @@ class Book:
         return {id: fact for id, fact in facts.items() if fact is not None}
 
     async def catch_up(self) -> None:
-        """Read what others wrote beside the history: answers to actions."""
-        if self._journal_behind:
-            self._journal_behind = False
-            chat_id = self.chat.id
-            self.journal = await self._patiently(
-                lambda: self._db.read(lambda tx: read_journal(tx, chat_id))
-            )
+        """Being `behind`, read what others wrote beside the history: answers to actions."""
+        self.behind = False
+        chat_id = self.chat.id
+        self.journal = await self._patiently(
+            lambda: self._db.read(lambda tx: read_journal(tx, chat_id), short=True)
+        )
 
     # --- news ---
 
@@ -175,7 +184,7 @@ class Book:
 
     def _rouse(self) -> None:
         # Not while we write: the news is most likely our own.
-        if not self._writing and self._heard > self.seen.snapshot_version:
+        if not self._own.under_way and self._heard > self.seen.snapshot_version:
             self._news.set()
 
     async def news(self) -> Chat:
@@ -183,19 +192,19 @@ class Book:
         while True:
             await self._news.wait()
             self._news = anyio.Event()
-            writes, heard = self._writes, self._heard
+            made, heard = self._own.made, self._heard
             try:
-                chat, queue = await self._patiently(lambda: self._db.read(self._look))
+                chat, queue = await self._patiently(lambda: self._db.read(self._look, short=True))
             except ChatNotFound:
                 raise Gone from None
-            if self._writing or writes != self._writes:
+            if self._own.under_way or made != self._own.made:
                 continue  # it may be our own doing: what is left of it is heard after the write
             self._heard = max(chat.snapshot_version, self._heard if self._heard > heard else 0)
             self._check_mine(chat)
             if chat.snapshot_version > self.seen.snapshot_version:
                 self.seen = chat
                 self.queue = queue
-                self._journal_behind = True
+                self.behind = True
                 return chat
 
     async def _look(self, tx: Tx) -> tuple[Chat, tuple[Queued, ...]]:
@@ -212,7 +221,7 @@ class Book:
             outcome = running.Outcome(messages=messages, runtime=runtime)
             await self.write(running.commit_step, outcome)
             return
-        with self._own_write():
+        with self._own:
             await self._commit(Step(self.fence, messages, runtime))
 
     async def _commit(self, step: Step) -> None:
@@ -242,11 +251,11 @@ class Book:
         """Somebody else wrote before our commit: they may have sent something, chosen another
         model, allowed or answered a call. Raises `Gone`."""
         try:
-            chat, self.queue = await self._patiently(lambda: self._db.read(self._look))
+            chat, self.queue = await self._patiently(lambda: self._db.read(self._look, short=True))
         except ChatNotFound:
             raise Gone from None
         self._check_mine(chat)
-        self._journal_behind = True
+        self.behind = True
         self._heard = max(self._heard, chat.snapshot_version)
         return chat
 
@@ -254,7 +263,7 @@ class Book:
         self, transition: Callable[..., Awaitable[Advanced]], *args: Any, **more: Any
     ) -> Chat:
         """Make one write of a runner, and know what came of it. Raises `Moved`."""
-        with self._own_write():
+        with self._own:
             return await self._write(transition, args, more)
 
     async def _write(
@@ -270,17 +279,19 @@ class Book:
             made = await transition(tx, fence, *args, **more)
             changed = made.chat.queue_version != known
             queue = tuple(await read_queue(tx, fence.chat)) if changed else waiting
-            return made, queue, await read_journal(tx, fence.chat)
+            # Of a chat at rest it has nothing to say.
+            journal = await read_journal(tx, fence.chat) if made.chat.busy else {}
+            return made, queue, journal
 
         try:
-            made, queue, journal = await self._patiently(lambda: self._db.write(change))
+            made, queue, journal = await self._patiently(lambda: self._db.write(change, short=True))
         except Fenced:
             raise Moved from None
         if made.chat.snapshot_version >= self.chat.snapshot_version:
             # Several calls may start at once, and hear of it in another order than they wrote.
             self._take_row(made.chat)
             self.queue, self.journal = queue, journal
-            self._journal_behind = recorded != self._recorded
+            self.behind = recorded != self._recorded
         if made.appended:
             self._append([s.message for s in made.appended], made.appended[0].number)
         if made.chat.history_version != fence.history_version:
@@ -290,11 +301,11 @@ class Book:
     async def fail(self, failure: Failure, charges: Sequence[Charge]) -> None:
         """Stop with an error, whatever state the rest of the chat is in. Raises `Moved`."""
         fence = self.fence
-        with self._own_write():
+        with self._own:
             try:
                 made = await self._patiently(
                     lambda: self._db.write(
-                        lambda tx: running.fail(tx, fence, failure, None, charges)
+                        lambda tx: running.fail(tx, fence, failure, None, charges), short=True
                     )
                 )
             except Fenced:
@@ -304,24 +315,28 @@ class Book:
     async def record(self, call: Call) -> bool:
         """Write down the result of one call beside others that still run."""
         chat_id = self.chat.id
-        with self._own_write():
+        with self._own:
             try:
                 return await self._patiently(
-                    lambda: self._db.write(lambda tx: running.finish_call(tx, chat_id, call))
+                    lambda: self._db.write(
+                        lambda tx: running.finish_call(tx, chat_id, call), short=True
+                    )
                 )
             finally:
                 self._recorded += 1
-                self._journal_behind = True
+                self.behind = True
 
     async def charge(self, fence: Fence, last: int, charges: Sequence[Charge]) -> None:
         """Count what an attempt on a history up to message `last` cost, unless it is in there."""
         await self._patiently(
-            lambda: self._db.write(lambda tx: running.charge_abandoned(tx, fence, last, charges))
+            lambda: self._db.write(
+                lambda tx: running.charge_abandoned(tx, fence, last, charges), short=True
+            )
         )
 
     async def keep_partial(self, fence: Fence, seq: int, message: Message) -> None:
         self.partial_written = True
-        await self._db.write(lambda tx: running.write_partial(tx, fence, seq, message))
+        await self._db.write(lambda tx: running.write_partial(tx, fence, seq, message), short=True)
 
     def _append(self, messages: Sequence[Message], first: int) -> None:
         """Behind the row of the write that brought them."""
@@ -331,18 +346,6 @@ class Book:
             if message.kind == "answer":
                 self.answer = first + place
         self._history_at = self.chat.history_version
-
-    @contextmanager
-    def _own_write(self) -> Iterator[None]:
-        """What is heard in this block is most likely our own doing: it is looked at afterwards."""
-        self._writing += 1
-        try:
-            yield
-        finally:
-            self._writing -= 1
-            self._writes += 1
-            if not self._writing:
-                self._rouse()
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask the database until it answers. Only the write is repeated, never the step.
@@ -360,3 +363,24 @@ class Book:
                 LOG.warning("chat %s waits for the database: %s", self.chat.id, error)
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
+
+
+class _OwnWrites:
+    """What is heard in a block of it is most likely our own doing: it is looked at afterwards."""
+
+    __slots__ = ("_look", "made", "under_way")
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+        self.under_way = 0
+        """Several at once, when calls begin or end side by side."""
+        self.made = 0
+
+    def __enter__(self) -> None:
+        self.under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.under_way -= 1
+        self.made += 1
+        if not self.under_way:
+            self._look()

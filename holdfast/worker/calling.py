@@ -16,7 +16,7 @@ from holdfast.chat.journal import WHY
 from holdfast.chat.running import Outcome
 from holdfast.chat.state import Call
 from holdfast.kernel import results
-from holdfast.kernel.decide import Approved, CallState, Recorded, Waiting
+from holdfast.kernel.decide import Approved, CallState, Doubtful, Recorded, Waiting
 from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch, Executed
 from holdfast.kernel.messages import ToolCall, ToolResult, results_message
@@ -57,7 +57,6 @@ class Calling:
         """Why a call could not begin, where neither it nor anybody outside is to blame."""
         self._recording: set[str] = set()
         self._recorded: asyncio.Future[None] | None = None
-        flight.screen.on_finished = self._finished
 
     # --- what is known of calls ---
 
@@ -87,6 +86,7 @@ class Calling:
             history=lambda: tuple(book.history.messages),
             chat=book.chat.id,
             starting=self._starting,
+            finished=self._finished,
         )
         batch = self._flight.batch = Batch(self._setup.toolbox, self._flight.screen, standing)
         return batch
@@ -100,10 +100,16 @@ class Calling:
                 continue
             if row.state == "started":
                 if row.effect == "once" and not self._never_called(row):
-                    known[call.id] = Recorded(results.result(call, "lost", WHY["lost"]))
+                    known[call.id] = self._in_doubt(call)
             elif row.fact is not None and not isinstance(row.fact, Waiting):
                 known[call.id] = row.fact
         return known
+
+    def _in_doubt(self, call: ToolCall) -> CallState:
+        tool = self._setup.agent.toolset.get(call.tool)
+        if tool is not None and tool.on_lost == "ask":
+            return Doubtful()
+        return Recorded(results.result(call, "lost", WHY["lost"]))
 
     def _never_called(self, row: Call) -> bool:
         """Its function certainly was not called: we wrote the row, and never came to it."""
@@ -136,7 +142,8 @@ class Calling:
             flight.interruption.stop = None
         flight.batch = None
         flight.left = Unfinished(results=without(batch.writes, executed.results))
-        await self.drain()
+        if self._recording:
+            await self.drain()
         flight.end_if_stopped()
         if self._trouble is not None:
             raise self._trouble
@@ -160,7 +167,8 @@ class Calling:
         """Commit results. Plain ones, of which the journal knows nothing, are the usual case."""
         book = self._book
         self._flight.left = Unfinished(results=without(writes or (), made))
-        await book.catch_up()
+        if book.behind:
+            await book.catch_up()
         if not writes and not any(one.call_id in book.journal for one in made):
             await book.commit((results_message(made),))
         else:
@@ -216,10 +224,9 @@ class Calling:
     def _finished(self, finished: ToolFinished) -> None:
         """A call has ended. Beside others that still run, its result is written down by itself."""
         made, batch = finished.result, self._flight.batch
-        if not made.provider_executed:
-            known = made.tool if made.tool in self._setup.agent.toolset else ""
-            self._witness.called(known, made.outcome, finished.seconds)
-        if batch is None or batch.left < 2 or made.provider_executed or not self._asked(made):
+        known = made.tool if made.tool in self._setup.agent.toolset else ""
+        self._witness.called(known, made.outcome, finished.seconds)
+        if batch is None or batch.left < 2 or not self._asked(made):
             return
         if made.call_id in batch.writes:  # recorded only with what it wants written
             return
@@ -297,8 +304,8 @@ class Calling:
         return chat.worker_id is not None
 
     def _allows(self, action: Action) -> bool:
-        """Whether a person has allowed such calls in this chat."""
-        if action.kind != "approval":
+        """Whether a person has allowed such calls in this chat. Nobody allows doubts beforehand."""
+        if action.kind != "approval" or action.again:
             return False
         for rule in self._book.chat.rules:
             if rule.tool == action.call.tool and rule.arguments in (None, action.arguments):
@@ -308,6 +315,7 @@ class Calling:
 
     def _waiting(self, action: Action) -> Call:
         tool = self._setup.agent.toolset.get(action.call.tool)
+        before = self._book.journal.get(action.call.id)
         return Call(
             call_id=action.call.id,
             number=self._book.answer,
@@ -316,6 +324,7 @@ class Calling:
             state="waiting",
             action=action.kind,
             asked=action,
+            started_at=None if before is None else before.started_at,
         )
 
     def _patience(self, actions: Sequence[Action]) -> dict[str, int]:

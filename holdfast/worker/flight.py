@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.chat.state import Charge, Fence
-from holdfast.kernel.events import Event, ToolFinished
+from holdfast.kernel.events import Event
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.inbox import Inbox, Interruption
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
@@ -50,14 +50,18 @@ def without(writes: Container[str], made: Sequence[ToolResult]) -> list[ToolResu
     return [one for one in made if one.call_id not in writes]
 
 
+def _to_nobody(event: Event) -> None:
+    """No attempt runs: nobody watches."""
+
+
 class Screen:
     """Where the events of a step go: to whoever watches the attempt. Never full."""
 
     def __init__(self, live: Live) -> None:
         self.full = False
         self.warnings: list[str] = []
-        self.on_finished: Callable[[ToolFinished], None] | None = None
-        """Whom the end of a call concerns."""
+        self.put: Callable[[Event], None] = _to_nobody
+        """Show an event. It is the attempt's own, so that a delta costs one call less."""
         self._live = live
         self._writer: Writer | None = None
 
@@ -74,17 +78,13 @@ class Screen:
         attempt = Attempt(fence.epoch, fence.history_version, fence.attempt)
         if self._writer is None or self._writer.attempt != attempt:
             self._writer = self._live.open(fence.chat, attempt, after=self._writer)
+            self.put = self._writer.put
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
+        self.put = _to_nobody
         if writer is not None:
             writer.close()
-
-    def put(self, event: Event) -> None:
-        if self._writer is not None:
-            self._writer.put(event)
-        if type(event) is ToolFinished and self.on_finished is not None:
-            self.on_finished(event)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -119,9 +119,10 @@ class Flight:
             self.inbox.on_steer()
 
     def begin(self) -> None:
-        """A step begins, unless it was stopped before."""
-        self.end_if_stopped()
+        """A step begins, unless it was stopped before. The one before it is committed: should this
+        one be stopped at once, nothing is left of that."""
         self.left = Unfinished()
+        self.end_if_stopped()
 
     def end_if_stopped(self) -> None:
         if self.interruption.requested:

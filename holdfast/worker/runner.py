@@ -259,7 +259,9 @@ class Runner:
                     await self._unwind()  # a stream may have begun with calls of the next step
                     await self._release()
                     return False
-                return await self._waits_for_retry() or await self._step()
+                if book.chat.retry_at is not None and await self._waits_for_retry():
+                    return True
+                return await self._step()
             case Status.INTERRUPTING:
                 await self._settle(left or Unfinished(partial=_usable(book.partial, book.chat)))
                 return book.chat.busy
@@ -321,7 +323,7 @@ class Runner:
     async def _release(self) -> None:
         fence = self._book.fence
         try:
-            await self._db.write(lambda tx: running.release(tx, fence))
+            await self._db.write(lambda tx: running.release(tx, fence), short=True)
         except (Fenced, ChatError, StoreError):
             LOG.info("chat %s was not given back", self.chat_id, exc_info=True)
 
@@ -344,11 +346,12 @@ class Runner:
     async def _step(self) -> bool:
         book, calling = self._book, self._calling
         self._flight.begin()
-        await book.catch_up()
+        if book.behind:
+            await book.catch_up()
         self._setup.follow(book.chat)
-        facts = Facts(book.steering, book.chat.compaction, calling.states())
-        rules = self._setup.rules
-        step = decide(book.history.turn, facts, rules)
+        turn, rules = book.history.turn, self._setup.rules
+        facts = Facts(book.steering, book.chat.compaction, calling.states() if turn.open else {})
+        step = decide(turn, facts, rules)
         match step:
             case CallModel():
                 return await self._answering.answer()
@@ -371,7 +374,7 @@ class Runner:
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
-                raise StillOverLimit(size(book.history.turn, rules), rules.limit)
+                raise StillOverLimit(size(turn, rules), rules.limit)
             case _:
                 assert_never(step)
         return True

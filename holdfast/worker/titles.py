@@ -1,11 +1,13 @@
 """Names chats: once a turn has come to rest, a model is asked for a title.
 
 Work after the outcome: whatever goes wrong is logged, leaves no trace, and is tried again after the
-next turn. A title that a person gave is never touched.
+next turn, or when a worker starts: a process may have ended just after a chat's only turn. A title
+that a person gave is never touched.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +15,7 @@ from typing import Final
 import anyio
 
 from holdfast.agent import Agent
-from holdfast.chat import people
+from holdfast.chat import people, queries
 from holdfast.chat.errors import ChatArchived, ChatNotFound
 from holdfast.chat.state import Charge, Chat
 from holdfast.chat.view import read_answer, read_first_prompt
@@ -27,11 +29,16 @@ from holdfast.kernel.outcome import Tally
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import model_of
 from holdfast.kernel.title import cleaned, title_request
+from holdfast.observe.observer import NOBODY, UNOBSERVED, Observer, Stretch, Watched
 from holdfast.store.database import Database, Tx
 
 LOG: Final = logging.getLogger("holdfast.worker")
 PATIENCE: Final = 30.0
 """Seconds that a title may take."""
+LATELY: Final = 24 * 3600 * 1_000_000
+"""Microseconds that a chat may have been at rest for a worker to make up for its title ..."""
+AT_ONCE: Final = 8
+"""... and of how many: nobody expects a start to ask for hundreds."""
 
 
 class Titles:
@@ -43,12 +50,14 @@ class Titles:
         agents: Mapping[str, Agent],
         ports: Ports,
         model: Model | None = None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """`model` writes the titles; without one, each chat's own does."""
         self._db = db
         self._agents = agents
         self._ports = ports
         self._model = model
+        self._observer = observer
 
     async def __call__(self, chat: Chat) -> None:
         if chat.parent_id is not None or chat.title is not None or chat.error is not None:
@@ -60,6 +69,11 @@ class Titles:
             pass  # nobody asks for its title any more
         except Exception as error:
             LOG.warning("chat %s has no title yet: %s", chat.id, error or type(error).__name__)
+
+    async def missed(self) -> list[Chat]:
+        """Chats that were not named, most likely because their process ended."""
+        agents, since = tuple(self._agents), self._ports.now() - LATELY
+        return await self._db.read(lambda tx: queries.unnamed(tx, agents, since, AT_ONCE))
 
     async def _name(self, chat: Chat) -> None:
         prompt, answer = await self._db.read(lambda tx: _about(tx, chat.id))
@@ -73,14 +87,19 @@ class Titles:
             return
         charges: tuple[Charge, ...] = ()
         if said.usage is not None:
-            id = f"title {chat.history_version}"
+            id = f"title {self._ports.new_id()}"  # of this very call: another may come too late
             charges = (Charge(id, "title", said.usage, said.model),)
         await self._db.write(lambda tx: people.set_generated_title(tx, chat.id, title, charges))
 
     def _writer_of(self, agent: Agent, chat: Chat) -> Model:
-        if self._model is not None:
-            return self._model
-        return model_of(agent if chat.model is None else agent.replace(model=chat.model))
+        model = self._model
+        if model is None:
+            model = model_of(agent if chat.model is None else agent.replace(model=chat.model))
+        stretch = Stretch(chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: 1)
+        witness = self._observer.names(stretch)
+        if witness is NOBODY:
+            return model
+        return Watched(model, witness, asyncio.get_running_loop().time, why="title")
 
     async def _ask(self, agent: Agent, model: Model, request: Request) -> Message:
         """The model's answer, whole. Asked once: there will be another turn."""

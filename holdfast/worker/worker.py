@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Final
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ from holdfast.agent import Agent
 from holdfast.chat import claims
 from holdfast.chat.claims import Pool
 from holdfast.chat.errors import ChatError
+from holdfast.chat.gone import forget_gone
 from holdfast.chat.machine import forget_old_keys
 from holdfast.chat.state import Chat
 from holdfast.kernel.errors import ConfigError
@@ -44,14 +46,16 @@ TIDY_EVERY: Final = 720
 """Polls between two clean-ups: about an hour."""
 
 POOLS: Final[Sequence[Pool]] = ("urgent", "root", "child")
+
 Rested = Callable[[Chat], Awaitable[None]]
+Unfollowed = Callable[[], Awaitable[Sequence[Chat]]]
 TAKEN: Final[WeakSet[Database]] = WeakSet()
 """Databases of this process alone that a worker drives. It takes whoever else has a chat for dead,
 and a second one would do the same to it."""
 
 
-async def _claim(me: claims.Worker, pool: Pool, limit: int, tx: Tx) -> list[Chat]:
-    return await claims.claim(tx, me, pool, limit)
+async def _claim(me: claims.Worker, limits: Mapping[Pool, int], tx: Tx) -> dict[Pool, list[Chat]]:
+    return await claims.claim(tx, me, limits)
 
 
 async def _claim_again(me: claims.Worker, chat: Chat, tx: Tx) -> Chat | None:
@@ -61,8 +65,8 @@ async def _claim_again(me: claims.Worker, chat: Chat, tx: Tx) -> Chat | None:
 class Worker:
     """Drives every chat that it can get, as many at once as it may.
 
-    `rested` is told of each that came to the end of a turn here, in whatever way; `observer` of
-    everything that is worth counting.
+    `rested` is told of each that came to the end of a turn here, in whatever way, and at the start
+    of those that `missed` gives; `observer` of everything that is worth counting.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Worker:
         *,
         url: str | None = None,
         rested: Rested | None = None,
+        missed: Unfollowed | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
         self._db = db
@@ -83,6 +88,7 @@ class Worker:
         self._ports = ports
         self._options = options
         self._rested = rested
+        self._missed = missed
         self._observer = observer
         self._me = claims.Worker(
             id=ports.new_id(),
@@ -98,6 +104,8 @@ class Worker:
         self._wake = anyio.Event()
         self._claimed = anyio.Event()
         """The last claim was made."""
+        self._full = False
+        """There was no room for more chats when they were last looked for."""
         self._stopping = False
         self._empty = anyio.Event()
 
@@ -140,6 +148,7 @@ class Worker:
                 self._group = group
                 group.start_soon(self._beat)
                 group.start_soon(self._claim)
+                group.start_soon(self._make_up)
                 try:
                     yield
                 except (asyncio.CancelledError, GeneratorExit):
@@ -203,7 +212,7 @@ class Worker:
 
     async def _quietly(self, write: Callable[[Tx], Awaitable[None]]) -> None:
         try:
-            await self._db.write(write)
+            await self._db.write(write, short=True)
         except StoreError as error:
             LOG.warning("worker %s: %s", self._me.id, error)
 
@@ -258,20 +267,18 @@ class Worker:
     async def _tidy(self, tx: Tx) -> None:
         await claims.forget_dead(tx, self._me.lease)
         await forget_old_keys(tx)
+        await forget_gone(tx)
 
     async def _claim_once(self) -> bool:
         """Take what may be taken. Whether there may be more."""
-        more = False
-        for pool in POOLS:
-            limit = min(self._options.batch, self._room(pool))
-            if limit <= 0:
-                continue
-            claimed = await self._db.write(partial(_claim, self._me, pool, limit))
-            for chat in claimed:
-                self._observer.claimed(taken_over=chat.crashes > 0)
-                self._start(chat)
-            more = more or len(claimed) == limit
-        return more
+        limits = {pool: min(self._options.batch, self._room(pool)) for pool in POOLS}
+        limits = {pool: limit for pool, limit in limits.items() if limit > 0}
+        self._full = len(limits) < len(POOLS)
+        claimed = await self._db.write(partial(_claim, self._me, limits), short=True)
+        for chat in chain.from_iterable(claimed.values()):
+            self._observer.claimed(taken_over=chat.crashes > 0)
+            self._start(chat)
+        return any(len(claimed[pool]) == limit for pool, limit in limits.items())
 
     def _room(self, pool: Pool) -> int:
         if pool == "urgent":
@@ -310,8 +317,9 @@ class Worker:
             if self._runners.get(runner.chat_id) is runner:
                 del self._runners[runner.chat_id]
             runner.ended.set()
-            self._wake.set()
             self._empty.set()
+            if self._full:
+                self._wake.set()
 
     async def _look_after(self) -> None:
         """A chat of ours without a runner gets one; a runner whose notice was lost looks again."""
@@ -353,6 +361,18 @@ class Worker:
         """Work after the outcome can neither fail nor repeat a step."""
         if self._rested is not None and not self._stopping:
             self._group.start_soon(self._after, self._rested, chat)
+
+    async def _make_up(self) -> None:
+        """A process may have ended between the end of a turn and what was to follow it."""
+        if self._missed is None:
+            return
+        try:
+            missed = await self._missed()
+        except Exception:
+            LOG.warning("what is left to do after turns is not known", exc_info=True)
+            return
+        for chat in missed:
+            self._on_rest(chat)
 
     async def _after(self, rested: Rested, chat: Chat) -> None:
         try:

@@ -49,6 +49,7 @@ TABLES: Final[Mapping[str, str]] = {
     "shares": "id",
     "workers": "id",
     "marks": "reader, chat_id",
+    "gone": "chat_id, reader",
     "unsearched": "chat_id",
     "passages": "id",
 }
@@ -196,7 +197,8 @@ class Chats:
     ) -> list[str]:
         """What a worker gets that says it is alive and claims: the ids, in order."""
         me = await self.beat(worker, **more)
-        return [chat.id for chat in await self.do(claims.claim, me, pool, limit)]
+        claimed = await self.do(claims.claim, me, {pool: limit})
+        return [chat.id for chat in claimed[pool]]
 
     async def send(self, id: str, text: str, deliver: Deliver = "queue") -> people.Sent:
         queued = Queued(f"m{next(self._ids)}", deliver, prompt(text), 0)

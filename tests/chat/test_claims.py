@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import cast
 
 import anyio
 import pytest
@@ -14,7 +15,7 @@ from holdfast.chat.errors import Fenced
 from holdfast.chat.family import NewChat
 from holdfast.chat.locked import fence_of
 from holdfast.chat.state import Rest, Status
-from holdfast.store.database import Database, Tx
+from holdfast.store.database import Claimable, Database, Dialect, Params, Row, Tx
 from holdfast.testing import Clock
 from tests.chat.given import (
     LEASE,
@@ -222,16 +223,51 @@ async def test_workers_that_nobody_waits_for_are_forgotten_in_time(chats: Chats)
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
 
+class Explained:
+    """A transaction whose questions are answered with how they would be."""
+
+    def __init__(self, inner: Tx) -> None:
+        self._inner = inner
+        self.plans: list[str] = []
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._inner.dialect
+
+    async def one(self, sql: str) -> Row | None:
+        return await self._inner.one(sql)
+
+    async def fetch(self, sql: str, params: Params) -> Sequence[Row]:
+        explain = "EXPLAIN QUERY PLAN"
+        if self.dialect.name == "postgres":
+            explain = "EXPLAIN"
+            # Of a small table it would be right.
+            await self._inner.execute("SET LOCAL enable_seqscan = off")
+        rows = await self._inner.fetch(f"{explain} {sql}", params)
+        self.plans.append("\n".join(str(row) for row in rows))
+        return ()
+
+
 async def test_forgetting_workers_does_not_look_through_chats_at_rest(chats: Chats) -> None:
     async def plan(tx: Tx) -> str:
-        explain = "EXPLAIN QUERY PLAN"
-        if tx.dialect.name == "postgres":
-            explain = "EXPLAIN"
-            await tx.execute("SET LOCAL enable_seqscan = off")  # of a small table it would be right
-        rows = await tx.fetch(
-            f"{explain} {claims.FORGET_DEAD.format(now=tx.dialect.now)}", {"age": LEASE}
-        )
-        return "\n".join(str(row) for row in rows)
+        explained = Explained(tx)
+        await explained.fetch(claims.FORGET_DEAD.format(now=tx.dialect.now), {"age": LEASE})
+        return explained.plans[0]
+
+    assert "chats_busy" in await chats.db.write(plan)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("pool", claims.WANTED)
+async def test_claiming_does_not_look_through_chats_at_rest(
+    chats: Chats, pool: claims.Pool, alone: bool
+) -> None:
+    me = claims.Worker(id=ME, agents=("agent",), lease=LEASE, alone=alone)
+
+    async def plan(tx: Tx) -> str:
+        explained = Explained(tx)
+        assert await claims.claim(cast(Tx, explained), me, {pool: 10}) == {pool: []}
+        return explained.plans[0]
 
     assert "chats_busy" in await chats.db.write(plan)
 
@@ -264,17 +300,18 @@ async def test_two_workers_that_claim_at_once_take_different_chats_and_wait_for_
     got: list[str] = []
 
     async def slowly(tx: Tx) -> None:
-        got.extend(chat.id for chat in await claims.claim(tx, first, "root", 3))
+        claimed = await claims.claim(tx, first, {"root": 3})
+        got.extend(chat.id for chat in claimed["root"])
         taken.set()
         await go.wait()
 
     async with anyio.create_task_group() as group:
         group.start_soon(chats.db.write, slowly)
         await taken.wait()
-        others = await chats.do(claims.claim, second, "root", 10)
+        others = await chats.do(claims.claim, second, {"root": 10})
         go.set()
     assert got == ["c0", "c1", "c2"]
-    assert [chat.id for chat in others] == ["c3", "c4", "c5"]
+    assert [chat.id for chat in others["root"]] == ["c3", "c4", "c5"]
     rows = [await chats.row(f"c{number}") for number in range(6)]
     assert [(row.worker_id, row.epoch, row.crashes) for row in rows] == [
         *[("w1", 1, 0)] * 3,
@@ -323,6 +360,34 @@ async def test_a_chat_that_killed_three_workers_is_parked(chats: Chats) -> None:
     assert (chat.error.kind, chat.crashes, chat.epoch) == ("poison", 0, POISON + 1)
     assert [type(notice).__name__ for notice in chats.told()] == ["Changed"]
     assert await chats.queued() == ["q1"]
+
+
+async def test_a_chat_that_is_parked_takes_no_place_in_a_batch(chats: Chats) -> None:
+    """A batch that is not full says that nobody is left: others would wait for the next poll."""
+    await chats.running("c1")
+    for number in range(1, POISON):
+        await crash(chats, f"v{number}")
+    await chats.create("c2")
+    await chats.create("c3")
+    chats.clock.advance(16)
+    assert await chats.claim("root", worker="last", limit=1) == ["c2"]
+    assert (await chats.row("c1")).status is Status.ERROR
+    assert await chats.claim("root", worker="last", limit=2) == ["c3"]
+
+
+async def test_what_had_arrived_of_an_answer_is_shown_to_people_when_its_chat_is_parked(
+    chats: Chats,
+) -> None:
+    await chats.running("c1")
+    for number in range(1, POISON):
+        await crash(chats, f"v{number}")
+    fence = fence_of(await chats.row())
+    await chats.do(running.write_partial, fence, 1, answer("half"))
+    await crash(chats, "last")
+    *_, last = await chats.history()
+    assert (last.message.text, last.message.visibility) == ("half", "user")
+    assert last.message.finish == "error"
+    assert (await chats.everything())["partials"] == []
 
 
 async def test_a_parked_chat_can_be_tried_again_with_a_new_count(chats: Chats) -> None:
@@ -424,6 +489,20 @@ async def test_a_parent_is_claimed_when_all_its_awaited_children_are_at_rest(
     assert "k1 is done" in report
     assert "k2 is done" in report
     assert (await chats.everything())["awaited"] == []
+
+
+async def test_whoever_begins_to_wait_for_a_child_has_somebody_look_whether_it_rests_by_now(
+    chats: Chats,
+) -> None:
+    """Its end may be committed beside the wait, and was then told before there was one."""
+    await chats.running("parent")
+    await chats.child("parent", "k1")
+    await chats.commit("parent", answer("now wait", asks("wait")))
+    chat = await chats.row("parent")
+    row = row_of_call(chat, "wait", "waiting", action="child")
+    chats.told()
+    await chats.do(running.require_action, fence_of(chat), [row], {"wait": ["k1"]})
+    assert Claimable("parent") in chats.told()
 
 
 async def test_a_child_that_waits_for_a_person_keeps_its_parent_waiting(chats: Chats) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import family, people, queries, running
+from holdfast.chat import family, gone, people, queries, running
 from holdfast.chat.errors import (
     ChatArchived,
     ChatError,
@@ -239,6 +239,14 @@ async def test_a_family_is_archived_and_brought_back_as_one(chats: Chats) -> Non
     assert {(await chats.row(id)).archived for id in FAMILY} == {False}
 
 
+async def test_an_approval_is_void_once_its_chat_was_archived(chats: Chats) -> None:
+    await chats.error("c1", calls={"a": "approved", "b": "started", "c": "recorded"})
+    await chats.do(family.archive, "c1")
+    await chats.do(family.unarchive, "c1")
+    await chats.do(people.retry, "c1")
+    assert sorted((await chats.load()).journal) == ["b", "c"]
+
+
 @pytest.mark.parametrize("away", [family.archive, family.delete])
 @pytest.mark.parametrize("busy", ["k1", "g"])
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.INTERRUPTING])
@@ -285,11 +293,26 @@ async def test_a_deleted_family_leaves_nothing_behind(chats: Chats) -> None:
     chats.told()
     assert await chats.do(family.delete, "root") == ("root", "k1", "k2", "g")
     assert {notice.chat for notice in chats.told() if isinstance(notice, Changed)} == set(FAMILY)
-    everything = await chats.everything()
+    everything = dict(await chats.everything())
+    # But that they were there, for those who have them in a list.
+    assert {row[:2] for row in everything.pop("gone")} == {(id, "") for id in FAMILY}
     assert {row[0] for table in everything for row in everything[table]} == {"other", ME}
     assert await chats.row("other") == bystander
     with pytest.raises(ChatNotFound):
         await chats.row("root")
+
+
+async def test_that_a_chat_was_there_is_forgotten_after_a_week(chats: Chats) -> None:
+    await chats.idle("old")
+    await chats.do(family.delete, "old")
+    chats.clock.advance(gone.KEPT / 1_000_000 - 1)
+    await chats.idle("new")
+    await chats.do(family.delete, "new")
+    await chats.do(gone.forget_gone)
+    assert set(await chats.ask(gone.gone_since, "", 0, 10)) == {"old", "new"}
+    chats.clock.advance(2)
+    await chats.do(gone.forget_gone)
+    assert set(await chats.ask(gone.gone_since, "", 0, 10)) == {"new"}
 
 
 async def test_children_are_listed_under_their_parent_only(chats: Chats) -> None:

@@ -237,8 +237,8 @@ class Forgetful:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
 
-    async def write(self, transaction: Transaction[Any]) -> Any:
-        made = await self._db.write(transaction)
+    async def write(self, transaction: Transaction[Any], *, short: bool = False) -> Any:
+        made = await self._db.write(transaction, short=short)
         if self.times:
             self.times -= 1
             raise OutcomeUnknown("the connection was lost")

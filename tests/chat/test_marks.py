@@ -19,20 +19,21 @@ async def test_a_chat_needs_somebody_while_one_below_it_waits(chats: Chats) -> N
     await chats.commit("top", answer("it is being done"))
     await chats.finish("top")
     await chats.idle("other")
-    assert not (await marks(chats, "top"))["top"].needs_me
+    assert not (await marks(chats, "top", reader=""))["top"].needs_me
     assert "child" in await chats.claim("child")
     await chats.commit("child", answer("may I?", asks("a")))
     row = await chats.row("child")
     asked = row_of_call(row, "a", "waiting", action="approval")
     await chats.do(running.require_action, fence_of(row), [asked])
-    found = await marks(chats, "top", "child", "other")
+    found = await marks(chats, "top", "child", "other", reader="")
     assert {id: each.needs_me for id, each in found.items()} == {
         "top": True,
         "child": True,
         "other": False,
     }
+    assert not (await marks(chats, "top", reader="ann"))["top"].needs_me, "it is not hers"
     await chats.do(people.resolve, "child", {"a": approval("a")})
-    assert not (await marks(chats, "top"))["top"].needs_me
+    assert not (await marks(chats, "top", reader=""))["top"].needs_me
 
 
 async def test_what_was_superseded_is_not_unread(chats: Chats) -> None:

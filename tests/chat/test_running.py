@@ -522,6 +522,23 @@ async def test_an_interrupted_turn_that_left_nothing_adds_nothing(chats: Chats) 
     assert advanced.chat.status is Status.IDLE
 
 
+@pytest.mark.parametrize("by", ["a settlement", "a commit"])
+async def test_what_is_recorded_of_a_call_is_its_result_whatever_its_runner_says(
+    chats: Chats, by: str
+) -> None:
+    calls: dict[str, Any] = {"a": "recorded", "b": "open"}
+    told = (made("a", "cut off", "interrupted"), made("b"))
+    if by == "a commit":
+        chat = await chats.running("c1", calls=calls)
+        outcome = running.Outcome(results=told)
+        advanced = await chats.do(running.commit_step, fence_of(chat), outcome)
+    else:
+        await chats.interrupting("c1", calls=calls)
+        advanced = await settled(chats, results=told)
+    results = advanced.appended[0].message.results
+    assert [(one.call_id, one.outcome) for one in results] == [("a", "ok"), ("b", "ok")]
+
+
 async def test_a_settled_chat_goes_on_with_what_waits(chats: Chats) -> None:
     await chats.running("c1", calls={"a": "open"})
     await chats.send("c1", "do this instead", "interrupt")
@@ -632,6 +649,24 @@ async def test_what_has_arrived_of_an_answer_is_there_until_it_is_committed(chat
     await chats.do(running.commit_step, fence_of(chat), outcome)
     assert (await chats.load()).partial is None
     assert (await chats.everything())["partials"] == []
+
+
+async def test_what_has_arrived_of_an_attempt_that_failed_is_not_kept(chats: Chats) -> None:
+    chat = await chats.running("c1")
+    await chats.do(running.write_partial, fence_of(chat), 1, answer("half"))
+    await chats.do(running.record_retry, fence_of(chat), FAILURE, 5, SECOND)
+    assert (await chats.everything())["partials"] == []
+
+
+async def test_a_partial_answer_that_was_overtaken_is_not_written_over_a_longer_one(
+    chats: Chats,
+) -> None:
+    chat = await chats.running("c1")
+    await chats.do(running.write_partial, fence_of(chat), 2, answer("half an"))
+    await chats.do(running.write_partial, fence_of(chat), 1, answer("half"))
+    partial = (await chats.load()).partial
+    assert partial is not None
+    assert (partial.seq, partial.message.text) == (2, "half an")
 
 
 async def test_a_partial_answer_outlives_the_worker_that_wrote_it(chats: Chats) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.locked import NAMES
+from holdfast.chat.state import NAMES
 from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite import open_sqlite
 from holdfast.testing import Clock

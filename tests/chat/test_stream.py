@@ -19,6 +19,7 @@ from holdfast.chat.host import Host
 from holdfast.chat.locked import fence_of
 from holdfast.chat.state import Chat as Row
 from holdfast.chat.stream import (
+    SIZE,
     ActionsChanged,
     ChatChanged,
     ChatStream,
@@ -267,6 +268,47 @@ async def test_who_missed_up_to_500_messages_gets_them_and_who_missed_more_a_new
     assert isinstance(reset, Reset)
     assert (reset.what, reset.more_before) == ("history", 403)
     assert numbers(page) == list(range(403, 503))
+
+
+async def test_a_chat_of_large_messages_opens_with_those_that_fit(
+    chats: Chats, stage: Stage
+) -> None:
+    row = await chats.running()
+    seen = Cursor(row.snapshot_version)
+    large = "x" * (SIZE // 3)  # and what is around the text: two fit
+    await chats.commit("c1", *(answer(large) for _ in range(2, 7)))
+    for cursor in (None, seen):
+        async with stage.stream(cursor) as stream:
+            _, reset, *page = await take(stream, 4)
+        assert isinstance(reset, Reset)
+        assert (reset.what, reset.more_before) == ("history", 5)
+        assert numbers(page) == [5, 6]
+
+
+async def test_one_message_is_told_however_large_it_is(chats: Chats, stage: Stage) -> None:
+    row = await chats.running()
+    seen = Cursor(row.snapshot_version)
+    await chats.commit("c1", answer("x" * 2 * SIZE))
+    async with stage.stream(seen) as stream:
+        events = await take(stream, 2)
+    assert (kinds(events), numbers(events)) == (["chat", "message"], [2])
+    async with stage.stream() as stream:
+        _, reset, *page = await take(stream, 3)
+    assert isinstance(reset, Reset)
+    assert (reset.more_before, numbers(page)) == (2, [2])
+
+
+async def test_large_messages_that_an_edit_took_out_are_only_named(
+    chats: Chats, stage: Stage
+) -> None:
+    await chats.running()
+    await chats.commit("c1", *(answer("x" * (SIZE // 2)) for _ in range(2, 7)))
+    row = await chats.finish()
+    async with stage.stream(Cursor(row.snapshot_version), follow=True) as stream:
+        await take(stream, 1)
+        await chats.do(people.edit, "c1", 1, prompt("something else"))
+        events = await take(stream, 2)
+    assert kinds(events) == ["superseded", "message"]
 
 
 async def test_a_cursor_that_the_chat_never_had_is_answered_with_a_new_page(

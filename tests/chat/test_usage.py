@@ -127,3 +127,16 @@ async def test_a_root_pays_for_its_whole_family_without_being_written_to(chats: 
     assert await spent(chats, "root") == times(1)
     assert await spent(chats, "root", tree=True) == times(2)
     assert await chats.row("root") == root
+
+
+async def test_the_tree_of_a_chat_in_the_middle_is_what_is_below_it(chats: Chats) -> None:
+    await chats.running("c1")
+    await chats.child("c1", "c2")
+    await chats.claim("child")
+    await chats.commit("c2", answer("I need help too", asks("spawn"), usage=USED))
+    await chats.child("c2", "c3")
+    await chats.claim("child")
+    await chats.commit("c3", answer("done", usage=USED))
+    assert await spent(chats, "c3", tree=True) == times(1)
+    assert await spent(chats, "c2", tree=True) == times(2)
+    assert await spent(chats, "c1", tree=True) == times(2)

@@ -77,6 +77,14 @@ def test_a_tool_is_cautious_unless_it_is_pure() -> None:
     assert tool(effect="pure", on_steer="finish")(act).on_steer == "finish"
 
 
+@pytest.mark.parametrize("effect", ["pure", "idempotent", "commit"])
+def test_only_a_tool_that_runs_once_may_leave_somebody_in_doubt(effect: Any) -> None:
+    with pytest.raises(ConfigError, match=f"cheap is {effect}.*leave on_lost out"):
+        Tool(name="cheap", schema={"type": "object"}, effect=effect, on_lost="ask")
+    with pytest.raises(ConfigError, match="on_lost of dear is 'hope': use tell or ask"):
+        Tool(name="dear", schema={"type": "object"}, on_lost="hope")  # type: ignore[arg-type]
+
+
 def test_arguments_are_built_once() -> None:
     assert weather.arguments is weather.arguments
 
@@ -304,7 +312,7 @@ def test_a_tool_without_a_function_is_the_clients() -> None:
         ({"name": "a b"}, "cannot be a tool's name"),
         ({"name": "é"}, "cannot be a tool's name"),
         ({"name": "x" * 65}, "cannot be a tool's name"),
-        ({"effect": "sometimes"}, "effect of act"),
+        ({"effect": "sometimes"}, "effect of act .* use one of pure, idempotent, once, commit"),
         ({"on_steer": "wait"}, "on_steer of act"),
         ({"approval": "always"}, "approval of act"),
         ({"timeout": 0}, "timeout of act"),

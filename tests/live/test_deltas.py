@@ -8,13 +8,24 @@ import pytest
 
 from holdfast import Agent
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.events import Compacting, MessageCommitted, RunStarted, Warned
+from holdfast.kernel.events import Compacting, MessageCommitted, RunStarted, ToolStarted, Warned
 from holdfast.kernel.messages import Reasoning, Text
 from holdfast.kernel.model import CallStarted, ReasoningDelta, TextDelta
 from holdfast.live.deltas import Cursor, Delivery, Live, Partial, Reader, Reset
-from holdfast.live.replay import FOLD, OUTPUT_LIMIT, Attempt, Delta
+from holdfast.live.replay import FOLD, OUTPUT_LIMIT, UNREAD, Attempt, Delta
 from holdfast.testing import ScriptedModel
-from tests.live.watching import CHAT, FIRST, SECOND, THIRD, Client, progress, say, shown, text_of
+from tests.live.watching import (
+    CHAT,
+    FIRST,
+    SECOND,
+    THIRD,
+    Client,
+    finished,
+    progress,
+    say,
+    shown,
+    text_of,
+)
 
 # --- reading ---
 
@@ -318,6 +329,59 @@ async def test_an_attempt_that_is_not_newer_is_refused(late: Attempt) -> None:
     assert writer.closed
     say(writer, "late")
     writer.close()
+    assert await shown(live) == [Delta(SECOND, 1, 1, TextDelta("a"))]
+
+
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+async def test_what_calls_say_goes_on_in_the_next_attempt_and_nothing_else_does(when: str) -> None:
+    live, started, ended = Live(), ToolStarted("a", "execute", "execute"), finished("ok")
+    client = Client()
+    async with AsyncExitStack() as stack:
+        if when == "before":
+            reader = await stack.enter_async_context(live.read(CHAT))
+        writer = live.open(CHAT, FIRST)
+        say(writer, "Hello")
+        writer.put(started)
+        if when == "between":
+            reader = await stack.enter_async_context(live.read(CHAT))
+        after = live.open(CHAT, SECOND, after=writer)
+        after.put(ended)
+        if when == "after":
+            reader = await stack.enter_async_context(live.read(CHAT))
+        taken = reader.take()
+        for delivery in taken:
+            client.see(delivery)
+    assert client.attempt == SECOND
+    assert client.fragments == [started, ended]
+    assert text_of(taken) == ("Hello" if when == "between" else ""), "the rest of what it read"
+
+
+@pytest.mark.parametrize("said", [1, UNREAD], ids=["seen", "long"])
+async def test_what_was_said_before_is_no_part_of_the_next_attempt(said: int) -> None:
+    """Also of an attempt that nobody reads any more, and that nobody ever read."""
+    live = Live()
+    writer = live.open(CHAT, FIRST)
+    say(writer, *["a"] * said)
+    cursor = None
+    if said < UNREAD:
+        assert text_of(await shown(live)) == "a"
+        cursor = Cursor(FIRST, 1)
+    after = live.open(CHAT, SECOND, after=writer)
+    say(after, "b")
+    assert await shown(live, cursor) == [
+        *([Reset(FIRST)] if cursor else []),
+        Delta(SECOND, 1, 1, TextDelta("b")),
+    ]
+
+
+async def test_an_attempt_that_went_on_as_the_next_is_the_newest() -> None:
+    live = Live()
+    after = live.open(CHAT, SECOND, after=live.open(CHAT, FIRST))
+    say(after, "a")
+    for attempt in (FIRST, SECOND):
+        late = live.open(CHAT, attempt)
+        assert late.closed
+        say(late, "late")
     assert await shown(live) == [Delta(SECOND, 1, 1, TextDelta("a"))]
 
 

@@ -131,6 +131,19 @@ async def test_a_tap_that_sleeps_costs_its_place_and_then_gets_the_rest_at_once(
     assert tap.take() == []
 
 
+async def test_a_tap_gets_the_rest_of_an_attempt_whose_calls_go_on_in_the_next() -> None:
+    live = Live()
+    writer = live.open(CHAT, FIRST)
+    tap = live.tap(CHAT)
+    say(writer, "old")
+    say(live.open(CHAT, SECOND, after=writer), "new")
+    assert tap.take() == [
+        Batch(FIRST, (Run(1, 1, TextDelta("old")),)),
+        Reset(FIRST),
+        Batch(SECOND, (Run(1, 1, TextDelta("new")),)),
+    ]
+
+
 async def test_a_tap_goes_on_behind_a_cursor_or_says_that_it_cannot() -> None:
     live = Live()
     say(live.open(CHAT, FIRST), *"abcde")

@@ -83,6 +83,8 @@ def test_a_key_is_shown_to_nobody() -> None:
         {"provider": "a:b"},
         {"profile": Profile(options={"thinking": "hard"})},
         {"betas": "files-api-2025-04-14"},
+        {"betas": 5},
+        {"betas": [5]},
     ],
 )
 def test_what_cannot_be_right_is_refused_at_once(wrong: dict[str, Any]) -> None:

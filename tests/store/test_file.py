@@ -196,7 +196,7 @@ def test_a_power_cut_loses_nothing_and_keys_are_checked(tmp_path: Path) -> None:
         assert pragma("journal_mode") == "wal"
         assert pragma("synchronous") == 2
         assert pragma("foreign_keys") == 1
-        assert [reader.pragma("mmap_size") for reader in file.readers] == [0, 0]
+        assert [reader.pragma("mmap_size") for reader in file.readers] == [0, 0, 0]
         assert pragma("mmap_size") == 0
 
 

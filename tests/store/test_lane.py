@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.store import file
 from holdfast.store.database import Tx
-from holdfast.store.lane import HABIT, QUICK, SHARE, Nearby
+from holdfast.store.lane import HABIT, QUICK, SHARE, Divided, Lane, Nearby
 from holdfast.store.sqlite import open_sqlite
 from holdfast.testing import Clock, VirtualLoop
 
@@ -50,11 +50,19 @@ class Recorder:
 class Desk:
     """A lane, and whoever waits for its jobs."""
 
-    def __init__(self, recorder: Recorder, group: int = 64) -> None:
+    def __init__(self, recorder: Recorder, group: int = 64, *, reads: bool = False) -> None:
         self.recorder = recorder
         self._waiting: dict[str, asyncio.Event] = {}
         loop = asyncio.get_running_loop()
-        self.lane = Nearby(loop, self._deliver, recorder, group, clock=lambda: recorder.disk)
+
+        def clock() -> float:
+            return recorder.disk
+
+        self.lane: Lane[str] = (
+            Divided(loop, self._deliver, recorder, [recorder], clock)
+            if reads
+            else Nearby(loop, self._deliver, recorder, group, clock)
+        )
 
     def submit(self, *jobs: str) -> None:
         """Those in lower case are short."""
@@ -77,10 +85,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(recorder: Recorder, group: int = 64) -> AsyncIterator[Desk]:
+async def desk(recorder: Recorder, group: int = 64, *, reads: bool = False) -> AsyncIterator[Desk]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    opened = Desk(recorder, group)
+    opened = Desk(recorder, group, reads=reads)
     try:
         with loop.hold_time():
             yield opened
@@ -138,18 +146,40 @@ async def test_a_short_job_waits_until_the_thread_has_finished(recorder: Recorde
     assert recorder.ran == [(THREAD, ["LONG"]), (LOOP, ["a"])]
 
 
-async def test_a_disk_that_is_slow_once_is_no_slow_disk(recorder: Recorder) -> None:
+async def test_a_turn_that_was_meant_for_another_job_runs_none_beside_the_thread(
+    recorder: Recorder,
+) -> None:
+    recorder.gate.clear()
     async with desk(recorder) as at:
+        at.submit("a", "LONG", "b")  # the turn that "a" asked for comes while the thread works
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert recorder.ran == []
+        recorder.gate.set()
+        await at.done("a", "LONG", "b")
+    assert recorder.told == ["a", "LONG", "b"]
+    assert recorder.ran[-1] == (LOOP, ["b"])
+
+
+EITHER = pytest.mark.parametrize("reads", [False, True], ids=["writes", "reads"])
+
+
+@EITHER
+async def test_a_disk_that_is_slow_once_is_no_slow_disk(recorder: Recorder, reads: bool) -> None:
+    async with desk(recorder, reads=reads) as at:
         for number in range(3 * HABIT):
             recorder.takes = 2 * QUICK if number % HABIT else 0.0
             await at.run(f"a{number}")
     assert {where for where, _ in recorder.ran} == {LOOP}
 
 
-async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_later(recorder: Recorder) -> None:
+@EITHER
+async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_later(
+    recorder: Recorder, reads: bool
+) -> None:
     loop = asyncio.get_running_loop()
     recorder.takes = slow = 2 * QUICK
-    opened = Desk(recorder)
+    opened = Desk(recorder, reads=reads)
     try:
         for number in range(HABIT):
             await opened.run(f"a{number}")

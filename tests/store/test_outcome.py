@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from holdfast.store.database import OUTCOME, OutcomeUnknown
-from holdfast.store.outcome import outcome
+from holdfast.store.outcome import Answer, Waits, outcome
 
 
 @pytest.fixture
@@ -177,3 +177,36 @@ async def test_several_may_wait_for_one_future(future: asyncio.Future[str]) -> N
     later(1, future.set_result, "committed")
     first, second = await asyncio.gather(outcome(future), outcome(future))
     assert first == second == "committed"
+
+
+async def test_each_of_those_who_wait_together_waits_as_long_as_the_bound() -> None:
+    waits, ends = Waits(asyncio.get_running_loop(), 10), dict[str, float]()
+    answers = {name: Answer[str]() for name in ("first", "answered", "last")}
+    answers["answered"].value = "committed"
+
+    async def wait(name: str, after: float) -> None:
+        await anyio.sleep(after)
+        with pytest.raises(OutcomeUnknown):
+            await waits.answered(answers[name])
+        ends[name] = now()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait, "first", 1)
+        group.start_soon(wait, "last", 7)
+        later(8, answers["answered"].tell)
+        await anyio.sleep(2)
+        assert await waits.answered(answers["answered"]) == "committed"
+        assert now() == 8
+    assert ends == {"first": 11, "last": 17}
+    await wait("first", 1)
+    assert now() == 28, "and whoever comes after all of them, too"
+
+
+async def test_no_timer_outlives_those_who_wait() -> None:
+    loop = asyncio.get_running_loop()
+    waits, answer = Waits(loop), Answer[str]()
+    answer.value = "committed"
+    later(1, answer.tell)
+    assert await waits.answered(answer) == "committed"
+    waits.close()
+    assert all(timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]

@@ -467,6 +467,32 @@ async def test_when_a_shared_commit_fails_each_is_tried_again_alone(
     assert heard == [Claimable("a"), Claimable("b"), Claimable("c")]
 
 
+async def test_one_that_was_refused_because_of_another_is_done_when_that_one_is_not(
+    connections: list[apsw.Connection], db: Sqlite
+) -> None:
+    ran: list[str] = []
+    connections[0].set_commit_hook(lambda: ran[-1] == "first" or len(ran) == 4)
+    heard: list[Notice] = []
+    db.listen(heard.append)
+
+    def told(name: str) -> Callable[[Tx], Awaitable[str]]:
+        async def transaction(tx: Tx) -> str:
+            ran.append(name)
+            tx.tell(Claimable(name))
+            await insert("a")(tx)
+            return name
+
+        return transaction
+
+    first, second = await all_at_once(db, told("first"), told("second"))
+    # As one, with a savepoint each (the commit of that fails), and each alone.
+    assert ran == ["first", "second"] * 3
+    assert isinstance(first, StoreError)
+    assert second == "second"
+    assert await db.read(ids) == ["a"]
+    assert heard == [Claimable("second")]
+
+
 async def test_when_a_commit_fails_alone_its_owner_is_told(
     connections: list[apsw.Connection], db: Sqlite
 ) -> None:
@@ -610,6 +636,30 @@ async def test_two_can_read_at_once(on_disk: Sqlite) -> None:
     assert await on_disk.read(ids) == []
     gate.let_go()
     await reading
+
+
+async def test_what_is_short_runs_on_the_loop_and_the_rest_beside_it(on_disk: Sqlite) -> None:
+    async def where(tx: Tx) -> int:
+        return threading.get_ident()
+
+    here = threading.get_ident()
+    for ask in (on_disk.write, on_disk.read):
+        assert await ask(where, short=True) == here
+        assert await ask(where) != here
+
+
+async def test_a_short_read_waits_for_no_other_and_sees_what_was_committed(
+    on_disk: Sqlite,
+) -> None:
+    gates = [Gate(), Gate()]
+    reading = [asyncio.create_task(on_disk.read(gate)) for gate in gates]
+    for gate in gates:
+        await gate.reached.wait()
+    await on_disk.write(insert("a"), short=True)
+    assert await on_disk.read(ids, short=True) == ["a"]
+    for gate in gates:
+        gate.let_go()
+    await asyncio.gather(*reading)
 
 
 async def test_a_cancelled_read_is_over_at_once_and_not_begun_when_it_still_waits(

@@ -88,9 +88,11 @@ def test_a_url_names_a_file_a_server_or_memory(url: str, place: Place) -> None:
         ("postgresql:/ann:s3cret@h/n", "this is no URL of a database"),
         ("ann:s3cret@h/n", "this is no URL of a database"),
         ("ann:s3cret@://h/n", "this is no URL of a database"),
+        (Path("chats.db"), "by text, not by a PosixPath: write sqlite:///chats.db for a file here"),
+        (None, "by text, not by a NoneType: write sqlite:///chats.db"),
     ],
 )
-def test_what_is_no_url_is_refused_with_what_to_write_and_not_repeated(url: str, says: str) -> None:
+def test_what_is_no_url_is_refused_with_what_to_write_and_not_repeated(url: Any, says: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         parse(url)
     assert says in str(refusal.value)

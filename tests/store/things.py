@@ -108,6 +108,17 @@ async def values(db: Database) -> dict[str, str]:
     return await db.read(look)
 
 
+def telling(*notices: Notice) -> Callable[[Tx], Awaitable[None]]:
+    """A transaction that has nothing to do but to tell."""
+
+    async def tell(tx: Tx) -> None:
+        await tx.fetch("SELECT 1")
+        for notice in notices:
+            tx.tell(notice)
+
+    return tell
+
+
 class Ear:
     """Hears the notices of a database."""
 

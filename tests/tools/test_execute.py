@@ -161,7 +161,30 @@ async def test_what_was_left_running_is_stopped_and_the_result_says_so(
 async def test_output_is_readable_and_its_escapes_are_gone(directory: Directory) -> None:
     command = r"printf '\033[1mbold\033[0m 1%%\r2%%\n\303'; printf '\244\377\n'"
 
-    assert lines(await run(directory, command))[0] == "2%\nä\ufffd"
+    result = await run(directory, command)
+
+    assert lines(result)[0] == "2%\nä\ufffd"
+    assert result.metadata is None
+
+
+@in_real_time
+async def test_colours_are_for_people_and_not_for_the_model(directory: Directory) -> None:
+    result = await run(directory, r"printf '\033[31mred\033[0m\033[2J\n'; exit 3")
+
+    text, _, ending = result.text.partition("\n")
+    assert (text, ending[:14]) == ("red", "[exit code 3, ")
+    assert result.metadata == {"holdfast": {"coloured": f"\x1b[31mred\x1b[0m\n{ending}"}}
+
+
+@in_real_time
+async def test_of_long_output_in_colours_people_see_both_ends_too(directory: Directory) -> None:
+    result = await run(directory, r"for i in $(seq 9999); do printf '\033[31m%d\033[0m\n' $i; done")
+
+    assert result.metadata is not None
+    coloured = result.metadata["holdfast"]["coloured"]
+    assert coloured.startswith("\x1b[31m1\x1b[0m\n")
+    assert "\x1b[31m9999\x1b[0m\n[all of the output is in " in coloured
+    assert len(coloured) < 34 * 1024
 
 
 @in_real_time

@@ -95,17 +95,19 @@ class Link:
     def exclusive(self) -> bool:
         return self.inner.exclusive
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         counted = partial(self._counted, transaction)
-        return await self._pass(name_of(transaction), lambda: self.inner.write(counted))
+        return await self._pass(
+            name_of(transaction), lambda: self.inner.write(counted, short=short)
+        )
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
         counting = self._bulks.setdefault(id(bulk), _CountingBulk(bulk, self))
         return await self._pass("commit", lambda: self.inner.write_together(counting, one))
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         counted = partial(self._counted, transaction)
-        return await self._pass(None, lambda: self.inner.read(counted))
+        return await self._pass(None, lambda: self.inner.read(counted, short=short))
 
     def listen(self, hear: Hear) -> Callable[[], None]:
         def pass_on(notice: Notice) -> None:

@@ -203,7 +203,7 @@ def fail_next_read(life: Life, error: Exception) -> None:
     """The next thing that the worker reads is refused, and only that."""
     read = life.link.read
 
-    async def refuse(transaction: Transaction[T]) -> T:
+    async def refuse(transaction: Transaction[T], *, short: bool = False) -> T:
         life.link.read = read  # type: ignore[method-assign]
         raise error
 

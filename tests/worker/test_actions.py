@@ -13,6 +13,7 @@ from holdfast.chat.state import Answer, Call, Chat, Rule
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.messages import Text, ToolResult, user_message
 from holdfast.kernel.tool import Rewrite, Tool, tool
+from holdfast.kernel.way import digest
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call
 from tests.worker.lives import SECOND, Life, asks, living, results_of
@@ -304,6 +305,125 @@ async def test_an_approved_call_that_was_cut_by_a_crash_is_not_run_again(
         assert sent == ["ann"]
         ((outcome, _),) = (await outcomes(second, chat_id)).values()
         assert outcome == "lost"
+
+
+# --- calls that a crash left in doubt -----------------------------------------------------------
+
+
+class Doubt:
+    """A tool that dies with its first life and works in those after it."""
+
+    def __init__(self, **properties: Any) -> None:
+        self.sent: list[str] = []
+
+        @tool(effect="once", on_lost="ask", **properties)
+        async def mail(to: str) -> str:
+            self.sent.append(to)
+            if len(self.sent) == 1:
+                await anyio.sleep(3600)
+            return f"sent to {to}"
+
+        self.tool = mail
+        self.model = ScriptedModel([call("mail", to="ann")], default="End.")
+
+    async def cut(self, db: Database, clock: Clock, rule: Rule | None = None) -> str:
+        """A chat whose worker died while the call ran."""
+        async with living(db, self.model, [self.tool], clock=clock) as first:
+            chat_id = await first.begin()
+            if self.tool.approval == "ask":
+                row = (await waiting(first, chat_id))["mail"]
+                await resolve(first, chat_id, row, allowed(row), rule=rule)
+            await anyio.sleep(1)
+            assert self.sent == ["ann"]
+            await first.die()
+        return chat_id
+
+
+@pytest.mark.parametrize("approval", ["never", "ask"])
+async def test_a_call_in_doubt_runs_again_once_a_person_says_so(
+    db: Database, clock: Clock, approval: str
+) -> None:
+    doubt = Doubt(approval=approval)
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        row = (await waiting(second, chat_id))["mail"]
+        assert row.asked is not None
+        assert row.asked.again
+        assert "may have taken effect" in (row.asked.preview or "")
+        assert doubt.sent == ["ann"]
+        await resolve(second, chat_id, row, allowed(row))
+        await second.rest(chat_id)
+        assert doubt.sent == ["ann", "ann"]
+        assert await outcomes(second, chat_id) == {"call_1": ("ok", "sent to ann")}
+        assert await second.journal(chat_id) == {}
+
+
+async def test_a_call_in_doubt_may_run_again_with_other_arguments(
+    db: Database, clock: Clock
+) -> None:
+    doubt = Doubt()
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        row = (await waiting(second, chat_id))["mail"]
+        await resolve(second, chat_id, row, allowed(row, to="bob"))
+        await second.rest(chat_id)
+        assert doubt.sent == ["ann", "bob"]
+
+
+async def test_a_call_in_doubt_that_may_not_run_again_is_lost(db: Database, clock: Clock) -> None:
+    doubt = Doubt()
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        row = (await waiting(second, chat_id))["mail"]
+        await resolve(second, chat_id, row, denied(row))
+        await second.rest(chat_id)
+        assert doubt.sent == ["ann"]
+        ((outcome, text),) = (await outcomes(second, chat_id)).values()
+        assert outcome == "lost"
+        assert "may or may not have taken effect" in text
+        assert text.endswith("It does not run again. No.")
+
+
+async def test_what_was_allowed_before_is_no_word_about_a_call_in_doubt(
+    db: Database, clock: Clock
+) -> None:
+    doubt = Doubt(approval="ask")
+    chat_id = await doubt.cut(db, clock, Rule("mail"))
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        row = (await waiting(second, chat_id))["mail"]
+        assert row.asked is not None
+        first = digest("call_1", "mail", row.asked.arguments)
+        with pytest.raises(WrongAnswer):
+            await resolve(second, chat_id, row, Approved(first))
+        assert doubt.sent == ["ann"]
+
+
+async def test_a_call_in_doubt_that_is_interrupted_may_have_taken_effect(
+    db: Database, clock: Clock
+) -> None:
+    doubt = Doubt()
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        await waiting(second, chat_id)
+        await second.machine.interrupt(chat_id)
+        await second.rest(chat_id)
+        ((outcome, text),) = (await outcomes(second, chat_id)).values()
+        assert (outcome, text[-26:]) == ("interrupted", " It may have taken effect.")
+
+
+async def test_a_call_in_doubt_is_asked_about_again_after_another_crash(
+    db: Database, clock: Clock
+) -> None:
+    doubt = Doubt()
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        await waiting(second, chat_id)
+        await second.die()
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=2) as third:
+        row = (await waiting(third, chat_id))["mail"]
+        await resolve(third, chat_id, row, allowed(row))
+        await third.rest(chat_id)
+        assert doubt.sent == ["ann", "ann"]
 
 
 # --- clients and answers ------------------------------------------------------------------------

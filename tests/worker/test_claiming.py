@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from holdfast.chat import claims
+from holdfast.chat.claims import Pool
 from holdfast.chat.family import NewChat, Spawn
 from holdfast.chat.queries import list_chats
 from holdfast.chat.state import Chat
@@ -199,6 +200,16 @@ async def test_tidying_up_is_not_done_at_every_claim(db: Database, clock: Clock)
         assert life.link.writes["tidy"] == 1
 
 
+async def test_a_worker_with_room_looks_for_chats_once_for_each(db: Database, clock: Clock) -> None:
+    async with living(db, ["Done."] * 10, clock=clock) as life:
+        await anyio.sleep(1)
+        before = life.link.writes["claim"]
+        for _ in range(10):
+            await life.rest(await life.begin())
+        await anyio.sleep(1)
+        assert life.link.writes["claim"] == before + 10
+
+
 async def test_a_row_that_cannot_be_read_stops_nobody_else(db: Database, clock: Clock) -> None:
     async with living(db, ["Done."], clock=clock) as life:
         life.link.hold("claim")
@@ -255,6 +266,7 @@ async def test_what_may_not_run_is_never_taken(db: Database, clock: Clock) -> No
         await life.machine.archive("archived")
         await anyio.sleep(30)
         me = claims.Worker(id="x", agents=("agent",), lease=0)
-        for pool in ("urgent", "root", "child"):
-            assert await db.write(lambda tx, pool=pool: claims.claim(tx, me, pool, 10)) == []  # type: ignore[misc]
+        limits: dict[Pool, int] = {"urgent": 10, "root": 10, "child": 10}
+        claimed = await db.write(lambda tx: claims.claim(tx, me, limits))
+        assert claimed == {"urgent": [], "root": [], "child": []}
         assert (await life.chat("archived")).epoch == 0

@@ -14,6 +14,8 @@ import pytest
 from opentelemetry import context, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
+from holdfast.agent import Agent
+from holdfast.host import serving
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.model import Finished, TextDelta
 from holdfast.kernel.policy import Policy, Retry
@@ -26,7 +28,18 @@ from holdfast.observe.recording import Recorder
 from holdfast.observe.redact import HIDDEN, Redactor
 from holdfast.observe.tracing import Tracing
 from holdfast.store.database import Database
-from holdfast.testing import Clock, ScriptedModel, call, cut, fail, hang, pause, say, usage
+from holdfast.testing import (
+    Clock,
+    ScriptedModel,
+    call,
+    cut,
+    fail,
+    hang,
+    pause,
+    ports,
+    say,
+    usage,
+)
 from holdfast.testing.recorded import recorded
 from tests.databases import OpenDatabase
 from tests.worker.lives import asks, living, soon
@@ -465,6 +478,47 @@ async def test_a_directory_that_is_gone_stops_no_turn(
 
 
 # --- all at once, and logs ---
+
+
+async def test_a_title_is_counted_traced_and_recorded_apart_from_the_turns(
+    db: Database, clock: Clock, tmp_path: Path
+) -> None:
+    meters, spans, world = Meters(), Spans(), ports(clock=clock)
+    observer = several([Metering(meters), tracing(spans), recorder(tmp_path / "r", clock)])
+    answer = [usage(input=7, output=2), say("Done.")]
+    model = ScriptedModel([answer, [usage(input=30, output=5), say("A title")]])
+    agent = Agent(model=model, ports=world)
+    async with serving(db, [agent], ports=world, observer=observer) as host:
+        chat = await host.create("fix it")
+        await chat.rest()
+        await anyio.sleep(60)
+        assert (await chat.read()).title == "A title"
+    told = lines(meters)
+    name = 'model="scripted:model"'
+    assert told[f"holdfast_steps_total{{{name}}}"] == 1
+    assert told[f'holdfast_tokens_total{{{name},kind="input"}}'] == 37
+    assert told[f"holdfast_model_seconds_count{{{name}}}"] == 2
+    assert told["holdfast_running_chats"] == 0
+    assert spans.tree() == ["invoke_agent agent", "  chat model", "chat model"]
+    assert spans.all[-1].attributes["gen_ai.usage.input_tokens"] == 30
+    assert spans.all[-1].attributes["gen_ai.conversation.id"] == chat.id
+    assert all(span.ended == 1 for span in spans.all)
+    files = {path.name: recorded(path) for path in (tmp_path / "r").iterdir()}
+    assert set(files) == {f"{chat.id}.jsonl", f"{chat.id}.title.jsonl"}
+    assert [len(turns) for turns in files.values()] == [1, 1]
+
+
+async def test_a_title_that_cannot_be_had_ends_its_span_with_why(
+    db: Database, clock: Clock
+) -> None:
+    spans, world = Spans(), ports(clock=clock)
+    agent = Agent(model=ScriptedModel(["Done.", fail(kind="overloaded")]), ports=world)
+    async with serving(db, [agent], ports=world, observer=tracing(spans)) as host:
+        chat = await host.create("fix it")
+        await chat.rest()
+        await anyio.sleep(60)
+    assert spans.all[-1].attributes["error.type"] == "overloaded"
+    assert all(span.ended == 1 for span in spans.all)
 
 
 async def test_several_observers_hear_the_same(db: Database, clock: Clock, tmp_path: Path) -> None:

@@ -53,11 +53,11 @@ async def test_a_tool_is_stopped_by_an_interrupt_that_comes_just_before_it_begin
         await anyio.sleep(1)
         read = life.link.read
 
-        async def catching_up(transaction: Transaction[T]) -> T:
+        async def catching_up(transaction: Transaction[T], *, short: bool = False) -> T:
             if (await life.chat(chat_id)).messages < 2:
-                return await read(transaction)
+                return await read(transaction, short=short)
             life.link.read = read  # type: ignore[method-assign]
-            made = await read(transaction)
+            made = await read(transaction, short=short)
             await life.machine.interrupt(chat_id)
             await anyio.sleep(1)
             return made
@@ -151,10 +151,10 @@ async def test_a_chat_whose_runner_always_ends_by_a_defect_is_parked(
     async with living(db, model, clock=clock) as life:
         write = life.link.write
 
-        async def defective(transaction: Transaction[T]) -> T:
+        async def defective(transaction: Transaction[T], *, short: bool = False) -> T:
             if name_of(transaction) == "write_partial":
                 raise RuntimeError("a defect of our own")
-            return await write(transaction)
+            return await write(transaction, short=short)
 
         life.link.write = defective  # type: ignore[method-assign]
         chat_id = await life.begin()
@@ -214,3 +214,65 @@ async def test_what_a_committed_answer_cost_is_counted_once_when_nobody_heard_of
             chat_id = await life.begin()
         await life.rest(chat_id)
         assert await spent_input(life, chat_id) == 12
+
+
+async def test_what_arrived_of_an_attempt_that_failed_is_not_written_down_for_the_next(
+    db: Database, clock: Clock
+) -> None:
+    """It is time to write it down in the very moment in which the database says that it failed."""
+    script = [[say("Half"), pause(0.5), fail(status=503)], [pause(20), say("Done.")]]
+    async with living(db, script, clock=clock) as life:
+        write = life.link.write
+
+        async def slowly(transaction: Transaction[T], *, short: bool = False) -> T:
+            made = await write(transaction, short=short)
+            if name_of(transaction) == "record_retry":
+                await anyio.sleep(0.5)
+            return made
+
+        life.link.write = slowly  # type: ignore[method-assign]
+        chat_id = await life.begin()
+        await anyio.sleep(10)
+        assert life.link.writes["write_partial"] == 1
+        assert (await life.chat(chat_id)).attempt == 2
+        assert await life.partial(chat_id) is None
+        await life.rest(chat_id)
+
+
+async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
+    db: Database, clock: Clock
+) -> None:
+    """Somebody is heard of, and by the time that the chat is read, our own commit is in it."""
+    stopped: list[bool] = []
+
+    @tool(effect="pure")
+    async def look() -> str:
+        return "seen"
+
+    async with living(db, [[pause(5), call("look")], "Done."], [look], clock=clock) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(1)
+        read, committed = life.link.read, anyio.Event()
+
+        async def late(transaction: Transaction[T], *, short: bool = False) -> T:
+            life.link.read = read  # type: ignore[method-assign]
+            await committed.wait()
+            return await read(transaction, short=short)
+
+        async def look_at_it() -> None:
+            committed.set()
+            await anyio.sleep(0.5)
+            flight = life.worker._runners[chat_id]._flight
+            stopped.append(flight.interruption.requested)
+
+        life.link.read = late  # type: ignore[method-assign]
+        await life.machine.update(chat_id, {"title": "news"})
+        await life.link.committing("commit", look_at_it)
+        await life.rest(chat_id)
+        assert stopped == [False]
+        assert await life.told(chat_id) == [
+            "prompt: ?",
+            "answer: →look",
+            "results: ok seen",
+            "answer: Done.",
+        ]

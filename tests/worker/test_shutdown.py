@@ -224,7 +224,7 @@ async def test_what_was_being_claimed_is_given_away(db: Database, clock: Clock, 
     async with living(db, script, clock=clock) as life, anyio.create_task_group() as group:
         if busy:
             await life.begin()
-            await anyio.sleep(1)
+        await anyio.sleep(1)  # it has looked for chats by then, and looks again when there is one
 
         async def stop() -> None:
             group.start_soon(life.stop)

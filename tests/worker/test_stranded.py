@@ -43,7 +43,7 @@ async def claim(db: Database, worker: str) -> None:
     """Take what there is, say nothing more, and die."""
     me = claims.Worker(id=worker, agents=("agent",), lease=LEASE)
     await db.write(partial(claims.beat, worker=me))
-    await db.write(lambda tx: claims.claim(tx, me, "root", 1))
+    await db.write(lambda tx: claims.claim(tx, me, {"root": 1}))
 
 
 async def a_parent_that_waits(chats: Chats, child: str) -> None:

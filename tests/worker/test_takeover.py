@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from holdfast.chat import claims
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, pause, say
+from holdfast.worker.options import WorkerOptions
 from tests.databases import OpenDatabase
 from tests.worker.lives import Life, living, results_of
 
@@ -89,6 +91,42 @@ async def test_two_workers_never_have_the_same_chat(open_db: OpenDatabase, clock
             assert {chat.epoch for chat in ended} == {1}
             asked = [len(life.agent.model.requests) for life in (first, second)]  # type: ignore[union-attr]
             assert sum(asked) == 40
+
+
+@BOTH_AT_ONCE
+@pytest.mark.parametrize("one_dies", [False, True], ids=["begun here", "left by the dead"])
+async def test_no_worker_collects_all_chats_while_another_has_room(
+    open_db: OpenDatabase, clock: Clock, one_dies: bool
+) -> None:
+    """A chat goes on where its message was sent, and so work is spread as requests are, but no
+    further than a worker has room for."""
+    model = ScriptedModel([], default=[pause(300), "Done."])
+    options = WorkerOptions(chats=2)
+    chats: list[str] = []
+
+    async def begin(life: Life) -> None:
+        chats.extend([await life.begin(str(number)) for number in range(4)])
+
+    async with open_db() as db, open_db() as theirs:
+        if one_dies:
+            async with living(db, model, clock=clock, seed=2) as dead:
+                await begin(dead)
+                await anyio.sleep(2)
+                await dead.die()
+        async with (
+            living(db, model, clock=clock, options=options) as first,
+            living(theirs, model, clock=clock, seed=1, options=options) as second,
+        ):
+            before = clock.now()
+            if not one_dies:
+                await begin(first)
+            lives = {first.worker.id, second.worker.id}
+            rows = [await first.until(id, lambda chat: chat.worker_id in lives) for id in chats]
+            patience = LEASE + 5 if one_dies else 0
+            assert clock.now() - before <= (patience + 1) * 1_000_000
+            assert Counter(row.worker_id for row in rows) == dict.fromkeys(lives, 2)
+            for id in chats:
+                await first.interrupted(id)
 
 
 @asynccontextmanager
@@ -255,7 +293,7 @@ async def test_a_chat_that_is_found_again_by_the_worker_that_lost_it_has_one_run
         await anyio.sleep(3)
         # Somebody took it for dead, claimed the chat, and died.
         stranger = claims.Worker(id="x", agents=("agent",), lease=0, alone=True)
-        await db.write(lambda tx: claims.claim(tx, stranger, "root", 1))
+        await db.write(lambda tx: claims.claim(tx, stranger, {"root": 1}))
         chat = await life.rest(chat_id)
         assert chat.epoch == 3
         assert [one.text for one in results_of(await life.history(chat_id))] == ["done"]

@@ -17,7 +17,9 @@ from holdfast.host import serving
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.title import is_title_request
 from holdfast.store.database import Database, Tx
-from holdfast.testing import Clock, ScriptedModel, fail, hang, pause, ports, usage
+from holdfast.testing import Clock, ScriptedModel, fail, hang, pause, usage
+from holdfast.worker.titles import AT_ONCE
+from tests.worker.lives import world_of
 
 
 @asynccontextmanager
@@ -26,8 +28,9 @@ async def hosting(
     clock: Clock,
     script: Sequence[Any],
     titles: bool | Model = True,
+    seed: int = 0,
 ) -> AsyncIterator[Host]:
-    world = ports(clock=clock)
+    world = world_of(clock, seed)
     agent = Agent(model=ScriptedModel(script), ports=world)
     async with serving(db, [agent], ports=world, titles=titles) as host:
         yield host
@@ -150,6 +153,59 @@ async def test_a_chat_that_is_deleted_meanwhile_is_not_missed(
         await chat.delete()
         await anyio.sleep(10)
     assert caplog.text == ""
+
+
+async def test_a_chat_whose_process_ended_after_its_only_turn_is_named_by_the_next(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["One.", [pause(5), "Too late", usage(input=1)]]) as host:
+        chat = await host.create("fix")
+        await chat.rest()
+    async with hosting(db, clock, [["A title", usage(input=2)]], seed=1) as host:
+        chat = await host.chat(chat.id)
+        assert await titled(chat) == ("A title", "model")
+    assert await charges(db) == [("title", 2, 0)]
+
+
+async def test_a_start_asks_for_no_titles_but_those_of_recent_chats_at_rest(
+    db: Database, clock: Clock
+) -> None:
+    asked: list[str] = []
+
+    def name_it(request: Request) -> Any:
+        asked.append(request.messages[0].text)
+        return "A title"
+
+    async with hosting(db, clock, ["One."], titles=False) as host:
+        await (await host.create("old")).rest()
+    clock.advance(25 * 3600)
+    script = ["Two.", fail(kind="auth"), "Three.", "Four."]
+    async with hosting(db, clock, script, titles=False, seed=1) as host:
+        await (await host.create("named", title="Mine")).rest()
+        await (await host.create("failed")).rest()
+        away = await host.create("archived")
+        await away.rest()
+        await away.archive()
+        await host.create(None)
+        wanted = await host.create("wanted")
+        await wanted.rest()
+    async with hosting(db, clock, [name_it], seed=2) as host:
+        assert await titled(await host.chat(wanted.id)) == ("A title", "model")
+    (only,) = asked
+    assert "wanted" in only
+
+
+async def test_no_more_chats_are_named_at_a_start_than_anybody_expects(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["Done."] * (AT_ONCE + 2), titles=False) as host:
+        for number in range(AT_ONCE + 2):
+            await (await host.create(str(number))).rest()
+            await anyio.sleep(1)
+    async with hosting(db, clock, ["A title"] * (AT_ONCE + 2), seed=1) as host:
+        await anyio.sleep(60)
+        titles = [chat.title for chat in await host.list()]
+    assert titles.count("A title") == AT_ONCE
 
 
 async def test_a_host_that_ends_does_not_wait_for_titles(db: Database, clock: Clock) -> None:

@@ -113,3 +113,5 @@ def _check_options(profile: Profile, betas: Sequence[str]) -> None:
         raise ConfigError(f"thinking is {thinking!r} in the profile: use 'adaptive' or 'budget'")
     if isinstance(betas, str):
         raise ConfigError(f"betas is the text {betas!r}: use a list of names")
+    if not (isinstance(betas, Sequence) and all(isinstance(one, str) for one in betas)):
+        raise ConfigError(f"betas is {betas!r}: use a list of names")

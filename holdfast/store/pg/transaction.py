@@ -37,11 +37,11 @@ class PostgresTx:
 
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
         rows = await self._ask(self._connection.fetch, sql, params)
-        return cast(Sequence[Row], rows)  # a record is read like a tuple
+        return cast("Sequence[Row]", rows)  # a record is read like a tuple
 
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
         row = await self._ask(self._connection.fetchrow, sql, params)
-        return cast(Row | None, row)
+        return cast("Row | None", row)
 
     async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
         return _changed(await self._ask(self._connection.execute, sql, params))

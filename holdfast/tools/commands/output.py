@@ -6,6 +6,7 @@ import codecs
 import os
 import re
 import time
+from contextlib import suppress
 from typing import Final
 
 from holdfast.tools.workspace.directory import Directory, PathRefused
@@ -21,9 +22,14 @@ LONG_LINE: Final = 8 * 1024
 """Characters of a line that we wait for the end of."""
 
 HOME: Final = ".holdfast"
+KEPT: Final = 50
+"""Files of that kind that are kept in a directory: nobody else will ever delete them."""
+_LOG: Final = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.log", re.ASCII)
 
-_RAW: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters other than tab and newline."""
+_COLOUR: Final = "\x1b\\[[0-9;:]*m"
+_RAW: Final = re.compile(f"(?!{_COLOUR})[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters other than tab, newline and those that begin a colour."""
+_COLOURS: Final = re.compile(_COLOUR)
 _ESCAPES: Final = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, the cursor
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links
@@ -34,8 +40,8 @@ _OPEN_ESCAPE: Final = 64
 
 
 class Readable:
-    """Bytes as they come, given on as text in whole lines: without escapes, each line as a terminal
-    would show it in the end."""
+    """Bytes as they come, given on as text in whole lines: without escapes but for colours, each
+    line as a terminal would show it in the end."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -67,11 +73,19 @@ class Readable:
 
 
 def readable(text: str) -> str:
-    """Text without control characters: what they do is done, or a mark is in their place."""
+    """Text without control characters but colours: what they do is done, or a mark is there."""
     if not _RAW.search(text):  # the usual case
         return text
-    lines = map(_last_state, _ESCAPES.sub("", text).split("\n"))
+    lines = map(_last_state, _ESCAPES.sub(_colour_alone, text).split("\n"))
     return _RAW.sub("\ufffd", "\n".join(lines))
+
+
+def uncoloured(text: str) -> str:
+    return _COLOURS.sub("", text) if "\x1b" in text else text
+
+
+def _colour_alone(escape: re.Match[str]) -> str:
+    return escape[0] if _COLOURS.fullmatch(escape[0]) else ""
 
 
 def _last_state(line: str) -> str:
@@ -80,7 +94,7 @@ def _last_state(line: str) -> str:
     if "\b" not in line:
         return line
     kept: list[str] = []
-    for character in line:
+    for character in uncoloured(line):
         if character != "\b":
             kept.append(character)
         elif kept:
@@ -159,6 +173,20 @@ class Log:
         path = f"{HOME}/output/{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.log"
         self._file = self._directory.create(path)
         self.path = path
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Their names begin with the time. What has another name is not ours, and a clock that was
+        set must not cost us the one that was just begun."""
+        with suppress(OSError):  # there is only more left
+            folder = self._directory.open_beneath(f"{HOME}/output", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                others = set(os.listdir(folder)) - {os.path.basename(self.path)}
+                logs = sorted(name for name in others if _LOG.fullmatch(name))
+                for name in logs[: 1 - KEPT]:
+                    os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(folder)
 
     def _ignore(self) -> None:
         """Keep our files out of the user's version control."""
@@ -218,6 +246,9 @@ class Output:
         self.news = News()
         self._readable = Readable()
         self._ends = Ends()
+        self._shown = Ends()
+        """The same with its colours."""
+        self._is_coloured = False
         self._log = Log(directory)
 
     def feed(self, data: bytes) -> None:
@@ -232,7 +263,10 @@ class Output:
         if not text:
             return
         self.news.add(text)
-        data = text.encode()
+        plain = uncoloured(text)
+        self._is_coloured = self._is_coloured or plain is not text
+        data = plain.encode()
+        self._shown.add(data if plain is text else text.encode())
         if self._ends.total + len(data) > HEAD + TAIL:
             if not self._ends.long:
                 self._log.write(self._ends.whole())
@@ -241,11 +275,19 @@ class Output:
 
     def text(self) -> str:
         """For the model."""
-        if not self._ends.long:
-            return self._ends.whole().decode()
-        head, missing, tail = self._ends.cut()
+        return self._told(self._ends)
+
+    def coloured(self) -> str | None:
+        """For people; None when it is the same."""
+        return self._told(self._shown) if self._is_coloured else None
+
+    def _told(self, ends: Ends) -> str:
+        if not ends.long:
+            return ends.whole().decode()
+        head, missing, tail = ends.cut()
         gap = f"[… {missing} bytes are left out here …]"
-        return f"{ended(head)}{gap}\n{ended(tail)}[{self._where()}]\n"
+        where = f"[{self._where()}]\n" if self._ends.long else ""
+        return f"{ended(head)}{gap}\n{ended(tail)}{where}"
 
     def _where(self) -> str:
         """Where all of it is. Told last: of a result that is too long the middle is cut out."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from holdfast.tools.commands import output as module
 from holdfast.tools.commands.output import (
     HEAD,
+    KEPT,
     LONG_LINE,
     MAX_NEWS,
     TAIL,
@@ -25,6 +26,7 @@ from holdfast.tools.commands.output import (
     Output,
     Readable,
     readable,
+    uncoloured,
 )
 from holdfast.tools.workspace.directory import Directory
 
@@ -35,7 +37,8 @@ from holdfast.tools.workspace.directory import Directory
     ("written", "shown"),
     [
         ("plain\ttext\n", "plain\ttext\n"),
-        ("\x1b[1;31mred\x1b[0m\x1b[K\n", "red\n"),
+        ("\x1b[1;31mred\x1b[0m\x1b[K\n", "\x1b[1;31mred\x1b[0m\n"),
+        ("\x1b[1;31mno\b\byes\x1b[0m\n", "yes\n"),
         ("\x1b]0;a title\x07text \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n", "text link\n"),
         ("\x1b(Bset\x1b7 \x1b=kept\n", "set kept\n"),
         ("10%\r50%\r100%\n", "100%\n"),
@@ -90,8 +93,8 @@ def test_how_the_bytes_are_cut_into_pieces_makes_no_difference(text: str, cuts: 
 
 
 @given(st.text())
-def test_no_control_character_but_tab_and_newline_is_left(text: str) -> None:
-    left = {c for c in readable(text) if c < " " or "\x7f" <= c <= "\x9f"}
+def test_no_control_character_but_tab_newline_and_colours_is_left(text: str) -> None:
+    left = {c for c in uncoloured(readable(text)) if c < " " or "\x7f" <= c <= "\x9f"}
 
     assert left <= {"\t", "\n"}
 
@@ -109,7 +112,7 @@ def test_an_escape_at_the_end_of_a_piece_is_not_torn() -> None:
     lines = Readable()
 
     assert lines.feed(b"x" * LONG_LINE + b"\x1b[3") == "x" * LONG_LINE
-    assert lines.feed(b"1mred\n") == "red\n"
+    assert lines.feed(b"1mred\n") == "\x1b[31mred\n"
 
 
 def test_a_progress_bar_without_an_end_takes_no_room() -> None:
@@ -324,3 +327,39 @@ def test_a_log_lets_go_of_its_file(directory: Directory) -> None:
     log.close()
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_only_the_newest_logs_are_kept_and_nothing_else_is_touched(
+    directory: Directory, tmp_path: Path
+) -> None:
+    home = tmp_path / ".holdfast" / "output"
+    home.mkdir(parents=True)
+    early = [home / f"20010101-{number:06}-0123abcd.log" for number in range(KEPT + 3)]
+    late = home / "29990101-000000-0123abcd.log"  # the clock was set since
+    mine = home / "notes.txt"
+    for file in (*early, late, mine):
+        file.write_text("kept")
+
+    log = Log(directory)
+    log.write(b"words")
+    log.close()
+
+    left = sorted(home.iterdir())
+    assert len(left) == KEPT + 1
+    assert {tmp_path / log.path, late, mine, *early[5:]} == set(left)
+
+
+def test_a_log_that_is_the_oldest_by_its_name_is_kept_too(
+    directory: Directory, tmp_path: Path
+) -> None:
+    home = tmp_path / ".holdfast" / "output"
+    home.mkdir(parents=True)
+    for number in range(KEPT):
+        (home / f"29990101-{number:06}-0123abcd.log").write_text("kept")
+
+    log = Log(directory)
+    log.write(b"words")
+    log.close()
+
+    assert (tmp_path / log.path).read_bytes() == b"words"
+    assert len(list(home.iterdir())) == KEPT

@@ -10,10 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol
 
-from holdfast.store.database import Database
+from holdfast.store.database import Changed, Database
 from holdfast.store.sqlite import open_sqlite
 from holdfast.testing import Clock, VirtualLoop
 from tests.databases import EMPTY, hold
+from tests.store.things import Ear, telling
 
 
 class Arena(Protocol):
@@ -79,10 +80,23 @@ class PostgresArena:
     def __init__(self, admin: Any, opened: tuple[Database, Database]) -> None:
         self._admin = admin
         self._opened = opened
+        self._points = 0
 
     async def fresh(self) -> None:
         with hold():
             await self._admin.execute(WITHOUT_ENDING_OTHERS)
+        self._points += 1
+        one, other = self._opened
+        await self._all_came(one, other)
+        await self._all_came(other, one)
+
+    async def _all_came(self, sender: Database, hearer: Database) -> None:
+        """Notices come in order: with this one come those of the point before, whose chats have the
+        same names as those of the next."""
+        ear, last = Ear(hearer), Changed("no chat", self._points)
+        await sender.write(telling(last))
+        await ear.until(last)
+        ear.end()
 
     @asynccontextmanager
     async def open(self, life: int) -> AsyncIterator[Database]:

@@ -26,6 +26,8 @@ TRIM: Final = Trim(Context().trim_over, Context().trim_to)
 LONG: Final = 60
 OURS: Final = re.compile(r"\d+-id-\d+")
 """An id that a process made up: which process it was depends on what happened."""
+ON_ITS_WAY: Final = 500
+"""Questions to the database in which a notice that another process sent arrives, or it is lost."""
 _acceptable: Final[set[tuple[str, ...]]] = set()
 """Histories that every provider has accepted."""
 
@@ -44,7 +46,9 @@ async def prove(db: Database, world: World) -> Proof:
     await doctor.check(db)
     transcript = []
     results: dict[str, ToolResult] = {}
-    for chat in await db.read(_chats):
+    chats = await db.read(_chats)
+    await _hear(db, world, chats)
+    for chat in chats:
         _check_rest(chat)
         _check_versions(chat, world, db.exclusive)
         live = await db.read(partial(_live, chat.id))
@@ -109,13 +113,22 @@ def _check_rest(chat: Chat) -> None:
     assert (chat.crashes, chat.retry, chat.retry_at, chat.compaction) == (0, None, None, None)
 
 
+async def _hear(db: Database, world: World, chats: Sequence[Chat]) -> None:
+    """Wait for the newest notices: from one process to another they come after the rows."""
+    newest = {(chat.id, chat.snapshot_version) for chat in chats}
+    for _ in range(ON_ITS_WAY):
+        if db.exclusive or newest.issubset(world.versions):
+            return
+        await db.read(_chats)
+
+
 def _check_versions(chat: Chat, world: World, alone: bool) -> None:
     """6: each transaction makes one version, and tells of it."""
     told = {version for id, version in world.versions if id == chat.id}
     made = set(range(1, chat.snapshot_version + 1))
     if not alone:  # from one process to another only the newest of a moment is told
         made -= made - told - {chat.snapshot_version}
-    assert told == made, (chat.id, sorted(told))
+    assert told == made, (chat.id, sorted(told), chat.snapshot_version)
 
 
 def _check_effects(world: World, results: Mapping[str, ToolResult], asked: frozenset[str]) -> None:

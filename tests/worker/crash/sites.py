@@ -160,7 +160,7 @@ class Faulty:
     def exclusive(self) -> bool:
         return self._inner.exclusive
 
-    async def write(self, transaction: Transaction[T]) -> T:
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         way = _Way(self)
 
         async def run(tx: Tx) -> T:
@@ -168,7 +168,7 @@ class Faulty:
             way.pass_by("commit")
             return made
 
-        made = await self._ask(lambda: self._inner.write(run))
+        made = await self._ask(lambda: self._inner.write(run, short=short))
         way.pass_by("committed")
         return made
 
@@ -179,13 +179,13 @@ class Faulty:
         way.pass_by("committed")
         return made
 
-    async def read(self, transaction: Transaction[T]) -> T:
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         way = _Way(self)
 
         async def run(tx: Tx) -> T:
             return await transaction(_ReadTx(tx, way))
 
-        made = await self._ask(lambda: self._inner.read(run))
+        made = await self._ask(lambda: self._inner.read(run, short=short))
         way.pass_by("was read")
         return made
 

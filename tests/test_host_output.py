@@ -1,0 +1,80 @@
+"""The answer of a durable chat as a value, here and at the far end of a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import pytest
+
+from holdfast import InvalidOutput, approve
+from holdfast.store.database import Database
+from holdfast.testing import Clock, call, fail, finish, pause, say
+from tests.client.kit import connected
+from tests.server.kit import agent
+from tests.test_host import hosting, pay
+
+
+@dataclass
+class City:
+    name: str
+    people: int
+
+
+OSLO = City("Oslo", 717710)
+OSLO_TEXT = '{"name": "Oslo", "people": 717710}'
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [OSLO_TEXT],
+        ["Well.", OSLO_TEXT],
+        [[say('{"name": "Oslo", '), finish("length")], '"people": 717710}'],
+        [[say('{"na'), finish("length")], OSLO_TEXT],
+        [[call("pay", amount=3), say("I pay first: {}")], OSLO_TEXT],
+    ],
+    ids=["as it is", "repaired", "in two pieces", "begun anew", "behind a tool"],
+)
+async def test_the_answer_of_a_chat_is_a_value_for_whoever_says_of_what_type(
+    db: Database, clock: Clock, script: Sequence[Any]
+) -> None:
+    async with hosting(db, clock, script, [pay], output=City) as host:
+        chat = await host.create("How many people live in Oslo?")
+        result = await chat.rest()
+        if result.reason == "requires_action":
+            assert result.output_as(City) is None
+            await chat.resolve({action.call.id: approve(action) for action in result.actions})
+            result = await chat.rest()
+        assert result.output_as(City) == OSLO
+
+
+async def test_an_answer_that_is_no_such_value_says_what_is_wrong_with_it(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["Half a million."]) as host:
+        result = await (await host.create("How many?")).rest()
+        with pytest.raises(InvalidOutput, match="the answer does not fit: "):
+            result.output_as(City)
+
+
+async def test_a_chat_that_did_not_stop_with_an_answer_has_no_value(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, [[OSLO_TEXT, pause(60)], fail(kind="auth")], output=City) as host:
+        chat = await host.create("How many?")
+        await anyio.sleep(1)
+        await chat.interrupt()
+        assert (await chat.rest()).output_as(City) is None
+        await chat.send("And now?")
+        assert (await chat.rest()).output_as(City) is None
+
+
+async def test_it_is_the_same_value_over_the_wire(db: Database, clock: Clock) -> None:
+    script = [[say('{"name": "Oslo", '), finish("length")], '"people": 717710}']
+    async with connected(db, [agent(script, clock, output=City)], clock) as (_, host):
+        result = await (await host.create("How many people live in Oslo?")).rest()
+        assert result.text == '"people": 717710}'
+        assert result.output_as(City) == OSLO
