@@ -301,7 +301,7 @@ async def relay(who: str, chats: int) -> dict[str, Any]:
             url, agents = f"http://127.0.0.1:{port}", tuple(host.agents)
             me = claims.Worker(id="a", agents=agents, url=url, lease=10**9)
             await db.write(lambda tx: claims.beat(tx, me))
-            await db.write(lambda tx: claims.claim(tx, me, "root", chats))
+            await db.write(lambda tx: claims.claim(tx, me, {"root": chats}))
             writers = [await writer_of(host, chat) for chat in made]
             other = await process("serve", postgres.url(), "[]")
             there = int(await other.line())

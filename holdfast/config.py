@@ -69,22 +69,26 @@ class ServeOptions:
     """A directory for what models are asked and say."""
     metrics: str | None = None
     """Where a worker tells its numbers; a server has /metrics."""
+    metrics_open: bool = False
+    """Also where others than this machine can ask."""
+    open: bool = False
+    """Open the page in a browser, if somebody is there to see it."""
 
 
 def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
-    metrics = None
-    if not api:
-        metrics = said.metrics or environ.get("HOLDFAST_METRICS", "").strip() or None
+    metrics = None if api else said.metrics or _set(environ, "HOLDFAST_METRICS")
     return ServeOptions(
-        settings=said.config or environ.get("HOLDFAST_CONFIG", "").strip() or None,
-        database=said.database or environ.get("HOLDFAST_DATABASE", "").strip() or None,
-        listen=(said.listen if api else None) or environ.get("HOLDFAST_LISTEN", "").strip() or None,
+        settings=said.config or _set(environ, "HOLDFAST_CONFIG"),
+        database=said.database or _set(environ, "HOLDFAST_DATABASE"),
+        listen=(said.listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
         api=api,
-        log=environ.get("HOLDFAST_LOG", "").strip() or None,
-        traces=environ.get("HOLDFAST_TRACES", "").strip() not in ("", "0"),
-        record=said.record or environ.get("HOLDFAST_RECORD", "").strip() or None,
+        log=_set(environ, "HOLDFAST_LOG"),
+        traces=_wants(environ, "HOLDFAST_TRACES"),
+        record=said.record or _set(environ, "HOLDFAST_RECORD"),
         metrics=metrics,
+        metrics_open=not api and (said.metrics_open or _wants(environ, "HOLDFAST_METRICS_OPEN")),
+        open=api and not said.no_open,
     )
 
 
@@ -186,6 +190,14 @@ def token_options(said: Namespace, environ: Mapping[str, str]) -> TokenOptions:
     )
 
 
+def database_options(said: Namespace, environ: Mapping[str, str]) -> Where:
+    return Where(
+        database=said.database or _set(environ, "HOLDFAST_DATABASE"),
+        settings=said.config or _set(environ, "HOLDFAST_CONFIG"),
+        data=data_directory(environ),
+    )
+
+
 def export_options(said: Namespace, environ: Mapping[str, str]) -> ExportOptions:
     return ExportOptions(
         chat=_text("the chat", said.chat),
@@ -228,13 +240,13 @@ def _where(said: Namespace, environ: Mapping[str, str], database: str | None = N
     named = getattr(said, "database", None)
     if named is not None and said.url is not None:
         raise ConfigError("--url names a server, and --database a database: say one of them")
-    url = said.url or (None if named else environ.get("HOLDFAST_URL", "").strip() or None)
+    url = said.url or (None if named else _set(environ, "HOLDFAST_URL"))
     return Where(
         url=url,
-        token=said.token or environ.get("HOLDFAST_TOKEN", "").strip() or None,
+        token=said.token or _set(environ, "HOLDFAST_TOKEN"),
         database=named or (None if url else (database or "").strip() or None),
-        settings=said.config or environ.get("HOLDFAST_CONFIG", "").strip() or None,
-        listen=environ.get("HOLDFAST_LISTEN", "").strip() or None,
+        settings=said.config or _set(environ, "HOLDFAST_CONFIG"),
+        listen=_set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
     )
 
@@ -253,7 +265,17 @@ def data_directory(environ: Mapping[str, str]) -> str:
 
 def wants_debug(environ: Mapping[str, str]) -> bool:
     """`HOLDFAST_DEBUG`: an error that is ours shows where it happened."""
-    return environ.get("HOLDFAST_DEBUG", "").strip() not in ("", "0")
+    return _wants(environ, "HOLDFAST_DEBUG")
+
+
+def _set(environ: Mapping[str, str], variable: str) -> str | None:
+    """What a variable says; one that is empty says nothing."""
+    return environ.get(variable, "").strip() or None
+
+
+def _wants(environ: Mapping[str, str], variable: str) -> bool:
+    """Whether a variable says yes: anything but nothing and 0."""
+    return _set(environ, variable) not in (None, "0")
 
 
 def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -285,18 +307,6 @@ def _nobody_else(environ: Mapping[str, str]) -> str:
             f"name one as {able.name}:model"
         )
     return "no key in the environment"
-
-
-def database_url(said: Namespace, environ: Mapping[str, str]) -> str:
-    """The database: `--database`, then `HOLDFAST_DATABASE`."""
-    from holdfast.kernel.errors import ConfigError
-
-    named = said.database or environ.get("HOLDFAST_DATABASE", "").strip()
-    if not named:
-        raise ConfigError(
-            "no database is named: say --database sqlite:///chats.db, or set HOLDFAST_DATABASE"
-        )
-    return _text("the URL of the database", named)
 
 
 def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:

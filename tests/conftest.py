@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -14,11 +15,20 @@ from holdfast.testing import VirtualLoop, no_leaked_tasks
 
 pytest_plugins = ["tests.databases"]
 
+# What a shell starts in the background ignores Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # The same examples each time, so that a red test is the change's doing. To look for new ones:
 # HYPOTHESIS_PROFILE=search make test. What that finds becomes an @example.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each processor: tests wait for databases and processes more than they compute."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import pytest
 from holdfast.cli.codes import ExitCode
 from holdfast.kernel.events import Event
 from holdfast.tools import bundled
+from holdfast.worker.options import WorkerOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -111,3 +112,27 @@ def test_links_between_documents_point_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text("utf-8")):
             if "://" not in target:
                 assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+DEFAULTS = WorkerOptions()
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ("durable", f"steps in flight have {DEFAULTS.grace:g} seconds to finish"),
+        ("durable", f"steps in flight have `grace` seconds ({DEFAULTS.grace:g}) to finish"),
+        ("durable", f"after {DEFAULTS.lease:g} to {DEFAULTS.lease + DEFAULTS.poll:g} seconds"),
+        (
+            "guarantees",
+            f"within `lease` + `poll` ({DEFAULTS.lease + DEFAULTS.poll:g} s) after a crash",
+        ),
+        ("deployment", f"its steps (`[worker] grace`, {DEFAULTS.grace:g} s)"),
+        ("deployment", f"noticed after its lease ({DEFAULTS.lease:g} s)"),
+        ("deployment", f"chats = {DEFAULTS.chats}"),
+        ("deployment", f"grace for steps. TimeoutStopSec={DEFAULTS.grace + 15:g}"),
+    ],
+)
+def test_the_documents_say_what_workers_go_by(document: str, says: str) -> None:
+    text = (ROOT / "docs" / f"{document}.md").read_text("utf-8")
+    assert says in " ".join(text.split())

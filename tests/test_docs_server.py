@@ -163,6 +163,7 @@ def home(tmp_path: Path) -> Path:
     if sys.platform == "darwin":
         pytest.skip("the data directory has another name there")
     (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes.md").write_text("Call Ann on Monday.\n")
     return tmp_path
 
 

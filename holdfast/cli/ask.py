@@ -115,7 +115,7 @@ class Asker:
             return Deny("denied by --deny")
         if self._answers == "yes":
             return Deny("its arguments were others each time") if again else approve(action)
-        if tool in self._always and not again:
+        if tool in self._always and not (again or action.again):
             self._note(f"{tool} is allowed, as you said before.")
             return approve(action)
         if self._terminal is None:
@@ -126,7 +126,7 @@ class Asker:
                 return approve(action)
             case "n" | "no":
                 return Deny("they gave no reason")
-            case "a" | "always":
+            case "a" | "always" if not action.again:
                 self._always.add(tool)
                 return approve(action)
             case _:
@@ -136,10 +136,9 @@ class Asker:
         """What somebody says to a call, once they have seen as much of it as they want."""
         preview = action.preview or ""
         view = "[v]iew all of it, " if seen and not wording.seen_whole(preview) else ""
-        question = (
-            f"Allow? [y]es, [n]o, [a]lways for {safe(action.call.tool)} in this {self._within}, "
-            f"{view}or say what to do instead: "
-        )
+        tool = safe(action.call.tool)
+        always = "" if action.again else f"[a]lways for {tool} in this {self._within}, "
+        question = f"Allow? [y]es, [n]o, {always}{view}or say what to do instead: "
         while (said := await _something(terminal, question)).lower() in ("v", "view"):
             terminal.write(_quoted(preview) if preview.strip() else laid_out(action.arguments))
         return said
@@ -182,6 +181,18 @@ async def _something(terminal: Terminal, question: str) -> str:
 
 def wanted(action: Action, preview_seen: bool) -> str:
     """What somebody is asked to approve: all of it, unless they have just seen it."""
+    return _what(action, preview_seen) + (
+        _LOST.format(safe(action.call.tool)) if action.again else ""
+    )
+
+
+_LOST: Final = (
+    "{} was begun before, and may have been done: allow it only if it was not, "
+    "or if twice does no harm.\n"
+)
+
+
+def _what(action: Action, preview_seen: bool) -> str:
     tool = safe(action.call.tool)
     preview = action.preview or ""
     if not preview.strip():  # there was nothing to see

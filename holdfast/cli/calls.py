@@ -10,6 +10,7 @@ from msgspec import Struct
 from holdfast.cli import wording
 from holdfast.cli.page import Page
 from holdfast.cli.terminal import Out
+from holdfast.cli.wrap import folded
 from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
 
 PROGRESS: Final = 20
@@ -110,7 +111,7 @@ class Calls:
         if shown and more:
             shown.append(self._dim(wording.more(more)))
         ending = self._ending(call, result.outcome, seconds, why)
-        self._page.lines(ending, *(f"  {line}" for line in shown))
+        self._page.lines(*self._folded(ending), *(f"  {line}" for line in shown))
 
     def _seen_before(self, call: Call, text: str, seconds: float) -> None:
         """The end of a call whose doing was seen: the last line of its result says how it went."""
@@ -120,7 +121,8 @@ class Calls:
         if last == call.last:
             last = ""
         timed = last.startswith("[")  # as a command's exit code is, which comes with its time
-        self._page.lines(self._ending(call, "ok", 0.0 if timed else seconds, last))
+        ending = self._ending(call, "ok", 0.0 if timed else seconds, last)
+        self._page.lines(*self._folded(ending))
 
     def _ending(self, call: Call, outcome: Outcome, seconds: float, words: str) -> str:
         """The line that says how a call ended: below its others, or with its name."""
@@ -167,6 +169,9 @@ class Calls:
         """On one line of a terminal; elsewhere as long as a line may be."""
         width = self._status.width - 5 if self._status.terminal else wording.LONGEST
         return self._status.style("dim", wording.cut(line, width))
+
+    def _folded(self, line: str) -> list[str]:
+        return folded(line, self._status.width) if self._status.terminal else [line]
 
     def _one_line(self, text: str) -> str:
         return wording.short(

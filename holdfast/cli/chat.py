@@ -132,6 +132,7 @@ class Once:
         self._allowed: frozenset[str] = frozenset()
         """Tools that the chat was told to allow."""
         self._stream: RemoteStream | None = None
+        self._line = Line(view)
 
     async def go(self, options: ChatOptions, prompt: Prompt | None) -> int:
         """The exit code, as of a run."""
@@ -172,6 +173,7 @@ class Once:
         while True:
             async with chat.stream(cursor) as self._stream:
                 async for event in self._stream:
+                    self._line.look(self._stream.away)  # before what came over it
                     retold.tell(event)
                 cursor = self._stream.cursor
             result = await chat.rest()
@@ -207,11 +209,10 @@ class Once:
         await chat.interrupt()
 
     async def _tick(self) -> None:
-        line = Line(self._view)
         while True:
             await anyio.sleep(1)
             self._view.tick()
-            line.look(self._stream is not None and self._stream.away)
+            self._line.look(self._stream is not None and self._stream.away)
 
 
 def _waiting(result: ChatResult) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from holdfast.chat.host import Host
+    from holdfast.observe.meters import Meters
     from holdfast.server.identity.guard import Front
     from holdfast.server.relay.secret import Secret
 
@@ -32,13 +33,9 @@ class Link(NamedTuple):
     """Bound already, so that its port is known before the worker says where it is reached."""
     url: str | None
     """Where the others reach this one; None when nobody knows."""
+    front: Front | None
+    """What the others call it."""
     tick: float
-
-    @property
-    def front(self) -> Front | None:
-        from holdfast.server.identity.guard import public_front
-
-        return None if self.url is None else public_front([self.url])
 
 
 def cluster_secret(
@@ -64,6 +61,8 @@ async def linked(
     secret: Secret | None, server: ServerSettings, listen: tuple[str, int]
 ) -> AsyncIterator[Link | None]:
     """The link of this process to its cluster; None without a secret, which is said once."""
+    from holdfast.server.identity.guard import public_front
+
     if secret is None:
         LOG.warning(
             "there is no cluster secret: what another process runs is seen here step by step, "
@@ -78,7 +77,8 @@ async def linked(
                 "nobody knows where the others reach this replica, which listens everywhere: set "
                 "server.advertise to a URL like http://10.0.0.5:8765"
             )
-        yield Link(secret, listening, url, server.tick)
+        front = None if url is None else public_front([url])
+        yield Link(secret, listening, url, front, server.tick)
 
 
 def _bound(name: str, port: int) -> socket.socket:
@@ -105,38 +105,50 @@ def _url_of(name: str, port: int) -> str | None:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def attach(app: web.Application, link: Link | None, host: Host) -> web.Application:
+def attach(app: web.Application, link: Link | None, host: Host, meters: Meters) -> web.Application:
     """Have an application answer other replicas."""
     from holdfast.server.relay.owner import Owner, OwnerOptions
 
     if link is not None:
-        Owner(host.feed, link.secret, OwnerOptions(tick=link.tick)).attach(app)
+        owner = Owner(host.feed, link.secret, OwnerOptions(tick=link.tick))
+        owner.attach(app)
+        told = "Replicas that are told of chats that run here."
+        meters.gauge("holdfast_relay_told_replicas", told, lambda: len(owner))
+        chats = "Chats that run here and are told to others, counted once for each."
+        meters.gauge("holdfast_relay_told_chats", chats, lambda: owner.subscriptions)
     return app
 
 
 @asynccontextmanager
-async def asking(link: Link | None, host: Host) -> AsyncIterator[None]:
+async def asking(link: Link | None, host: Host, meters: Meters) -> AsyncIterator[None]:
     """Ask the others for what is read here."""
     from holdfast.server.relay.asking import Relay
 
     if link is None:
         yield
         return
-    async with Relay(host.feed, link.secret).running():
+    async with Relay(host.feed, link.secret).running() as relay:
+        asked = "Replicas that are asked for chats that are read here."
+        meters.gauge("holdfast_relay_asked_replicas", asked, lambda: len(relay))
+        failing = "Of them, those that do not answer."
+        meters.gauge("holdfast_relay_failing_replicas", failing, lambda: relay.failing)
+        chats = "Chats that are read here and run elsewhere."
+        meters.gauge("holdfast_relay_asked_chats", chats, lambda: relay.chats)
         yield
 
 
 @asynccontextmanager
-async def answering(link: Link, host: Host) -> AsyncIterator[int]:
+async def answering(link: Link, host: Host, meters: Meters) -> AsyncIterator[int]:
     """Answer other replicas, and nobody else; the port."""
     from aiohttp import web
 
     from holdfast.server.app import problems
     from holdfast.server.identity.guard import guarded
+    from holdfast.server.identity.patience import patient_runner
 
     app = web.Application(middlewares=[problems, guarded(link.front, link.front)])
-    runner = web.AppRunner(
-        attach(app, link, host), access_log=None, handle_signals=False, shutdown_timeout=1.0
+    runner = patient_runner(
+        attach(app, link, host, meters), access_log=None, handle_signals=False, shutdown_timeout=1.0
     )
     await runner.setup()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from holdfast.cli.arguments import did_you_mean
+from holdfast.cli.guess import did_you_mean
 from holdfast.kernel.errors import ConfigError
 
 SLASH: Final = "/"

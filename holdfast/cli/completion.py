@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from holdfast.cli.arguments import VERBS, Parser, top_parser
+from holdfast.cli.arguments import VERBS, top_parser
 from holdfast.cli.codes import ExitCode
+from holdfast.cli.verbs.parser import Parser
 from holdfast.providers import profiles
 from holdfast.providers.known import PROVIDERS
 from holdfast.providers.registry import DEMO

@@ -7,13 +7,18 @@ from contextlib import aclosing
 
 from holdfast.chat import doctor
 from holdfast.cli.codes import ExitCode
+from holdfast.cli.place import database_of, refuse_missing
 from holdfast.cli.terminal import safe
+from holdfast.cli.wording import count
+from holdfast.config import Where
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.url import open_database
 
 
-def main(url: str) -> int:
-    return asyncio.run(_examine(url))
+def main(where: Where) -> int:
+    database = database_of(where)
+    refuse_missing(database, where.data, "--database or --config")
+    return asyncio.run(_examine(database))
 
 
 async def _examine(url: str) -> int:
@@ -31,9 +36,5 @@ async def _examine(url: str) -> int:
 
 def summary(found: int, chats: int) -> str:
     """The last line."""
-    said = _count(found, "finding") if found else "nothing is wrong"
-    return f"{_count(chats, 'chat')}: {said}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+    said = count(found, "finding") if found else "nothing is wrong"
+    return f"{count(chats, 'chat')}: {said}"

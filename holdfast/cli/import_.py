@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from holdfast.chat.export import parse
 from holdfast.chat.view import Snapshot
 from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import asking, writing
+from holdfast.cli.place import ask_instead, asking, writing
 from holdfast.cli.terminal import safe
 from holdfast.config import ImportOptions
 from holdfast.kernel.errors import ConfigError, FormatError
@@ -81,7 +81,10 @@ async def _in_database(sources: Sequence[Source], options: ImportOptions, databa
 
     settings, directory = read_settings(options.where.settings)
     agents = agents_of(settings, Place(directory, options.where.data), os.environ)
-    async with writing(database) as db, serving(db, agents, worker=None) as host:
+    async with (
+        writing(database, ask_instead(options.where)) as db,
+        serving(db, agents, worker=None) as host,
+    ):
         owner, user = LOCAL, options.user
         if user is not None:
             owner = (await db.read(lambda tx: find_user_called(tx, user))).id

@@ -1,4 +1,4 @@
-"""Tools that a user names on the command line as `module:name`."""
+"""Tools that a user names as `module:name`, on the command line or in the settings."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.tool import Tool
 
 
-def load_tools(specs: Sequence[str], where: str = "--tools") -> list[Tool | Callable[..., Any]]:
+def load_tools(
+    specs: Sequence[str], option: str = "", directory: str = ""
+) -> list[Tool | Callable[..., Any]]:
     """What each `module:name` names: a tool, a function, or a list of them.
 
-    `where` they were named is said with what is wrong.
-
-    Modules are looked for in the current directory first, as Python does for a script.
+    Modules are looked for in a directory first, by default the current one, as Python does for a
+    script. The `option` they were named with is said with what is wrong.
     """
-    if specs and "" not in sys.path:
-        sys.path.insert(0, "")
-    return [one for spec in specs for one in _named(spec, f"{where} {spec}")]
+    if specs and directory not in sys.path:
+        sys.path.insert(0, directory)
+    return [one for spec in specs for one in _named(spec, f"{option} {spec}".strip(), directory)]
 
 
-def _named(spec: str, where: str) -> list[Tool | Callable[..., Any]]:
+def _named(spec: str, where: str, directory: str) -> list[Tool | Callable[..., Any]]:
     module_name, colon, name = spec.partition(":")
     if not (module_name and colon and name):
         raise ConfigError(f"{where}: write module:name, as in mytools:weather")
-    module = _imported(where, module_name)
+    module = _imported(where, module_name, directory)
     found = getattr(module, name, None)
     if found is None:
         known = ", ".join(_tools_of(module)) or "none"
@@ -42,14 +43,15 @@ def _named(spec: str, where: str) -> list[Tool | Callable[..., Any]]:
     return list(several)
 
 
-def _imported(where: str, name: str) -> ModuleType:
+def _imported(where: str, name: str, directory: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            here = f"in {directory}" if directory else "here"
             raise ConfigError(
-                f"{where}: there is no module {name!r} here or among the installed ones; "
-                "run this where it can be imported, or set PYTHONPATH"
+                f"{where}: there is no module {name!r} {here} or among the installed ones: "
+                "put it there, or set PYTHONPATH to where it is"
             ) from None
         raise ConfigError(f"{where}: {name} needs {error.name!r}: install it") from error
     except (Exception, SystemExit) as error:  # whatever a user's module does when it is imported

@@ -6,14 +6,12 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from holdfast.cli.arguments import UsageError, parse
+from holdfast.cli.arguments import VERBS, parse
 from holdfast.cli.codes import ExitCode
 from holdfast.cli.terminal import drop, safe
-
-if TYPE_CHECKING:
-    from argparse import Namespace
+from holdfast.cli.verbs.parser import UsageError
 
 MOMENT: Final = 0.1
 """Seconds for a thread that is about to end."""
@@ -34,71 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
-        return call(*parse(argv))
+        verb, said = parse(argv)
+        return VERBS[verb].call(said, os.environ)
     except SystemExit as left:  # by --help and --version, and by whatever code a user's tool is
         if left.code is None or isinstance(left.code, int):
             return left.code or 0
         print(left.code, file=sys.stderr)
         return ExitCode.FAILED
-
-
-def call(verb: str, said: Namespace) -> int:
-    """A verb's modules are imported when it is called."""
-    match verb:
-        case "run":
-            from holdfast.cli import run
-            from holdfast.config import run_options
-
-            return run.main(run_options(said, os.environ))
-        case "serve":
-            from holdfast.cli import serve
-            from holdfast.config import serve_options
-
-            return serve.main(serve_options(said, os.environ, api=True))
-        case "worker":
-            from holdfast.cli import worker
-            from holdfast.config import serve_options
-
-            return worker.main(serve_options(said, os.environ, api=False))
-        case "chat":
-            from holdfast.cli import chat
-            from holdfast.config import chat_options
-
-            return chat.main(chat_options(said, os.environ))
-        case "export":
-            from holdfast.cli import export
-            from holdfast.config import export_options
-
-            return export.main(export_options(said, os.environ))
-        case "import":
-            from holdfast.cli import import_
-            from holdfast.config import import_options
-
-            return import_.main(import_options(said, os.environ))
-        case "token":
-            from holdfast.cli import token
-            from holdfast.config import token_options
-
-            return token.main(token_options(said, os.environ))
-        case "models":
-            from holdfast.cli import models
-
-            return models.main(said.provider, as_json=said.json, environ=os.environ)
-        case "migrate":
-            from holdfast.cli import migrate
-            from holdfast.config import database_url
-
-            return migrate.main(database_url(said, os.environ))
-        case "doctor":
-            from holdfast.cli import doctor
-            from holdfast.config import database_url
-
-            return doctor.main(database_url(said, os.environ))
-        case "completion":
-            from holdfast.cli import completion
-
-            return completion.main(said.shell)
-    raise AssertionError(f"nobody answers to {verb}")
 
 
 # --- What went wrong ----------------------------------------------------------------------------
@@ -123,12 +63,17 @@ def told(error: BaseException) -> tuple[ExitCode, str]:
         case ConfigError():
             return ExitCode.USAGE, str(error)
         case HoldfastError():
-            return ExitCode.FAILED, str(error)
+            refused = getattr(error, "kind", "") == "unauthenticated"
+            return ExitCode.FAILED, _LET_IN if refused else str(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return ExitCode.FAILED, f"this is a bug: {what} (HOLDFAST_DEBUG=1 shows where)"
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+_LET_IN: Final = (
+    "the server does not take this token (wrong, expired or revoked): say --token, or set "
+    "HOLDFAST_TOKEN; where the server is, `holdfast token` makes one"
+)
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 def _of_the_system(error: OSError) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.cli.codes import ExitCode
+from holdfast.cli.place import database_of
+from holdfast.config import Where
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.migrate import migrations
 from holdfast.store.url import open_database
 
 
-def main(url: str) -> int:
-    asyncio.run(_migrate(url))
+def main(where: Where) -> int:
+    asyncio.run(_migrate(database_of(where)))
     return ExitCode.FINISHED
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from holdfast.cli.arguments import did_you_mean
 from holdfast.cli.codes import ExitCode
+from holdfast.cli.guess import did_you_mean
+from holdfast.cli.wording import columns
 from holdfast.config import default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode
@@ -148,11 +149,4 @@ def _dollars(amount: float) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:
-    """Columns as wide as what is in them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield f"  {'  '.join(cells)}".rstrip()
+    return (f"  {line}" for line in columns(rows, right))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -19,22 +20,44 @@ if TYPE_CHECKING:
     from holdfast.store.postgres import Postgres
     from holdfast.store.sqlite import Sqlite
 
+DATABASE: Final = "chats.db"
 PATIENCE: Final = 2.0
 """Seconds for a server that does not answer at once: somebody waits."""
 
 
 def make_data_directory(path: str) -> None:
+    """Make it if there is none. Raises `ConfigError` where this user cannot keep anything."""
+    wrong = ""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
+    except FileExistsError:
+        wrong = "is no directory"
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be made ({error.strerror}): set HOLDFAST_HOME to a directory of yours"
-        ) from None
+        wrong = f"cannot be made ({error.strerror})"
+    if not wrong and not os.access(path, os.W_OK | os.X_OK):
+        wrong = "may not be written to by you"
+    if wrong:
+        raise ConfigError(f"{path} {wrong}: set HOLDFAST_HOME to a directory of yours")
 
 
 def own_database(data: str) -> str:
     """The URL of the database in a data directory."""
-    return f"sqlite:///{quote(os.path.join(data, 'chats.db'))}"
+    return f"sqlite:///{quote(os.path.join(data, DATABASE))}"
+
+
+def key_file(data: str) -> Path:
+    """What secrets are sealed with, unless the environment has it."""
+    return Path(data, "secret.key")
+
+
+def database_of(where: Where) -> str:
+    """The database that was named, or that `holdfast serve` would take here."""
+    from holdfast.cli.settings import read_settings
+
+    named = where.database or read_settings(where.settings)[0].database
+    if named is None:
+        make_data_directory(where.data)
+    return named or own_database(where.data)
 
 
 # --- a server ------------------------------------------------------------------------------------
@@ -53,7 +76,7 @@ def address_of(where: Where) -> Address:
     url = where.url or _here(where)
     if where.token is not None or "#token=" in url:
         return Address(url, where.token)
-    if not _is_loopback(url):
+    if not _is_here(url):
         raise ConfigError(
             f"{url} wants a token: say --token, or set HOLDFAST_TOKEN "
             "(`holdfast token` makes one where the server is)"
@@ -72,14 +95,18 @@ def _here(where: Where) -> str:
     return f"http://{host if colon else '127.0.0.1'}:{port}"
 
 
-def _is_loopback(url: str) -> bool:
+def _is_here(url: str) -> bool:
     """Whether it is this machine: the token of the file is shown to no other."""
-    from ipaddress import ip_address
-
     try:
-        name = urlsplit(url).hostname or ""
-        return name == "localhost" or ip_address(name).is_loopback
+        return is_loopback(urlsplit(url).hostname or "")
     except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
         return False
 
 
@@ -110,18 +137,29 @@ async def asking(where: Where, patience: float = PATIENCE) -> AsyncIterator[Line
 
 
 @asynccontextmanager
-async def writing(url: str) -> AsyncIterator[Sqlite | Postgres]:
-    """A database to write to. One that a server has open is refused with what to do."""
+async def writing(url: str, do: str) -> AsyncIterator[Sqlite | Postgres]:
+    """A database to write to. Of one that a server has open it is said what to `do`."""
     from holdfast.store.url import open_database
 
     try:
         async with open_database(url, now=wall_clock) as db:
             yield db
     except InUse as error:
-        raise InUse(
-            f"{str(error).partition(' (')[0]}: if that is a server, ask it: "
-            "say --url http://127.0.0.1:8765, or wherever it is, instead of a database"
-        ) from None
+        raise InUse(f"{str(error).partition(' (')[0]}: {do}") from None
+
+
+def ask_instead(where: Where) -> str:
+    """What to do when a server has the database open."""
+    return f"if that is a server, ask it: say --url {_here(where)}, or wherever it is"
+
+
+def refuse_missing(database: str, data: str, options: str) -> None:
+    """Say that there is nothing here yet, where nobody named a database; `options` name one."""
+    if database == own_database(data) and not os.path.exists(os.path.join(data, DATABASE)):
+        raise ConfigError(
+            f"there are no chats in {data} yet: `holdfast serve` makes their database, and so does "
+            f"`holdfast token`; or say {options}"
+        )
 
 
 @asynccontextmanager

@@ -131,7 +131,8 @@ class Tokens(Struct, frozen=True):
 
 class Issued(Struct, frozen=True):
     info: Token
-    token: str
+    token: str | None
+    """None when it was shown before, in an answer that was lost."""
 
 
 class AtServer:
@@ -162,8 +163,11 @@ class AtServer:
         }
         if user is not None:
             body["user"] = user
-        made = await self._line.change("POST", "/tokens", Issued, body, key=None)
-        return Made(made.info, made.token)
+        while True:
+            made = await self._line.change("POST", "/tokens", Issued, body, key=None)
+            if made.token is not None:
+                return Made(made.info, made.token)
+            await self.revoke(made.info.id)  # nobody has it
 
     async def tokens(self, user: str | None) -> Sequence[Token]:
         return (await self._line.get("/tokens", Tokens, user=user)).tokens

@@ -19,6 +19,7 @@ from holdfast.chat.stream import (
 from holdfast.chat.view import Pending, Snapshot
 from holdfast.cli import wording
 from holdfast.kernel.events import (
+    Action,
     Delivered,
     EndReason,
     Event,
@@ -106,6 +107,14 @@ class Retold:
     @property
     def busy(self) -> bool:
         return self._runs
+
+    def preview(self, action: Action) -> bool:
+        """Show what a call would do, unless that was seen; whether there is anything to see."""
+        call = action.call
+        if action.preview and call.id not in self.previewed:
+            self.previewed.add(call.id)
+            self._view.show(ToolProgressed(call.id, call.tool, "preview", action.preview))
+        return call.id in self.previewed
 
     def tell(self, event: StreamEvent) -> None:
         match event:

@@ -107,7 +107,7 @@ def colored(color: Color) -> Mapping[str, str]:
 
 def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[str], None]) -> Agent:
     """Who answers, and with which tools."""
-    tools = [*bundled_tools(options, note), *load_tools(options.tools)]
+    tools = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
     agent = Agent(
         model=options.model,
         instructions=INSTRUCTIONS if options.instructions is None else options.instructions,

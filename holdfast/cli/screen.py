@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.cli.editor import Editor, Ended, Sent, Stopped
 from holdfast.cli.terminal import ERASE, WIDTH, safe
-from holdfast.cli.wrap import cells
+from holdfast.cli.wrap import cells, folded
 
 INVITES: Final = "> "
 ASKS: Final = "? "
@@ -152,7 +152,7 @@ class Screen:
     async def ask(self, question: str) -> str | None:
         """Write a question, and take the next line as its answer; None when there is none."""
         self._answer = asyncio.get_running_loop().create_future()
-        self.write(f"{question.rstrip()}\n")
+        self.write("".join(f"{line}\n" for line in folded(question.rstrip(), self._width)))
         try:
             return await self._answer
         finally:

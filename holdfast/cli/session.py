@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LISTED: Final = 20
 """Chats, and messages, that are listed."""
+OWN: Final = "the agent's own"
+"""Model and effort, when a chat has none for itself."""
 WORDS: Final = 70
 """Characters of what is listed."""
 
@@ -61,6 +63,8 @@ class Session:
         self._asker = Asker(self._screen, self._options.approve, self._view.note, within="chat")
         self._asking: anyio.CancelScope | None = None
         self._asked: tuple[str, ...] = ()
+        self._far: set[str] = set()
+        """Calls that were shown too far up: what they would do is shown where they are asked."""
         self._following: anyio.CancelScope | None = None
 
     async def go(self, chat: RemoteChat | None, prompt: Prompt | None) -> int:
@@ -109,6 +113,8 @@ class Session:
             )
             await self._enter(made, known=0)
         else:
+            if self._stream is not None and self._stream.away:
+                self._view.note("· it is said when the connection is back")
             await self._chat.send(prompt, deliver, model=model, effort=effort)
         self._model = self._effort = None
 
@@ -140,6 +146,7 @@ class Session:
         with scope:
             async with chat.stream(follow=True) as self._stream:
                 async for event in self._stream:
+                    self._line.look(self._stream.away)  # before what came over it
                     retold.tell(event)
                     if retold.settled:
                         self._screen.invite(not retold.busy)
@@ -166,6 +173,8 @@ class Session:
         if self._asking is not None:
             self._asking.cancel()
         self._asked = ids
+        if len(ids) > 1:
+            self._far.update(ids)
         if waits:
             self._asking = anyio.CancelScope()
             self._group.start_soon(self._answer, waits[0], self._asking)
@@ -175,7 +184,8 @@ class Session:
         with scope:
             before, chat = self._asker.always, self._chat
             assert chat is not None
-            self._asker.previews_seen = action.call.id in self._retold.previewed
+            near = not self._options.quiet and action.call.id not in self._far
+            self._asker.previews_seen = near and self._retold.preview(action)
             answers = await self._asker.resolve([action])
             if not answers:
                 self._view.note("it waits: /answer asks again")
@@ -195,7 +205,9 @@ class Session:
         await self._say(command.text(), "interrupt")
 
     async def _do_stop(self, _: Command) -> None:
-        await self._in_chat().interrupt()
+        chat, ran = self._in_chat(), self._runs()
+        if not (await chat.interrupt()).busy and not ran:
+            self._view.note("· nothing runs")
 
     async def _do_queue(self, _: Command) -> None:
         waiting = await self._in_chat().queue.list()
@@ -219,12 +231,15 @@ class Session:
     async def _queued(self, command: Command) -> Queued:
         waiting = await self._in_chat().queue.list()
         number = command.number()
+        if not waiting:
+            raise ConfigError("nothing waits")
         if not 1 <= number <= len(waiting):
-            raise ConfigError(f"{len(waiting)} wait: /queue shows their numbers")
+            raise ConfigError(f"what waits has numbers from 1 to {len(waiting)}: see /queue")
         return waiting[number - 1]
 
     async def _do_answer(self, _: Command) -> None:
         self._in_chat()
+        self._far.update(self._asked)
         self._asked = ()
         self._ask(self._retold)
         if not self._asked:
@@ -284,13 +299,13 @@ class Session:
         name, wanted = command.name, None if command.rest == "-" else command.rest
         if command.rest == "":
             now = None if self._chat is None else getattr(await self._chat.read(), name)
-            self._view.note(f"{name}: {now or getattr(self, f'_{name}') or 'the own of the agent'}")
+            self._view.note(f"{name}: {now or getattr(self, f'_{name}') or OWN}")
         elif self._chat is None:
             setattr(self, f"_{name}", wanted)
         else:
             changed: dict[str, Any] = {name: wanted}
             await self._chat.update(**changed)
-            self._view.note(f"{name}: {wanted or 'the own of the agent'}")
+            self._view.note(f"{name}: {wanted or OWN}")
 
     async def _do_help(self, _: Command) -> None:
         for line in help_lines():
@@ -330,12 +345,15 @@ class Session:
             self._leave(ExitCode.INTERRUPTED)
         else:
             self._warned = True
-            chat = self._retold.chat
-            if self._chat is not None and chat is not None and chat.busy:
+            if self._runs():
                 self._view.note("· stopping; Ctrl-C again leaves")
                 self._stop.set()
             else:
                 self._view.note("Ctrl-C again leaves")
+
+    def _runs(self) -> bool:
+        """Whether there is something to stop, as far as was heard."""
+        return self._chat is not None and self._retold.chat is not None and self._retold.chat.busy
 
     async def _interrupt(self) -> None:
         """Stop the turn whenever that is asked for."""

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import UnionType
+from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast.cli.arguments import did_you_mean
+from holdfast.cli.guess import did_you_mean
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort
 from holdfast.observe.logs import LogFormat, LogLevel
+from holdfast.providers.known import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
+T = TypeVar("T")
 NAME: Final = "holdfast.toml"
 
 
@@ -60,6 +64,22 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Holds what all replicas share; otherwise HOLDFAST_CLUSTER_SECRET, or `cluster.secret`."""
 
 
+class LimitSettings(Struct, frozen=True, kw_only=True):
+    """`[limits]`."""
+
+    files: int = 5 * 1024
+    """Megabytes of all files of a user."""
+    streams: int = 500
+    """Streams that a user may have open at one process."""
+    audit: int = 365
+    """Days that an entry of the audit log is kept."""
+
+    def __post_init__(self) -> None:
+        low = [name for name in self.__struct_fields__ if getattr(self, name) < 1]
+        if low:
+            raise ConfigError(f"{', '.join(low)}: use 1 or more")
+
+
 class LogSettings(Struct, frozen=True, kw_only=True):
     """`[log]`."""
 
@@ -82,17 +102,21 @@ class Settings(Struct, frozen=True, kw_only=True):
     database: str | None = None
     agents: Mapping[str, AgentSettings] = {}
     server: ServerSettings = ServerSettings()
+    limits: LimitSettings = LimitSettings()
     worker: WorkerOptions = WorkerOptions()
     log: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
     record: str | None = None
     """A directory: what models are asked and say is written down there, for looking into it."""
     providers: Mapping[str, Mapping[str, Any]] = {}
-    """Options of a provider by its name: `base_url`, `headers`, `timeout`. Keys are never here."""
+    """Options of a provider by its name: `base_url`, `headers`, `profile`. Keys are never here."""
 
 
+KEYS: Final = frozenset(("api_key", "apikey", "key", "secret", "token"))
+"""What people call the key of a provider."""
 SECTIONS: Final[Mapping[str, type]] = {
     "server": ServerSettings,
+    "limits": LimitSettings,
     "worker": WorkerOptions,
     "log": LogSettings,
     "traces": TraceSettings,
@@ -102,12 +126,23 @@ SECTIONS: Final[Mapping[str, type]] = {
 class Mistakes:
     """What is wrong, collected."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str = "the settings") -> None:
         self._where = where
         self._found: list[str] = []
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def add(self, place: str, what: str) -> None:
         self._found.append(f"{place}: {what}")
+
+    def tried(self, place: str, make: Callable[[], T]) -> T | None:
+        """What it makes. None when it raises a `ConfigError`, which is added."""
+        try:
+            return make()
+        except ConfigError as error:
+            self.add(place, str(error))
+            return None
 
     def end(self) -> None:
         """Raise if there were any."""
@@ -118,23 +153,40 @@ class Mistakes:
         raise ConfigError(f"{self._where} cannot be used{several}:{lines}")
 
 
+class Read(NamedTuple):
+    """A file as far as it can be read. More mistakes may be found by whoever uses it."""
+
+    settings: Settings
+    directory: str
+    """Of the file: what is named in it is looked for there."""
+    mistakes: Mistakes
+
+
 def read_settings(path: str | None) -> tuple[Settings, str]:
     """The settings of a file and its directory; without a file, the defaults and this one."""
+    settings, directory, mistakes = examine(path)
+    mistakes.end()
+    return settings, directory
+
+
+def examine(path: str | None) -> Read:
+    """The same, with what is wrong not said yet. Raises `ConfigError` for what is no TOML."""
     if path is None:
         if not os.path.exists(NAME):
-            return Settings(), os.getcwd()
+            return Read(Settings(), os.getcwd(), Mistakes())
         path = NAME
     try:
         with open(path, "rb") as file:
             document = tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no TOML: it is no UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is no TOML: {error}") from None
     mistakes = Mistakes(path)
     settings = settings_of(document, mistakes)
-    mistakes.end()
-    return settings, os.path.dirname(os.path.abspath(path))
+    return Read(settings, os.path.dirname(os.path.abspath(path)), mistakes)
 
 
 def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> Settings:
@@ -147,7 +199,10 @@ def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> Settings:
     if "agents" in given:
         made["agents"] = dict(_agents(given.pop("agents"), mistakes))
     whole: Settings = _section(given, Settings, "", mistakes)
-    return structs.replace(whole, **made)
+    providers = {
+        name: dict(_options(name, table, mistakes)) for name, table in whole.providers.items()
+    }
+    return structs.replace(whole, providers=providers, **made)
 
 
 def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSettings]]:
@@ -156,10 +211,33 @@ def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSett
         return
     for name, table in tables.items():
         place = f"agents.{name}"
+        if not name.strip():
+            mistakes.add("agents", "one has no name: write [agents.helper]")
         agent = _section(table, AgentSettings, place, mistakes)
         if agent.instructions is not None and agent.instructions_file is not None:
             mistakes.add(place, "give instructions or instructions_file, not both")
         yield name, agent
+
+
+def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tuple[str, Any]]:
+    """Those of a provider that are right, each tried on a model that nobody asks."""
+    from holdfast.providers.registry import model, options_of
+
+    if name not in PROVIDERS:
+        near = did_you_mean(name, PROVIDERS)
+        mistakes.add(f"providers.{name}", f"there is no such provider{near}")
+        return
+    known = options_of(name)
+    for option, value in table.items():
+        where = f"providers.{name}.{option}"
+        if option in KEYS:
+            mistakes.add(where, "a key does not belong in a file: set it in the environment")
+        elif option not in known:
+            mistakes.add(where, f"there is no such option: use {', '.join(known)}")
+        else:
+            given = {"api_key": "none", "base_url": "http://localhost", option: value}
+            if mistakes.tried(where, partial(model, f"{name}:none", environ={}, **given)):
+                yield option, value
 
 
 def _section(table: object, kind: type[Any], place: str, mistakes: Mistakes) -> Any:
@@ -185,12 +263,29 @@ def _section(table: object, kind: type[Any], place: str, mistakes: Mistakes) -> 
         return kind()
 
 
-def _in_words(error: msgspec.ValidationError, kind: object) -> str:
+def _in_words(error: msgspec.ValidationError, kind: Any) -> str:
     choices = [choice for one in (kind, *get_args(kind)) for choice in _choices(one)]
     if choices:
         return f"use one of {', '.join(choices)}"
-    words = str(error)
-    return words[0].lower() + words[1:]
+    wanted = next((words for one, words in _WANTED.items() if one in _kinds(kind)), None)
+    return f"write {wanted}" if wanted else str(error)
+
+
+_WANTED: Final[Mapping[Any, str]] = {
+    tuple: 'a list of texts, as ["a", "b"]',
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    Mapping: "a table",
+}
+
+
+def _kinds(kind: Any) -> set[Any]:
+    """What a type is made of, without what that is made of."""
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        return {one for each in get_args(kind) for one in _kinds(each)}
+    return {get_origin(kind) or kind}
 
 
 def _choices(kind: object) -> Sequence[str]:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import asking, make_data_directory, own_database, reading, writing
+from holdfast.cli.place import ask_instead, asking, database_of, reading, refuse_missing, writing
 from holdfast.cli.registry import AtServer, InDatabase, Registry, Wanted
-from holdfast.cli.settings import read_settings
 from holdfast.cli.terminal import safe
+from holdfast.cli.wording import columns
 from holdfast.config import TokenOptions, Where
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports, wall_clock
@@ -48,11 +48,11 @@ async def _registry(where: Where, *, writes: bool) -> AsyncIterator[Registry]:
         async with asking(where) as line:
             yield AtServer(line)
         return
-    database = where.database or read_settings(where.settings)[0].database
-    if database is None:
-        make_data_directory(where.data)
-        database = own_database(where.data)
-    async with (writing if writes else reading)(database) as db:
+    database = database_of(where)
+    if not writes:
+        refuse_missing(database, where.data, "--url, --database or --config")
+    opened = writing(database, ask_instead(where)) if writes else reading(database)
+    async with opened as db:
         yield InDatabase(db, Ports())
 
 
@@ -95,9 +95,7 @@ def table(tokens: Sequence[Token], now: int) -> Iterator[str]:
     for one in tokens:
         used = _day(one.used_at) if one.used_at else "never"
         rows.append((one.id, state(one, now), used, ",".join(one.scopes), one.name))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for *fixed, name in rows:
-        yield "  ".join([*map(str.ljust, fixed, widths), name])
+    return columns(rows)
 
 
 def state(token: Token, now: int) -> str:

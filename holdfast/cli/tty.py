@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from holdfast.cli.terminal import WIDTH
+from holdfast.cli.wrap import folded
+
 POLL: Final = 0.05
 """Seconds between two looks at a terminal that the event loop cannot watch."""
 CHUNK: Final = 4096
@@ -48,6 +51,7 @@ class Tty:
         Only what is typed from now on counts. However this ends, the terminal is left as it was.
         """
         typed = b""
+        question = self._fitted(question)
         try:
             with _cooked(self._descriptor), _on_return(lambda: self.write(question)):
                 self.write(question)
@@ -60,6 +64,13 @@ class Tty:
         except (OSError, termios.error):  # whoever sat there is gone, or it is not ours to use
             return None
         return typed.decode(errors="replace").rstrip("\r\n") if typed else None
+
+    def _fitted(self, question: str) -> str:
+        try:
+            width = os.get_terminal_size(self._descriptor).columns or WIDTH
+        except OSError:  # whoever sat there is gone
+            return question
+        return "\n".join(folded(question.rstrip(), width - 1)) + " " * question.endswith(" ")
 
     async def _read(self) -> bytes:
         """What was typed next; nothing at the end of the input, or when the terminal is gone."""

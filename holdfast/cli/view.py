@@ -9,6 +9,7 @@ from holdfast.cli import wording
 from holdfast.cli.calls import Calls
 from holdfast.cli.page import Page
 from holdfast.cli.terminal import Out, Style, safe
+from holdfast.cli.wrap import folded
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import (
     Compacted,
@@ -154,6 +155,8 @@ class View:
         """A line that is not about a call. More lines are set in, so that none looks like ours."""
         if always or not self._quiet:
             lines = text.replace("\n", "\n  ").split("\n")
+            if self._status.terminal:
+                lines = [part for line in lines for part in folded(line, self._status.width)]
             self._page.lines(*(self._status.style(style, line) for line in lines))
 
     # --- what becomes of its calls ---

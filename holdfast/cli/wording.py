@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -81,7 +81,8 @@ def short(text: str, width: int) -> str:
 def first_lines(text: str, count: int, *, folded: bool = True) -> tuple[list[str], int]:
     """The first lines, harmless, and how many more there are.
 
-    `folded`: of a line that was written over and over, as a progress bar is, only the last.
+    `folded`: of a line that was written over and over, as a progress bar is, only the last, and
+    without its colours.
     """
     text = text.strip("\n") if folded else text.rstrip("\n")
     if not text:
@@ -100,7 +101,12 @@ def last_lines(text: str, count: int) -> list[str]:
 
 
 def _folded(line: str) -> str:
-    return line.rstrip("\r").rpartition("\r")[2]
+    line = line.rstrip("\r").rpartition("\r")[2]
+    if "\x1b" not in line:
+        return line
+    from holdfast.tools.commands.output import uncoloured
+
+    return uncoloured(line)
 
 
 def previewed(text: str) -> tuple[list[str], int]:
@@ -189,10 +195,10 @@ def together(one: Summary, other: Summary) -> Summary:
 
 def summed(summary: Summary) -> str:
     usage = summary.usage
-    said = [_count(summary.steps, "step")]
+    said = [count(summary.steps, "step")]
     if summary.tool_calls:
         failed = f" ({summary.tool_errors} failed)" if summary.tool_errors else ""
-        said.append(_count(summary.tool_calls, "tool call") + failed)
+        said.append(count(summary.tool_calls, "tool call") + failed)
     if usage.context:
         said.append(f"{usage.context - usage.output:,} tokens in, {usage.output:,} out")
     if summary.cost is not None:
@@ -200,5 +206,17 @@ def summed(summary: Summary) -> str:
     return " · ".join([*said, duration(summary.seconds)])
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """`1 step`, `1,200 steps`"""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:
+    """Lines whose columns are as wide as what is in them; those named stand to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        aligned = [
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(aligned).rstrip()

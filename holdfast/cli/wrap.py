@@ -37,6 +37,12 @@ def cells(text: str) -> int:
     )
 
 
+def folded(text: str, width: int) -> list[str]:
+    """One line as a terminal takes it: more lines of it end between words, and are set in."""
+    wrap = Wrap(width, hang=2)
+    return (wrap.feed(text) + wrap.end()).split("\n")
+
+
 class Wrap:
     """A fold: text goes in as it comes, and comes out a word at a time.
 
@@ -44,9 +50,11 @@ class Wrap:
     that is longer than a line.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, hang: int = 0) -> None:
+        """`hang`: columns that more lines of a line are set in."""
         self.width = width
         """It may change: people resize their terminals."""
+        self._hang = hang
         self._word = ""
         self._new_text()
 
@@ -62,6 +70,8 @@ class Wrap:
         """No word stands on this line yet."""
         self._as_it_is = False
         """This line is left alone."""
+        self._torn = False
+        """Others have written in the middle of it: it goes on with a word."""
 
     def feed(self, text: str) -> str:
         return "".join(map(self._take, _TOKEN.findall(text)))
@@ -76,6 +86,7 @@ class Wrap:
         """What was held back, so that others can write. The text goes on at the start of a line."""
         held = self._flush()
         self._column, self._indent, self._blanks = 0, 0, ""
+        self._torn = not self._first
         return held
 
     def _take(self, token: str) -> str:
@@ -97,8 +108,9 @@ class Wrap:
         if not self._word:
             return ""
         word, self._word = self._word, ""
-        blanks, self._blanks = self._blanks, ""
+        blanks, self._blanks = "" if self._torn else self._blanks, ""
         taken = cells(word)
+        self._torn = self._torn and not taken
         if self._first and taken:
             self._begin(word, len(blanks) + taken)
         elif self._breaks(len(blanks) + taken):
@@ -114,7 +126,7 @@ class Wrap:
         fence = plain.startswith("```")
         self._as_it_is = self._code or fence or plain.startswith("|")
         self._code = self._code is not fence
-        self._indent = taken + 1 if _MARK.fullmatch(plain) else taken - cells(word)
+        self._indent = taken + 1 if _MARK.fullmatch(plain) else taken - cells(word) + self._hang
 
     def _breaks(self, more: int) -> bool:
         if self._as_it_is or self._column <= self._indent:

@@ -16,12 +16,12 @@ from holdfast.chat.queries import Spent
 from holdfast.chat.state import Deliver, Rule, Stored
 from holdfast.chat.stream import Cursor
 from holdfast.chat.view import ChatResult, Pending, Receipt, Revision, Snapshot
-from holdfast.client.given import answers_of, check_effort, parts_of, without_none
+from holdfast.client.given import answers_of, parts_of, without_none
 from holdfast.client.line import Line, at
 from holdfast.client.queue import RemoteQueue
 from holdfast.client.stream import Outcome, RemoteStream
 from holdfast.kernel.messages import Message, Prompt, prepare_to_decode
-from holdfast.kernel.model import Effort
+from holdfast.kernel.model import Effort, check_effort
 
 T = TypeVar("T")
 PAGE: Final = 200
@@ -98,7 +98,7 @@ class RemoteChat:
     async def history(self) -> tuple[Message, ...]:
         """All live messages: what `agent.run(history=…)` would go on with."""
         # Of one moment, which pages are not.
-        whole = export.parse(await self.export())
+        whole = export.parse(await self.export(files=False))
         return tuple(one.message for one in whole.messages if one.superseded_at is None)
 
     async def actions(self) -> tuple[Pending, ...]:
@@ -109,11 +109,14 @@ class RemoteChat:
         """Tokens and cost; with `tree` also of all chats that it set to work."""
         return await self._line.get(self._path + "/usage", Spent, tree=tree)
 
-    async def export(self, format: export.Format = "jsonl") -> str:
-        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people."""
+    async def export(self, format: export.Format = "jsonl", *, files: bool = True) -> str:
+        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people.
+
+        `files`: with the bytes of files that it refers to. Markdown only names them.
+        """
         if format not in ("jsonl", "markdown"):
             raise InvalidInput(f"format is {format!r}: use 'jsonl' or 'markdown'")
-        asked = {"format": format}
+        asked = {"format": format, "files": files}
         reply = await self._line.reply("GET", self._path + "/export", query=asked)
         if reply.status != 200:
             raise self._line.refused(reply)

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.chat import errors
 from holdfast.chat.errors import ChatError, InvalidInput
-from holdfast.chat.files import FileNotFound
+from holdfast.chat.files import FileInUse, FileNotFound, QuotaExceeded
 from holdfast.chat.state import Status
 from holdfast.chat.table import Transition
 from holdfast.kernel.errors import ConfigError, HoldfastError
@@ -40,11 +40,8 @@ class RemoteError(HoldfastError):
 class Unreachable(RemoteError):
     """Nobody answered, for as long as was waited. A change may or may not have been made."""
 
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(
-            "unreachable",
-            f"{url} cannot be reached ({why}): is the server running, and is this its address?",
-        )
+    def __init__(self, url: str, why: str, do: str) -> None:
+        super().__init__("unreachable", f"{url} cannot be reached, {why}: {do}")
         self.url = url
 
 
@@ -72,6 +69,8 @@ _CLASSES: Final[Mapping[str, type[HoldfastError]]] = {
         if isinstance(each, type) and issubclass(each, ChatError) and each is not ChatError
     },
     FileNotFound.kind: FileNotFound,
+    FileInUse.kind: FileInUse,
+    QuotaExceeded.kind: QuotaExceeded,
     "invalid_input": InvalidArgument,
     "invalid_body": InvalidArgument,
     "bad_request": InvalidArgument,

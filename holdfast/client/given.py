@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from holdfast.agent import Resolution
 from holdfast.chat.errors import InvalidInput
@@ -20,7 +20,6 @@ from holdfast.kernel.messages import (
     ToolCall,
     user_message,
 )
-from holdfast.kernel.model import Effort
 from holdfast.kernel.results import Unencodable, given
 from holdfast.kernel.tool import Deny
 
@@ -31,11 +30,6 @@ _OUTCOMES: Final = ("ok", "failed")
 def without_none(**given: Any) -> Plain:
     """A body: what is not given is left out."""
     return {name: value for name, value in given.items() if value is not None}
-
-
-def check_effort(effort: str | None) -> None:
-    if effort is not None and effort not in get_args(Effort):
-        raise ConfigError(f"effort is {effort!r}: use one of {get_args(Effort)}, or None")
 
 
 def check_owner(owner: object) -> None:

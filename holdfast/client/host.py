@@ -12,11 +12,11 @@ from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
 from holdfast.chat.view import Snapshot
 from holdfast.client.chat import PAGE, RemoteChat
-from holdfast.client.given import check_effort, check_owner, parts_of, without_none
+from holdfast.client.given import check_owner, parts_of, without_none
 from holdfast.client.line import Line, at
 from holdfast.client.stream import RemoteWatch
 from holdfast.kernel.messages import Prompt, prepare_to_decode
-from holdfast.kernel.model import Effort
+from holdfast.kernel.model import Effort, check_effort
 from holdfast.server.roster import Moment
 
 JSONL: Final = "application/x-ndjson"
@@ -104,14 +104,15 @@ class RemoteHost:
         check_owner(owner)
         check_limit(limit)
         found: list[Snapshot] = []
-        more: Any = {"before": before}
+        # Those that others share are in the list of a person, and not in that of their own chats.
+        more: Any = {"before": before} | ({"shared": False} if parent is None else {})
         while len(found) < limit:
             size = min(limit - len(found), PAGE)
             page = await self._line.get(
                 "/chats", Chats, parent=parent, archived=archived, limit=size, **more
             )
             found += page.chats
-            more = {"cursor": page.next}
+            more = {**more, "before": None, "cursor": page.next}
             if page.next is None:
                 break
         return tuple(found)

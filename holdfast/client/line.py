@@ -7,6 +7,7 @@ asked for: what gets no answer is asked again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -15,18 +16,20 @@ import msgspec
 
 from holdfast.chat.errors import InvalidInput
 from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable, error_of
+from holdfast.client.lost import why
 from holdfast.client.retry import AWAY, delay
-from holdfast.kernel.errors import HoldfastError, describe, redact
+from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ports import Ports
 from holdfast.server.problem import MEDIA, Problem
+from holdfast.server.wire import KEY, from_json, to_json
 from holdfast.server.wire import PREFIX as PREFIX
-from holdfast.server.wire import from_json, to_json
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 T = TypeVar("T")
-KEY: Final = "Idempotency-Key"
+LARGE: Final = 1024 * 1024
+"""Bytes of a body beyond which it is sent in pieces."""
 ANSWER: Final = 60.0
 """Seconds that one request may take."""
 JSON: Final = "application/json"
@@ -129,7 +132,7 @@ class Line:
             async with self._session.request(
                 method,
                 self._address(path),
-                data=body or None,
+                data=_data(body),
                 params=_params(query),
                 headers=headers,
                 allow_redirects=False,
@@ -176,7 +179,7 @@ class Line:
         """Why there was no answer. What is no fault of the network is raised as it is."""
         if not is_lost(error):
             raise error
-        made = Unreachable(self.url, redact(describe(error)))
+        made = Unreachable(self.url, *why(error))
         made.__cause__ = error
         return made
 
@@ -197,6 +200,11 @@ async def _read(response: ClientResponse) -> Reply:
     after = response.headers.get("Retry-After", "")
     seconds = float(after) if after.isdecimal() and len(after) < 6 else 0.0
     return Reply(response.status, response.content_type, await response.read(), seconds)
+
+
+def _data(body: bytes) -> Any:
+    """As aiohttp sends it without holding up the event loop."""
+    return BytesIO(body) if len(body) > LARGE else body or None
 
 
 def _params(query: Mapping[str, Any]) -> dict[str, str]:

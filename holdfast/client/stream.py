@@ -42,7 +42,15 @@ from holdfast.server.events import (
     event_of,
     list_event_of,
 )
-from holdfast.server.roster import OVERLAP, ChatDeleted, ChatListed, Moment, RosterEvent
+from holdfast.server.roster import (
+    OVERLAP,
+    Begun,
+    ChatDeleted,
+    ChatListed,
+    ListVoid,
+    Moment,
+    RosterEvent,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -362,7 +370,9 @@ class RemoteWatch(Resuming[RosterEvent]):
     def __init__(self, line: Line, after: Moment | None = None) -> None:
         super().__init__(line, "/stream", list_event_of, after)
         self._cursor = after or Moment(0)
-        self._told: dict[str, Snapshot] = {}
+        self._told: dict[str, tuple[int, Snapshot | None]] = {}
+        """By chat: what was last given of it (None: that it is gone), and up to when: 0 while that
+        is not known."""
 
     @property
     def cursor(self) -> Moment:
@@ -375,19 +385,30 @@ class RemoteWatch(Resuming[RosterEvent]):
     def _see(self, event: RosterEvent) -> bool:
         if event.cursor > self._cursor:
             self._cursor = event.cursor
-            oldest = event.cursor.at - 2 * OVERLAP  # what is older does not come again
-            self._told = {id: one for id, one in self._told.items() if one.updated_at > oldest}
-        if isinstance(event, ChatDeleted):
-            self._told.pop(event.id, None)
-        if not isinstance(event, ChatListed):
-            return True
-        before, self._told[event.chat.id] = self._told.get(event.chat.id), event.chat
-        if before is None:
-            return True
-        if before.snapshot_version > event.chat.snapshot_version:
-            self._told[event.chat.id] = before
-            return False
-        return before != event.chat
+            self._forget(event.cursor.at)
+        match event:
+            case ChatDeleted(_, id):
+                return self._note(id, None)
+            case ChatListed(_, chat):
+                _, before = self._told.get(chat.id, (0, None))
+                if before is not None and before.snapshot_version > chat.snapshot_version:
+                    return False
+                return self._note(chat.id, chat)
+            case ListVoid():
+                return True
+            case Begun():
+                return False
+
+    def _forget(self, now: int) -> None:
+        """What is too old to be said again."""
+        told = ((id, at or now, said) for id, (at, said) in self._told.items())
+        self._told = {id: (at, said) for id, at, said in told if at > now - 2 * OVERLAP}
+
+    def _note(self, id: str, said: Snapshot | None) -> bool:
+        """Whether it is something else than was given before."""
+        new = id not in self._told or self._told[id][1] != said
+        self._told[id] = (0, said)
+        return new
 
 
 prepare_to_decode(Outcome, *PAYLOADS.values(), *LIST_PAYLOADS.values())

@@ -74,13 +74,19 @@ class JsonLines(_Lines):
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _plain(record.getMessage()),
             **place(),
         }
         trouble = self._trouble(record)
         if trouble is not None:
-            line["error"] = trouble
+            line["error"] = _plain(trouble)
         return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _plain(text: str) -> str:
+    """Half of a pair of surrogates, which a model or a file name may have, is no reason to be
+    silent."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def set_up_logs(

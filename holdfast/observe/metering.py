@@ -52,6 +52,9 @@ class Metering(Observer, Witness):
     def drives(self, stretch: Stretch) -> Witness:
         return self
 
+    def names(self, stretch: Stretch) -> Witness:
+        return self
+
     def begins(self) -> None:
         self._running.value += 1
 

@@ -8,7 +8,7 @@ nothing and raise nothing. Nobody is told of single deltas.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -16,6 +16,8 @@ from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Finish, Message, Outcome, Usage
 from holdfast.kernel.model import Delta, Finished, Model, Opened, Request, close
 from holdfast.kernel.way import Middleware
+
+Purpose: TypeAlias = Literal["answer", "summary", "title"]
 
 
 class Stretch(Struct, frozen=True):
@@ -43,7 +45,7 @@ class Said(Struct, frozen=True):
     error: BaseException | None = None
     message: Callable[[], Message] | None = None
     """The answer itself, for who asks for it; only of one that is complete."""
-    why: Literal["answer", "summary"] = "answer"
+    why: Purpose = "answer"
     """What it was asked for."""
 
 
@@ -89,6 +91,13 @@ class Observer:
         """A chat is about to be driven. `begins` follows."""
         return NOBODY
 
+    def names(self, stretch: Stretch) -> Witness:
+        """A chat at rest is about to be given a title: one model call, and nothing else is heard.
+
+        It is not driven meanwhile, so neither `begins` nor `ends` is called.
+        """
+        return NOBODY
+
 
 NOBODY = Witness()
 UNOBSERVED = Observer()
@@ -111,6 +120,9 @@ class _Observers(Observer):
 
     def drives(self, stretch: Stretch) -> Witness:
         return _Witnesses([one.drives(stretch) for one in self._all])
+
+    def names(self, stretch: Stretch) -> Witness:
+        return _Witnesses([one.names(stretch) for one in self._all])
 
 
 class _Witnesses(Witness):
@@ -153,16 +165,23 @@ class _Witnesses(Witness):
 
 
 class Watched:
-    """A model for summaries, whose every call a witness hears of.
+    """A model for summaries and titles, whose every call a witness hears of.
 
     Whoever makes summaries may ask several times, and tells nobody. It looks at each delta, which
     an answer could not afford.
     """
 
-    def __init__(self, model: Model, witness: Witness, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        witness: Witness,
+        clock: Callable[[], float],
+        why: Purpose = "summary",
+    ) -> None:
         self._model = model
         self._witness = witness
         self._clock = clock
+        self._why = why
 
     @property
     def name(self) -> str:
@@ -192,16 +211,7 @@ class Watched:
             raise
         finally:
             whole = finished.finish if finished.finish != "interrupted" else None
-            took = self._clock() - began
-            self._witness.answered(
-                Said(
-                    name,
-                    took,
-                    first if whole else None,
-                    finished.usage,
-                    whole,
-                    error,
-                    why="summary",
-                )
-            )
+            took, early = self._clock() - began, first if whole else None
+            said = Said(name, took, early, finished.usage, whole, error, why=self._why)
+            self._witness.answered(said)
             await close(stream)

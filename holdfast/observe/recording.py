@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -47,13 +48,17 @@ class Recorder(Observer):
         self._now = now
 
     def drives(self, stretch: Stretch) -> Witness:
-        return _Recorded(self, stretch)
+        return _Recorded(self, stretch, quote(stretch.chat, safe=""))
 
-    def write(self, stretch: Stretch, lines: Sequence[dict[str, Any]]) -> None:
+    def names(self, stretch: Stretch) -> Witness:
+        """In a file of its own: the other is a script of what the chat's turns were answered."""
+        return _Recorded(self, stretch, f"{quote(stretch.chat, safe='')}.title")
+
+    def write(self, name: str, stretch: Stretch, lines: Sequence[dict[str, Any]]) -> None:
         """A recording that cannot be written is no reason to fail a turn."""
         head = {"at": self._now(), "epoch": stretch.epoch, "attempt": stretch.attempt()}
         text = "".join(f"{encode({**head, **line}).decode()}\n" for line in lines)
-        path = os.path.join(self.directory, f"{quote(stretch.chat, safe='')}.jsonl")
+        path = os.path.join(self.directory, f"{name}.jsonl")
         try:
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with open(file, "w", encoding="utf-8") as out:
@@ -77,21 +82,26 @@ class Recorder(Observer):
 
 
 class _Recorded(Witness):
-    def __init__(self, recorder: Recorder, stretch: Stretch) -> None:
-        self._recorder = recorder
-        self._stretch = stretch
+    def __init__(self, recorder: Recorder, stretch: Stretch, name: str) -> None:
+        self._write = partial(recorder.write, name, stretch)
+        self._redacted = recorder.redacted
 
     def asks(self, model: Model, request: Request) -> Model:
-        return _Model(model, self._recorder, self._stretch)
+        return _Model(model, self._write, self._redacted)
 
 
 class _Model:
     """Answers as another does, and writes it down."""
 
-    def __init__(self, model: Model, recorder: Recorder, stretch: Stretch) -> None:
+    def __init__(
+        self,
+        model: Model,
+        write: Callable[[Sequence[dict[str, Any]]], None],
+        redacted: Callable[[Sequence[Delta]], Iterator[Delta]],
+    ) -> None:
         self._model = model
-        self._recorder = recorder
-        self._stretch = stretch
+        self._write = write
+        self._redacted = redacted
 
     @property
     def name(self) -> str:
@@ -103,7 +113,7 @@ class _Model:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         asked = {"what": "request", "model": self.name, "request": request}
-        self._recorder.write(self._stretch, [asked])  # also when the process does not survive it
+        self._write([asked])  # also when the process does not survive it
         said: list[Delta] = []
         end: dict[str, Any] = {"what": "end"}
         stream = self._model.stream(request)
@@ -115,8 +125,7 @@ class _Model:
             end["error"] = _error(error)
             raise
         finally:
-            lines = [_line(delta) for delta in self._recorder.redacted(said)]
-            self._recorder.write(self._stretch, [*lines, end])
+            self._write([*map(_line, self._redacted(said)), end])
             await close(stream)
 
 

@@ -56,15 +56,25 @@ class Tracing(Observer):
     def drives(self, stretch: Stretch) -> Witness:
         return _Traced(self._tracer, stretch, self._content)
 
+    def names(self, stretch: Stretch) -> Witness:
+        return _Traced(self._tracer, stretch, self._content, turns=False)
+
 
 class _Traced(Witness):
     def __init__(
-        self, tracer: Tracer, stretch: Stretch, content: Callable[[str], str] | None
+        self,
+        tracer: Tracer,
+        stretch: Stretch,
+        content: Callable[[str], str] | None,
+        *,
+        turns: bool = True,
     ) -> None:
+        """Without `turns` a model call is a trace of its own."""
         from opentelemetry import context, trace
 
         self._tracer, self._stretch, self._content = tracer, stretch, content
         self._api, self._contexts = trace, context
+        self._turns = turns
         self._turn: Span | None = None
         # A turn is its own trace: whoever started the worker has nothing to do with it.
         self._above: Context = context.Context()
@@ -78,6 +88,8 @@ class _Traced(Witness):
 
     def _below(self) -> Context:
         """The context of the turn, which begins with the first thing that is done for it."""
+        if not self._turns:
+            return self._above
         if self._turn is None:
             stretch = self._stretch
             self._turn = self._start(

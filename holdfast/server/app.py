@@ -9,20 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
 
 from holdfast.chat.host import Host
-from holdfast.kernel.errors import HoldfastError
+from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import Ports
 from holdfast.observe.meters import Meters
 from holdfast.server.fanout import Hub, StreamOptions
 from holdfast.server.identity.access import Access
 from holdfast.server.identity.address import address_of
-from holdfast.server.operation import OPERATIONS, Call, Content, Operation
+from holdfast.server.identity.audit import keep_pruned
+from holdfast.server.mistake import in_words
+from holdfast.server.operation import OPERATIONS, Call, Content, Operation, headers_of
 from holdfast.server.policy import POLICY, Caller, Need, Standing, Verdict, verdict
 from holdfast.server.problem import (
     INTERNAL,
@@ -39,14 +40,13 @@ from holdfast.server.problem import (
     problem_of,
 )
 from holdfast.server.roster import Rosters
+from holdfast.server.wire import KEY, from_json, to_json
 from holdfast.server.wire import PREFIX as PREFIX
-from holdfast.server.wire import from_json, to_json
 from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.server")
 ROOTED: Final = frozenset(("/healthz", "/readyz", "/metrics", "/openapi.json"))
 """What is served without the prefix too: where those who look for it look."""
-KEY: Final = "Idempotency-Key"
 KEY_LENGTH: Final = 200
 
 
@@ -54,7 +54,18 @@ class Limits(Struct, frozen=True, kw_only=True):
     body: int = 1024 * 1024
     """Bytes of JSON."""
     file: int = 32 * 1024 * 1024
+    transfer: int = 64 * 1024 * 1024
+    """Bytes of a chat that is imported."""
+    quota: int = 5 * 1024 * 1024 * 1024
+    """Bytes of all files of a user."""
+    audit: int = 365
+    """Days that an entry of the audit log is kept."""
     streams: StreamOptions = StreamOptions()
+
+    def __post_init__(self) -> None:
+        for name in ("body", "file", "transfer", "quota", "audit"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"the limit {name} is {getattr(self, name)!r}: use 1 or more")
 
 
 class Identity(Protocol):
@@ -104,16 +115,27 @@ def application(server: Server, operations: Iterable[Operation] | None = None) -
 
     for each in OPERATIONS.values() if operations is None else operations:
         handler = _handler(server, each, POLICY[each.method, each.path])
-        app.router.add_route(each.method, PREFIX + each.path, handler)
-        if each.path in ROOTED:
-            app.router.add_route(each.method, each.path, handler)
+        for method in _methods(each):
+            app.router.add_route(method, PREFIX + each.path, handler)
+            if each.path in ROOTED:
+                app.router.add_route(method, each.path, handler)
 
     async def end_streams(_: web.Application) -> None:
         await server.hub.close()
 
+    async def begin_pruning(_: web.Application) -> None:
+        server.hub.spawn(keep_pruned(server.db, server.limits.audit))
+
     # Before connections are waited for: a stream ends only when it is told to.
     app.on_shutdown.append(end_streams)
+    app.on_startup.append(begin_pruning)
     return app
+
+
+def _methods(operation: Operation) -> tuple[str, ...]:
+    """What can be read can be asked about. A stream has no size and no end."""
+    ends = operation.method == "GET" and operation.events is None
+    return (operation.method, "HEAD") if ends else (operation.method,)
 
 
 # --- one request ---------------------------------------------------------------------------------
@@ -124,25 +146,53 @@ def _handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         _check_names(request)
-        caller = await admitted(server, need, request)
-        names = {
-            name: _converted(request.match_info[name], kind, name)
-            for name, kind in operation.names.items()
-        }
+        try:
+            caller = await admitted(server, need, request)
+        except ChatUnknown:
+            if not await _was_done(server, operation, request):
+                raise
+            return web.Response(status=operation.status)
         call = Call(server, caller, _key(request), _address(server, request))
+        given = _names(operation, request) | _asked(operation, request)
         if operation.raw:
-            if operation.query is not None:
-                names["query"] = _query(request, operation.query)
-            answer = await operation.handle(call, request, **names)
+            answer = await operation.handle(call, request, **given)
             if isinstance(answer, web.StreamResponse):
                 return answer
             return _response(operation, answer)
-        given = names | await _given(operation, request)
-        made = _response(operation, await operation.handle(call, **given))
+        if operation.body is None:
+            answer = await operation.handle(call, **given)
+        else:
+            given["body"] = await _body(request, operation.body, server.limits.body)
+            answer = await _unless_too_deep(operation.handle(call, **given))
+        made = _response(operation, answer)
         made.headers.update(call.headers)
         return made
 
     return handle
+
+
+async def _unless_too_deep(handled: Awaitable[Any]) -> Any:
+    """What could just be read may be too deep to be looked through. Nothing was changed then."""
+    try:
+        return await handled
+    except RecursionError:
+        raise BadRequest("the body has too much inside of one another: send less") from None
+
+
+def _names(operation: Operation, request: web.Request) -> dict[str, Any]:
+    return {
+        name: _converted(request.match_info[name], kind, name)
+        for name, kind in operation.names.items()
+    }
+
+
+async def _was_done(server: Server, operation: Operation, request: web.Request) -> bool:
+    """Whether there is no such chat because the caller has asked for just this already."""
+    key = _key(request)
+    if operation.was_done is None or key is None:
+        return False
+    call = Call(server, await server.identity.caller(request), key, _address(server, request))
+    return bool(await operation.was_done(call, **_names(operation, request)))
 
 
 async def admitted(server: Server, need: Need, request: web.Request) -> Caller | None:
@@ -182,15 +232,12 @@ def _key(request: web.Request) -> str | None:
     return key
 
 
-async def _given(operation: Operation, request: web.Request) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+def _asked(operation: Operation, request: web.Request) -> dict[str, Any]:
     if operation.query is not None:
-        given["query"] = _query(request, operation.query)
-    elif request.query:
+        return {"query": _query(request, operation.query)}
+    if request.query:
         raise BadRequest(f"nothing can be asked with ?{next(iter(request.query))}: leave it out")
-    if operation.body is not None:
-        given["body"] = await _body(request, operation.body)
-    return given
+    return {}
 
 
 def _check_names(request: web.Request) -> None:
@@ -219,21 +266,20 @@ def _converted(value: object, kind: Any, what: str) -> Any:
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"{what}: {error}") from None
+        raise BadRequest(f"{what}: {in_words(error, kind)}") from None
 
 
-async def _body(request: web.Request, kind: type) -> Any:
+async def _body(request: web.Request, kind: type, limit: int) -> Any:
     if request.can_read_body and request.content_type != "application/json":
         raise Unsupported(f"the body is {request.content_type}: send application/json")
     try:
         data = await request.read()
     except web.HTTPRequestEntityTooLarge:
-        limit = request.app._client_max_size
         raise TooLarge(f"the body has more than {limit} bytes: send less", limit=limit) from None
     try:
         return from_json(data or b"{}", kind)
     except msgspec.ValidationError as error:
-        raise BadBody(f"body: {error}") from None
+        raise BadBody(f"body: {in_words(error, kind)}") from None
     except msgspec.DecodeError as error:
         raise BadRequest(f"the body is no JSON: {error}") from None
 
@@ -245,15 +291,8 @@ class Unsupported(Refused):
 
 def _response(operation: Operation, value: object) -> web.Response:
     if isinstance(value, Content):
-        headers = {"X-Content-Type-Options": "nosniff"}
-        if value.name is not None:
-            name = quote(value.name, safe="", errors="replace")
-            headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
-        return web.Response(
-            status=operation.status,
-            body=value.body,
-            headers={"Content-Type": value.media, **headers},
-        )
+        headers = headers_of(value.media, value.name)
+        return web.Response(status=operation.status, body=value.body, headers=headers)
     if operation.gives is None:
         return web.Response(status=204)
     return web.Response(
@@ -274,13 +313,35 @@ async def problems(
         headers = error.headers if isinstance(error, Refused) else {}
         problem = problem_of(error)
         if problem is None or problem.status >= 500:
-            LOG.error("%s %s failed", request.method, request.path, exc_info=error)
+            LOG.error("%s %r failed", request.method, request.path, exc_info=error)
         return problem_response(problem or INTERNAL, headers)
     except web.HTTPException as error:
         return problem_response(_of_aiohttp(request, error), error.headers)
-    except Exception:
-        LOG.exception("%s %s failed", request.method, request.path)
+    except web.RequestPayloadError:
+        return _broken_body()
+    except ConnectionError as error:
+        if not _is_gone(request):
+            LOG.exception("%s %r failed", request.method, request.path)
+        else:
+            LOG.debug(
+                "%s %r: nobody waits for it any more (%s)", request.method, request.path, error
+            )
         return problem_response(INTERNAL)
+    except Exception:
+        LOG.exception("%s %r failed", request.method, request.path)
+        return problem_response(INTERNAL)
+
+
+def _broken_body() -> web.Response:
+    """Nobody knows where it ends: so nothing more is read from this connection."""
+    detail = "the body breaks off, or is not encoded as its headers say: send it again"
+    response = problem_response(Problem("bad_request", 400, TITLES[400], detail))
+    response.force_close()
+    return response
+
+
+def _is_gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] = {}) -> web.Response:

@@ -28,6 +28,7 @@ from holdfast.chat.stream import (
 from holdfast.chat.view import Pending, Snapshot
 from holdfast.live.fragments import Fragment
 from holdfast.server.roster import (
+    Begun,
     ChatDeleted,
     ChatListed,
     ListVoid,
@@ -54,6 +55,9 @@ FAILED: Final = End("failed", True)
 """Something went wrong here."""
 REVOKED: Final = End("revoked", False)
 DELETED: Final = End("deleted", False)
+
+BEAT: Final = "beat"
+"""Says nothing but that the server is there; with an id, also where the reader is."""
 
 Said: TypeAlias = Union[StreamEvent, RosterEvent, End]
 
@@ -150,6 +154,8 @@ def _named(said: StreamEvent | RosterEvent) -> tuple[str, object]:
             return "reset", ResetData("history")
         case ChatDeleted(_, id):
             return "deleted", DeletedData(id)
+        case Begun():
+            return BEAT, None
         case LiveDelta():
             raise AssertionError("written above")
         case _:
@@ -166,6 +172,8 @@ def event_of(wire: Wire) -> StreamEvent | End | None:
 
 def list_event_of(wire: Wire) -> RosterEvent | End | None:
     """What the stream of all chats said. None for an event that this version does not know."""
+    if wire.event == BEAT:
+        return None if wire.id is None else Begun(Moment.parse(wire.id))
     data = _data(wire, LIST_PAYLOADS)
     if data is None or isinstance(data, End):
         return data

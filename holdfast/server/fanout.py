@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -33,6 +35,7 @@ from holdfast.server.events import (
     wire_of,
 )
 from holdfast.server.policy import Caller
+from holdfast.server.problem import TooMany
 
 LOG: Final = logging.getLogger("holdfast.server")
 ROUND: Final = 1.0
@@ -60,6 +63,8 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
     heartbeat: float = 15.0
     recheck: float = 2.0
     """How often it is asked whether readers still may."""
+    per_user: int = 500
+    """Streams that one user, or whoever has a link, may have open here."""
     linger: float = 5.0
     """A connection that was told the end and is not closed after this is cut."""
 
@@ -67,6 +72,10 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} of streams is {getattr(self, name)!r}: use more than 0")
+
+
+class TooManyStreams(TooMany):
+    kind = "too_many_streams"
 
 
 class Stream(Protocol):
@@ -172,6 +181,8 @@ class Hub:
         self._sources: dict[str, list[Source]] = {}
         self._stalled: dict[Reader, Stalled] = {}
         self._dirty: dict[Source, None] = {}
+        self._open: Counter[str] = Counter()
+        """Streams by user."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._tick_timer: asyncio.TimerHandle | None = None
         self._round_timer: asyncio.TimerHandle | None = None
@@ -201,6 +212,24 @@ class Hub:
     def buffered(self) -> int:
         """Bytes that connections hold and nobody has taken."""
         return sum(reader.transport.get_write_buffer_size() for reader in self._readers())
+
+    @contextmanager
+    def admitted(self, user: str) -> Iterator[None]:
+        """One more stream of this user, for as long as the block lasts. Raises `TooManyStreams`."""
+        limit = self._options.per_user
+        if self._open[user] >= limit:
+            raise TooManyStreams(
+                f"{limit} streams of yours are open here: close some, or watch all your chats with "
+                "one (GET /stream)",
+                limit=limit,
+            )
+        self._open[user] += 1
+        try:
+            yield
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
 
     async def serve(self, reader: Reader) -> End | None:
         """Write to a reader until it leaves, or it has to: what it was told then."""

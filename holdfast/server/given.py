@@ -34,7 +34,7 @@ Labels: TypeAlias = Annotated[
 ]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="how many at once")]
 CursorText: TypeAlias = Annotated[
-    str, Meta(max_length=400, description="`next` of the page before")
+    str, Meta(max_length=2000, pattern="^[A-Za-z0-9_=-]*$", description="`next` of the page before")
 ]
 
 

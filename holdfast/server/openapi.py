@@ -54,7 +54,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[str,
     for each in operations:
         gives = each.gives if each.media == JSON else None
         types += [kind for kind in (each.query, each.body, gives) if kind is not None]
-        types += each.names.values()
+        types += [*each.names.values(), *(each.events or {}).values()]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     return dict(zip(map(repr, types), schemas, strict=True)), components
 
@@ -71,6 +71,8 @@ def _operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, An
     }
     if operation.handle.__doc__:
         made["description"] = inspect.cleandoc(operation.handle.__doc__)
+    if operation.events is not None:
+        made["x-events"] = {name: schemas[repr(kind)] for name, kind in operation.events.items()}
     if operation.body is not None:
         content = {"application/json": {"schema": schemas[repr(operation.body)]}}
         made["requestBody"] = {"required": _required(operation.body), "content": content}
@@ -90,13 +92,18 @@ def _parameters(operation: Operation, schemas: Mapping[str, Any]) -> list[dict[s
     ]
     if operation.query is not None:
         made += _query(operation.query)
-    if operation.method != "GET":
+    if operation.events is not None:
+        what = "The id of the last event that was seen: the stream goes on behind it."
+        made.append(_header("Last-Event-ID", what, {"type": "string"}))
+    if operation.keyed:
         what = "Names the request: sent again with the same key, it is carried out once."
         schema = {"type": "string", "minLength": 1, "maxLength": 200}
-        made.append(
-            {"name": "Idempotency-Key", "in": "header", "description": what, "schema": schema}
-        )
+        made.append(_header("Idempotency-Key", what, schema))
     return made
+
+
+def _header(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
 
 
 def _query(kind: type) -> list[dict[str, Any]]:

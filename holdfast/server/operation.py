@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_type_hints
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct, structs
@@ -54,6 +55,15 @@ class Content(Struct, frozen=True):
     """Of the file that a browser should save it as; None to show it."""
 
 
+def headers_of(media: str, name: str | None = None) -> dict[str, str]:
+    """Of an answer that is not JSON of ours. `name`: of the file that a browser should save."""
+    headers = {"Content-Type": media, "X-Content-Type-Options": "nosniff"}
+    if name is not None:
+        quoted = quote(name, safe="", errors="replace")
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quoted}"
+    return headers
+
+
 class Operation(Struct, frozen=True, kw_only=True):
     method: Method
     path: str
@@ -73,6 +83,12 @@ class Operation(Struct, frozen=True, kw_only=True):
     """The function gets the request itself, and may give the response itself."""
     takes: str | None = None
     """The media type of a body that is not JSON, and that a raw function reads by itself."""
+    events: Mapping[str, Any] | None = None
+    """Of a stream: the type of the data of each event, by its name."""
+    keyed: bool = True
+    """Whether a request that changes something may be named by a key."""
+    was_done: Handler | None = None
+    """Of what takes its chat away: whether this very request has done so already."""
 
     @property
     def id(self) -> str:
@@ -92,6 +108,9 @@ def operation(
     media: str = "application/json",
     raw: bool = False,
     takes: str | None = None,
+    events: Mapping[str, Any] | None = None,
+    keyed: bool = True,
+    was_done: Handler | None = None,
 ) -> Callable[[Handler], Handler]:
     """Make a function an operation of the API."""
 
@@ -99,7 +118,13 @@ def operation(
         if (method, path) in OPERATIONS:
             raise ValueError(f"{method} {path} is there already")
         made = described(method, path, summary, handle, status, media, raw)
-        OPERATIONS[method, path] = structs.replace(made, takes=takes)
+        OPERATIONS[method, path] = structs.replace(
+            made,
+            takes=takes,
+            events=events,
+            keyed=keyed and method != "GET",
+            was_done=was_done,
+        )
         return handle
 
     return register

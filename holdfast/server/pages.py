@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from holdfast.server.problem import BadRequest
+
+T = TypeVar("T")
 
 
 class BadCursor(BadRequest):
     kind = "bad_cursor"
+
+
+def cut(found: Sequence[T], limit: int) -> tuple[tuple[T, ...], bool]:
+    """A page, of what was asked for with one more than fits; and whether there is more."""
+    return tuple(found[:limit]), len(found) > limit
 
 
 def cursor_of(kind: str, place: str) -> str:
@@ -25,9 +36,30 @@ def place_of(kind: str, cursor: str | None) -> str | None:
         known, _, place = urlsafe_b64decode(padded.encode("ascii")).decode().partition(" ")
     except (ValueError, UnicodeError):
         known, place = "", ""
-    if known != kind or not place or "\x00" in place:
-        raise BadCursor(
-            f"{cursor!r:.80} is no cursor of this list: give `next` of the page before, or none",
-            cursor=cursor,
-        )
+    # A database has no text with the first; as JSON has it, it is the second.
+    if known != kind or not place or "\x00" in place or "\\u0000" in place:
+        raise _bad(cursor)
     return place
+
+
+def cursor_holding(kind: str, value: object) -> str:
+    """A cursor for a list whose places are more than a text."""
+    return cursor_of(kind, msgspec.json.encode(value).decode())
+
+
+def value_of(kind: str, cursor: str | None, type: type[T] | Any) -> T | None:
+    place = place_of(kind, cursor)
+    if cursor is None or place is None:
+        return None
+    try:
+        made: T = msgspec.json.decode(place, type=type)
+    except msgspec.MsgspecError:
+        raise _bad(cursor) from None
+    return made
+
+
+def _bad(cursor: str) -> BadCursor:
+    return BadCursor(
+        f"{cursor!r:.80} is no cursor of this list: give `next` of the page before, or none",
+        cursor=cursor,
+    )

@@ -27,7 +27,7 @@ from holdfast.chat.errors import (
     WrongAnswer,
     WrongOrder,
 )
-from holdfast.chat.files import FileNotFound
+from holdfast.chat.files import FileNotFound, QuotaExceeded
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.store.database import OutcomeUnknown, StoreError, Unavailable
 
@@ -129,6 +129,7 @@ _STATUS: Final[Mapping[type[ChatError], int]] = {
     ChatArchived: 409,
     KeyReused: 409,
     QueueFull: 429,
+    QuotaExceeded: 413,
     TooDeep: 422,
     Corrupt: 500,
 }

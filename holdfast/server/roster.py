@@ -1,4 +1,5 @@
-"""All chats of one user, as they change: the same for all of that user's readers here.
+"""All chats of one user, and those shared with them, as they change: the same for all of that
+user's readers here.
 
 A cursor is the database's time of a look. Who comes back is told of every chat that changed since
 then less a minute, because a transaction may take its time to be committed: so a chat can be told
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, Union
 
@@ -19,9 +20,10 @@ from msgspec import Struct, structs
 
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.feed import Feed
-from holdfast.chat.listing import Shown, shown
+from holdfast.chat.gone import gone_since, had
+from holdfast.chat.listing import Shown, read_openings, shown
 from holdfast.chat.locked import now_of
-from holdfast.chat.marks import read_marks
+from holdfast.chat.marks import marked_since, read_marks, shared_with
 from holdfast.chat.state import SELECT_CHAT, Chat, chat_of
 from holdfast.chat.view import Watch, snapshots
 from holdfast.store.database import (
@@ -67,6 +69,9 @@ class Moment(Struct, frozen=True, order=True):
         return cls(int(text))
 
 
+NOWHERE: Final = Moment(0)
+
+
 class ChatListed(Struct, frozen=True):
     """A chat is new, or changed."""
 
@@ -75,7 +80,7 @@ class ChatListed(Struct, frozen=True):
 
 
 class ChatDeleted(Struct, frozen=True):
-    """Told to those who are there when it happens."""
+    """It is deleted, or shared with the user no longer."""
 
     cursor: Moment
     id: str
@@ -87,7 +92,13 @@ class ListVoid(Struct, frozen=True):
     cursor: Moment
 
 
-RosterEvent: TypeAlias = Union[ChatListed, ChatDeleted, ListVoid]
+class Begun(Struct, frozen=True):
+    """There is nothing to tell to somebody new: only from where on they will be told."""
+
+    cursor: Moment
+
+
+RosterEvent: TypeAlias = Union[ChatListed, ChatDeleted, ListVoid, Begun]
 
 
 class Found(Struct, frozen=True):
@@ -98,6 +109,10 @@ class Found(Struct, frozen=True):
     whole: bool
     """All that changed, and not only what was heard of."""
     asked: frozenset[str]
+    shared: frozenset[str]
+    """Those that others share with the user; of a look that is not whole, among those asked for."""
+    gone: Mapping[str, int]
+    """Those that the user has no longer, and since when."""
 
 
 class Roster:
@@ -107,6 +122,8 @@ class Roster:
         self.ended = False
         self._feed = feed
         self._rosters = rosters
+        self.followed: frozenset[str] = frozenset()
+        """Chats of others that it is told of. Kept by `rosters`."""
         self._user = user
         self._after = after
         self._at: Moment | None = None
@@ -119,8 +136,12 @@ class Roster:
         """When all that changed is looked for, whatever was heard."""
         self._void_until = 0
         """Changes up to then are not told: the list has to be read anew because of them."""
-        self._told: dict[str, Shown] = {}
-        """By chat: what was last told of it."""
+        self._told: dict[str, tuple[int, Shown]] = {}
+        """By chat: what was last told of it, and when it was last found so."""
+        self._gone: dict[str, int] = {}
+        """Those that were told to be gone, and since when they are."""
+        self._shared: frozenset[str] = frozenset()
+        """What others share with the user, as far as was told."""
         self._calls: list[Callable[[], None]] = []
         rosters.enter(user, self)
 
@@ -128,7 +149,7 @@ class Roster:
 
     @property
     def cursor(self) -> Moment:
-        return self._at or self._after or Moment(0)
+        return self._at or self._after or NOWHERE
 
     def take(self) -> list[RosterEvent]:
         taken, self._ready = self._ready, []
@@ -149,7 +170,10 @@ class Roster:
         """The other has not told later than this one: what both tell is told twice."""
         if self._at is None or other._at is None or self._ready or other._ready:
             return False
-        return other._at <= self._at
+        # What the other has told otherwise it would not tell again, should it come to be so again.
+        return other._at <= self._at and all(
+            other._told.get(id, told)[1] == told[1] for id, told in self._told.items()
+        )
 
     def close(self) -> None:
         self.ended = True
@@ -197,50 +221,104 @@ class Roster:
         now = await now_of(tx)
         last = self._at or self._after or Moment(now)
         since = max(last.at - OVERLAP, self._void_until)
-        condition = "updated_at > :since" if whole else tx.dialect.one_of("id", "ids")
-        given: Mapping[str, Any] = {"since": since} if whole else {"ids": sorted(heard)}
-        rows = await self._chats(tx, condition, given)
+        marked = await marked_since(tx, self._user, since) if whole else heard
+        rows = await self._own(tx, since if whole else None, marked)
+        shared = await _shared(tx, self._user, None if whole else heard)
+        new = marked & shared.keys()
+        if whole:
+            new |= {id for id, at in shared.items() if at > since}
+        if whole and self._at is not None:
+            new |= shared.keys() - self._shared
+        rows += await self._of_others(tx, since, new, shared)
+        shown = await _shown(tx, self._user, rows, self._feed.watch)
+        gone = await gone_since(tx, self._user, since, MOST + 1)
+        return Found(now, shown, whole, heard, frozenset(shared), gone)
+
+    async def _own(self, tx: Tx, since: int | None, ids: Collection[str]) -> list[Chat]:
+        """These; also those that changed since then."""
+        mine, one_of = "owner = :reader", tx.dialect.one_of("id", "ids")
+        if since is None:
+            rows = await self._chats(tx, f"{mine} AND {one_of}", {"ids": sorted(ids)})
+        else:
+            given = {"ids": sorted(ids), "since": since}
+            rows = await self._chats(tx, f"{mine} AND (updated_at > :since OR {one_of})", given)
         # What a chat that was set to work waits for is shown with the one at the top.
         above = {row.root_id for row in rows} - {row.id for row in rows}
         if above and len(rows) <= MOST:
-            one_of = tx.dialect.one_of("id", "ids")
-            rows += await self._chats(tx, one_of, {"ids": sorted(above)})
-        return Found(now, await _shown(tx, self._user, rows, self._feed.watch), whole, heard)
+            rows += await self._chats(tx, f"{mine} AND {one_of}", {"ids": sorted(above)})
+        return rows
+
+    async def _of_others(
+        self, tx: Tx, since: int, new: Collection[str], shared: Collection[str]
+    ) -> list[Chat]:
+        """What was shared or has changed since then."""
+        if not shared:
+            return []
+        known, fresh = tx.dialect.one_of("id", "ids"), tx.dialect.one_of("id", "fresh")
+        return await self._chats(
+            tx,
+            f"owner <> :reader AND {known} AND (updated_at > :since OR {fresh})",
+            {"ids": sorted(shared), "fresh": sorted(new), "since": since},
+        )
 
     async def _chats(self, tx: Tx, condition: str, given: Mapping[str, Any]) -> list[Chat]:
+        named = {"reader": self._user} if ":reader" in condition else {}
         rows = await tx.fetch(
-            f"""
-            {SELECT_CHAT} WHERE owner = :owner AND {condition} ORDER BY updated_at, id LIMIT :limit
-            """,
-            {"owner": self._user, "limit": MOST + 1, **given},
+            f"{SELECT_CHAT} WHERE {condition} ORDER BY updated_at, id LIMIT :limit",
+            {**named, "limit": MOST + 1, **given},
         )
         return [chat_of(row) for row in rows]
 
     def _give(self, found: Found) -> None:
-        before, self._at = self.cursor, Moment(found.now)
-        self._ready += _last_moves(self._events(found, before), self._at)
-        for chat in found.chats:
-            self._told[chat.id] = chat
+        new, before, self._at = self.cursor == NOWHERE, self.cursor, Moment(found.now)
+        events = self._events(found, before)
+        if new and not events:  # without a cursor nobody could go on from here
+            events = [Begun(before)]
+        self._ready += _last_moves(events, self._at)
+        if not found.whole:
+            self._shared -= found.asked - found.shared
+        elif not self.ended:
+            self._shared = found.shared
+            self._rosters.follow(self, found.shared)
+        self._told |= {chat.id: (found.now, chat) for chat in found.chats}
+        self._gone |= found.gone
         if found.whole:  # what is older does not come again
             oldest = found.now - 2 * OVERLAP
-            self._told = {id: c for id, c in self._told.items() if c.updated_at > oldest}
+            self._told = {id: one for id, one in self._told.items() if one[0] > oldest}
+            self._gone = {id: at for id, at in self._gone.items() if at > oldest}
 
     def _events(self, found: Found, cursor: Moment) -> list[RosterEvent]:
-        if len(found.chats) > MOST:
+        if len(found.chats) + len(found.gone) > MOST:
             self._void_until = found.now
             return [ListVoid(cursor)]
         events: list[RosterEvent] = [
-            ChatListed(cursor, chat) for chat in found.chats if self._told.get(chat.id) != chat
+            ChatListed(cursor, chat) for chat in found.chats if self._was_told(chat) != chat
         ]
-        if not found.whole:
-            gone = found.asked - {chat.id for chat in found.chats}
-            events += [ChatDeleted(cursor, id) for id in sorted(gone)]
-        return events
+        gone = [id for id, at in found.gone.items() if self._gone.get(id) != at]
+        return events + [ChatDeleted(cursor, id) for id in gone]
+
+    def _was_told(self, chat: Shown) -> Shown | None:
+        """What was last told of it."""
+        _, told = self._told.get(chat.id, (0, None))
+        return told
 
 
 async def _shown(tx: Tx, user: str, rows: Sequence[Chat], watch: Watch) -> list[Shown]:
-    marks = await read_marks(tx, user, rows)
-    return [shown(chat, marks[chat.id]) for chat in await snapshots(tx, rows, watch)]
+    marks, openings = await read_marks(tx, user, rows), await read_openings(tx, rows)
+    return [
+        shown(chat, marks[chat.id], openings.get(chat.id))
+        for chat in await snapshots(tx, rows, watch)
+    ]
+
+
+async def _shared(tx: Tx, user: str, among: Collection[str] | None) -> dict[str, int]:
+    """What others share with a user, and since when."""
+    some = "" if among is None else f"AND {tx.dialect.one_of('chat_id', 'among')}"
+    rows = await tx.fetch(
+        f"{shared_with(tx, 'chat_id, created_at')} {some}",
+        {"reader": user, **({} if among is None else {"among": sorted(among)})},
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def _last_moves(events: list[RosterEvent], to: Moment) -> list[RosterEvent]:
@@ -259,6 +337,8 @@ class Rosters:
         self._spawn = spawn
         self._rosters: dict[str, dict[Roster, None]] = {}
         self._owners: OrderedDict[str, str] = OrderedDict()
+        self._followed: dict[str, dict[Roster, None]] = {}
+        """By chat: who is told of it besides its owner."""
         self._unknown: set[str] = set()
         self._asking = False
         self._deaf: Callable[[], None] | None = None
@@ -268,7 +348,19 @@ class Rosters:
         if self._deaf is None:
             self._deaf = self._db.listen(self.hear)
 
+    def follow(self, roster: Roster, chats: Collection[str]) -> None:
+        """Tell a roster of these chats of others, and of no more of them."""
+        for chat in roster.followed - set(chats):
+            followers = self._followed.get(chat, {})
+            followers.pop(roster, None)
+            if not followers:
+                self._followed.pop(chat, None)
+        for chat in chats:
+            self._followed.setdefault(chat, {})[roster] = None
+        roster.followed = frozenset(chats)
+
     def leave(self, user: str, roster: Roster) -> None:
+        self.follow(roster, ())
         here = self._rosters.get(user, {})
         here.pop(roster, None)
         if not here:
@@ -278,6 +370,9 @@ class Rosters:
             self._deaf = None
 
     def hear(self, notice: Notice) -> None:
+        if isinstance(notice, Changed):
+            for roster in list(self._followed.get(notice.chat, ())):
+                roster.hear(notice.chat)
         match notice:
             case Changed(chat) if chat in self._owners:
                 self._tell(chat)
@@ -295,9 +390,12 @@ class Rosters:
         try:
             while self._unknown:
                 asked, self._unknown = sorted(self._unknown), set()
-                for chat, owner in await self._db.read(partial(_owners, ids=asked)):
+                owners, had = await self._db.read(partial(_whose, ids=asked))
+                for chat, owner in owners:
                     self._owners[chat] = owner
                     self._tell(chat)
+                for chat, reader in had:
+                    self._tell_reader(reader, chat)
                 while len(self._owners) > OWNERS:
                     self._owners.popitem(last=False)
         except Unavailable:
@@ -306,7 +404,10 @@ class Rosters:
             self._asking = False
 
     def _tell(self, chat: str) -> None:
-        for roster in list(self._rosters.get(self._owners[chat], ())):
+        self._tell_reader(self._owners[chat], chat)
+
+    def _tell_reader(self, reader: str, chat: str) -> None:
+        for roster in list(self._rosters.get(reader, ())):
             roster.hear(chat)
 
     def _tell_all(self) -> None:
@@ -315,10 +416,12 @@ class Rosters:
                 roster.hear(None)
 
 
-async def _owners(tx: Tx, ids: Sequence[str]) -> Sequence[Row]:
-    return await tx.fetch(
+async def _whose(tx: Tx, ids: Sequence[str]) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Of each of these chats: its owner; of one that is gone, who had it."""
+    owners = await tx.fetch(
         f"SELECT id, owner FROM chats WHERE {tx.dialect.one_of('id', 'ids')}", {"ids": list(ids)}
     )
+    return owners, await had(tx, ids)
 
 
 def _now() -> float:

@@ -14,6 +14,7 @@ from holdfast.chat.host import Host
 from holdfast.chat.load import Load, read_load
 from holdfast.observe.meters import MEDIA, Gauge, Meters
 from holdfast.server.fanout import Hub
+from holdfast.server.identity.patience import patient_runner
 from holdfast.store.database import Database, StoreError
 
 PATIENCE: Final = 2.0
@@ -73,7 +74,7 @@ async def scraped_at(
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = patient_runner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, name, port).start()

@@ -13,11 +13,11 @@ from typing import Any, Final
 import anyio
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
+from holdfast.server.events import BEAT as NOTHING
 from holdfast.server.events import Reason, Wire
 from holdfast.server.fanout import Hub, Reader, Subject
 from holdfast.server.policy import Caller
 
-PING: Final = b"\x89\x00"
 LONGEST: Final = 4096
 """Bytes of a message that is read in order to be refused."""
 CODES: Final[Mapping[Reason, int]] = {
@@ -46,6 +46,11 @@ def _frame(wire: Wire) -> bytes:
     return b"\x81\x7f%b%b" % (size.to_bytes(8), text)
 
 
+PING: Final = b"\x89\x00"
+BEAT: Final = PING + frames([Wire(None, NOTHING, b"null")])
+"""The ping shows who is still there. Pages are not told of pings: for them there is an event."""
+
+
 def is_asked_for(request: web.Request) -> bool:
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
@@ -59,7 +64,7 @@ async def respond(
     transport = request.transport
     if not isinstance(transport, asyncio.Transport):  # it has gone already
         return socket
-    reader = Reader(transport, frames, PING, subject, cursor, caller)
+    reader = Reader(transport, frames, BEAT, subject, cursor, caller)
     refused: list[WSMessage] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_listen, hub, socket, reader, refused)

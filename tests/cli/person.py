@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.cli.test_serve import HIDDEN
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

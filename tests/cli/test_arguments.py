@@ -6,8 +6,10 @@ from argparse import Namespace
 
 import pytest
 
-from holdfast.cli.arguments import COLORS, EFFORTS, VERBS, UsageError, parse
+from holdfast.cli.arguments import VERBS, parse
 from holdfast.cli.codes import ExitCode
+from holdfast.cli.verbs.options import COLORS, EFFORTS
+from holdfast.cli.verbs.parser import UsageError
 from holdfast.config import Color
 from holdfast.providers import profile
 
@@ -201,3 +203,25 @@ def test_the_levels_are_those_of_the_library() -> None:
 
     assert profile.EFFORTS == EFFORTS
     assert get_args(Color) == COLORS
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["serve", "--port", "80"], "--listen"),
+        (["serve", "--host=0.0.0.0"], "--listen"),
+        (["serve", "--settings", "x"], "--config"),
+    ],
+)
+def test_an_option_that_other_programs_have_is_understood(argv: list[str], meant: str) -> None:
+    assert f"did you mean {meant}?" in refusal(*argv)
+
+
+def test_an_option_of_another_verb_is_not_suggested() -> None:
+    assert "did you mean" not in refusal("worker", "--port", "80")
+
+
+def test_secrets_can_be_rotated_and_nothing_else() -> None:
+    assert parse(["secrets", "rotate"])[1].what == "rotate"
+    assert "WHAT" in refusal("secrets")
+    assert "'list' is not one of rotate" in refusal("secrets", "list")

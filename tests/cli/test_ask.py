@@ -14,6 +14,7 @@ from msgspec import structs
 from holdfast import Action, Agent, Deny, RunResult, Tool, ToolCall, approve, tool
 from holdfast.cli.ask import Answers, Asker, laid_out, listed, understood, wanted
 from holdfast.cli.tty import Tty
+from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import encode
 from holdfast.testing import ScriptedModel, call, call_raw
 from holdfast.tools.ask_user import Answer, Option, Question, ask_user
@@ -184,6 +185,18 @@ async def test_a_call_that_comes_back_with_other_arguments_is_asked_about_again(
     asker = Asker(terminal, "ask", silent)
     await asker.resolve([action])
     assert await asker.resolve([action]) == {action.call.id: Deny("they gave no reason")}
+
+
+async def test_who_is_asked_about_a_call_that_may_have_been_done_is_told_so() -> None:
+    (first,) = await actions(call("delete", path="a"))
+    terminal = Scripted("a", "y")
+    asker = Asker(terminal, "ask", silent)
+    await asker.resolve([first])
+    lost = structs.replace(first, call=structs.replace(first.call, id="lost"), again=True)
+    assert "may have" not in terminal.shown
+    assert isinstance((await asker.resolve([lost]))["lost"], Approved)
+    assert "delete was begun before, and may have been done: allow it only if" in terminal.shown
+    assert "always" not in terminal.asked[1]
 
 
 async def test_a_call_that_comes_back_with_other_arguments_is_not_approved_for_ever() -> None:

@@ -100,8 +100,8 @@ def test_a_call_may_be_denied_beforehand(served: Served) -> None:
         ([], 2, "there is no prompt: holdfast chat"),
         (["--chat", "nobody", "hi"], 1, "nobody"),
         (["--agent", "nobody", "hi"], 2, "nobody"),
-        (["--token", "hf_wrong", "hi"], 1, "token"),
-        (["--url", "http://127.0.0.1:1", "hi"], 1, "cannot be reached"),
+        (["--url", "http://127.0.0.1:1", "hi"], 1, "cannot be reached, nothing listens there"),
+        (["--token", "hf_wrong", "hi"], 1, "does not take this token"),
         (["--url", "nowhere", "--token", "x", "hi"], 2, "is no address"),
     ],
 )
@@ -213,6 +213,7 @@ def test_a_call_is_approved_denied_and_allowed_for_the_chat(served: Served, pers
     work = served.home / "work"
     person.says("write 1 to one.txt")
     person.sees("Allow? [y]es, [n]o, [a]lways for write_file in this chat")
+    assert '● write_file(path="one.txt", content="1")\n  --- /dev/null\n' in person.seen
     person.says("not today")
     person.sees("not today", 2)
     person.sees("\n>", 2)
@@ -236,10 +237,51 @@ def test_a_question_may_be_left_and_answered_later_or_elsewhere(
     person.sees("it waits: /answer asks again")
     person.says("/answer")
     person.sees("Allow?", 2)
+    assert "write_file wants to run" in person.seen  # also who scrolled away knows what it is
     assert served.once("-q", "--last", "--yes").returncode == 0
     person.sees("Wrote later.txt")
     person.says("say fine")
     person.sees("> say fine\n\nfine")
+
+
+def test_of_several_calls_each_is_shown_where_it_is_asked_about(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "asking.py").write_text(ASKING)
+    (work / "holdfast.toml").write_text('[agents.a]\nmodel = "demo"\ntools = ["asking:tools"]\n')
+    with (
+        serving(tmp_path, "--listen", "0") as process,
+        sitting_at(tmp_path, "chat", "--url", process.started(), "use many tools") as person,
+    ):
+        for number, tool in enumerate(("list_files", "read_file", "search_files"), 1):
+            person.sees("Allow?", number)
+            above = person.seen.rpartition("Allow?")[0]
+            assert above.rstrip().endswith(f"| {tool} would be run"), above
+            person.says("y")
+        person.sees("done", 3)
+
+
+ASKING = """
+from holdfast import tool
+
+def asking(name, argument):
+    async def run(**given: str) -> str: return "done"
+    schema = {"type": "object", "properties": {argument: {"type": "string"}}}
+    preview = lambda given: f"{name} would be run"
+    return tool(name=name, description=name, schema=schema, approval="ask", preview=preview)(run)
+
+tools = [
+    asking("list_files", "path"), asking("read_file", "path"), asking("search_files", "pattern")
+]
+"""
+"""Tools that the demo calls in one message, each with an approval."""
+
+
+def test_who_wants_it_quiet_sees_all_that_they_are_asked_about(served: Served) -> None:
+    with sitting_at(served.home, "chat", "-q", "--url", served.url) as person:
+        person.says("write 1 to quiet.txt")
+        person.sees("Allow?")
+        assert "| +1\n" in person.seen.partition("write_file wants to run: ")[2]
 
 
 def test_without_colours_and_cursors_a_call_is_asked_about_too(served: Served) -> None:
@@ -327,9 +369,13 @@ def test_what_is_refused_is_said_and_can_be_said_otherwise(person: Person) -> No
     person.says("say hi")
     person.sees("\n\nhi\n>")
     person.says("/model")
-    person.sees("model: the own of the agent")
+    person.sees("model: the agent's own")
     person.says("/model demo")
     person.sees("model: demo")
+    person.says("/remove 1")
+    person.sees("! nothing waits\n> /remove 1")
+    person.says("\x15/stop")
+    person.sees("· nothing runs\n>")
 
 
 def test_the_help_lists_every_command(person: Person) -> None:
@@ -347,9 +393,11 @@ def test_it_comes_back_when_the_server_does(tmp_path: Path) -> None:
             person.sees("\n\nhello\n>")
             assert first.end() == 0
             person.sees("the connection is lost: coming back…")
+            person.says("say later")
+            person.sees("it is said when the connection is back")
             with serving(tmp_path, "--listen", port) as second:
                 second.started()
-                person.sees("connected again")
+                person.sees("· connected again\n> say later\n\nlater\n>")
                 person.says("say more")
                 person.sees("> say more\n\nmore\n>")
                 person.types("\x04")

@@ -14,8 +14,10 @@ from typing import Final
 
 import pytest
 
-from holdfast.cli.arguments import COLORS, EFFORTS, SHELLS, VERBS, top_parser
+from holdfast.cli.arguments import VERBS, top_parser
 from holdfast.cli.completion import described, main, script
+from holdfast.cli.verbs.here import SHELLS
+from holdfast.cli.verbs.options import COLORS, EFFORTS
 from holdfast.providers import profiles
 from holdfast.providers.known import PROVIDERS
 from holdfast.providers.registry import DEMO

@@ -16,9 +16,10 @@ from typing import Any, Final
 import pytest
 
 from holdfast import __version__
-from holdfast.cli.arguments import VERBS, UsageError, parse
+from holdfast.cli.arguments import VERBS, parse
 from holdfast.cli.codes import ExitCode
 from holdfast.cli.main import main, told
+from holdfast.cli.verbs.parser import UsageError
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.providers.known import PROVIDERS
 

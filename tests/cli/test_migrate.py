@@ -46,15 +46,25 @@ def test_the_environment_names_the_database_unless_the_command_line_does(
     assert {each.name for each in tmp_path.glob("*.db")} == {"usual.db", "other.db"}
 
 
-def test_without_a_database_it_says_how_to_name_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_a_name_it_is_the_database_that_a_server_would_take_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOLDFAST_DATABASE", " ")
-    assert main(["migrate"]) == ExitCode.USAGE
-    assert capsys.readouterr().err == (
-        "holdfast: no database is named: say --database sqlite:///chats.db, "
-        "or set HOLDFAST_DATABASE\n"
-    )
+    assert main(["doctor"]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert said.startswith(f"holdfast: there are no chats in {tmp_path}/home yet: ")
+    assert said.endswith("or say --database or --config\n")
+    assert main(["migrate"]) == ExitCode.FINISHED
+    assert (tmp_path / "home" / "chats.db").exists()
+    (tmp_path / "team.toml").write_text(f'database = "sqlite:///{tmp_path}/team.db"')
+    assert main(["migrate", "--config", "team.toml"]) == ExitCode.FINISHED
+    assert (tmp_path / "team.db").exists()
+    for more in ([], ["--config", "team.toml"]):
+        capsys.readouterr()
+        assert main(["doctor", *more]) == ExitCode.FINISHED
+        assert capsys.readouterr().out == "0 chats: nothing is wrong\n"
 
 
 def test_a_database_of_a_newer_version_is_refused_by_name(

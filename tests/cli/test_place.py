@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.arguments import parse
-from holdfast.cli.place import address_of
+from holdfast.cli.place import address_of, ask_instead
 from holdfast.config import Where, chat_options, export_options, token_options
 from holdfast.kernel.errors import ConfigError
 
@@ -74,3 +74,8 @@ def test_an_administrator_gets_a_token_for_everything() -> None:
     assert scopes() == ("read", "write")
     assert scopes("--user", "ann", "--role", "admin") == ("read", "write", "admin")
     assert scopes("--user", "ann", "--role", "admin", "--scope", "read") == ("read",)
+
+
+def test_a_server_that_has_the_database_open_is_named_as_it_is_here(tmp_path: Path) -> None:
+    where = Where(listen="8870", data=str(tmp_path))
+    assert "ask it: say --url http://127.0.0.1:8870, or wherever it is" in ask_instead(where)

@@ -207,6 +207,16 @@ def test_it_is_known_which_calls_were_previewed() -> None:
     assert retold.previewed == {"t1"}
 
 
+def test_a_preview_that_was_missed_is_shown_once_before_somebody_is_asked() -> None:
+    seen = Seen()
+    retold = Retold(seen, 0, echo=True)
+    pay = Pending("approval", ToolCall("t1", "pay", "{}"), "{}", "d", "- 5 €")
+    assert retold.preview(pay)
+    assert retold.preview(pay)
+    assert seen.all == [ToolProgressed("t1", "pay", "preview", "- 5 €")]
+    assert not retold.preview(structs.replace(pay, call=ToolCall("t2", "pay", "{}"), preview=None))
+
+
 def test_an_attempt_that_failed_is_told_once_with_when_the_next_begins() -> None:
     retry = Retry(1, 3, Failure("rate_limit", "too many"), at=3_000_000)
     changed = [chat(Status.RUNNING, at, retry=retry) for at in (2, 3)]

@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.serve import address
+from holdfast.cli.serve import limits_of
+from holdfast.cli.settings import LimitSettings, ServerSettings, Settings
+from holdfast.cli.setup import address
 from holdfast.kernel.errors import ConfigError
 
 HIDDEN = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
@@ -57,6 +59,12 @@ class Process:
         request = urllib.request.Request(url, data, {**given, **headers})
         response: HTTPResponse = urllib.request.urlopen(request, timeout=30)
         return response
+
+    def put(self, url: str, body: object) -> None:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="PUT")
+        with urllib.request.urlopen(request, timeout=30) as response:
+            assert response.status == 204
 
     def end(self, how: int = signal.SIGTERM) -> int:
         self.child.send_signal(how)
@@ -160,17 +168,24 @@ def test_nobody_is_let_in_without_the_token(tmp_path: Path) -> None:
         assert server.end(signal.SIGINT) == 0
 
 
+def test_an_agent_may_have_a_model_whose_key_is_stored_and_nowhere_else(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        server.put(f"{server.started()}/api/v1/providers/openai", {"key": "sk-stored"})
+    settings = tmp_path / "work" / "holdfast.toml"
+    settings.write_text('[agents.a]\nmodel = "openai:gpt-6-sol"\n[agents.b]\nmodel = "demo"\n')
+    with serving(tmp_path, "--listen", "0") as server:
+        server.started()
+        server.until("a answers, with openai:gpt-6-sol")
+    settings.write_text('[agents.a]\nmodel = "groq:any"\n')
+    with serving(tmp_path, "--listen", "0") as server:
+        server.until("agents.a.model: groq needs a key: set GROQ_API_KEY")
+        assert server.child.wait(30) == 2
+
+
 def test_a_key_that_was_stored_decides_who_answers_also_after_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0") as server:
         url = server.started()
-        request = urllib.request.Request(
-            f"{url}/api/v1/providers/openai",
-            b'{"key": "sk-stored"}',
-            {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"},
-            method="PUT",
-        )
-        with urllib.request.urlopen(request, timeout=30) as response:
-            assert response.status == 204
+        server.put(f"{url}/api/v1/providers/openai", {"key": "sk-stored"})
         assert server.end() == 0
     assert (tmp_path / "secret.key").stat().st_mode & 0o777 == 0o600
     with serving(tmp_path, "--listen", "0") as again:
@@ -185,9 +200,6 @@ def test_a_key_that_was_stored_decides_who_answers_also_after_a_restart(tmp_path
         (["--listen", "nowhere"], 2, "is no address to listen at"),
         (["--listen", "0.0.0.0:0"], 2, "can be reached from the network"),
         (["--config", "none.toml"], 2, "none.toml cannot be read"),
-        (["--config", "urls.toml"], 2, "server.urls are those of a server for a team"),
-        (["--config", "team.toml"], 2, "needs its public URL"),
-        (["--config", "proxies.toml"], 2, "use addresses or networks like 10.0.0.0/8"),
         (["--database", "mysql://x"], 2, "there is no database of the kind mysql"),
         (["--database", "sqlite:////nowhere/chats.db"], 1, "there is no directory"),
     ],
@@ -195,14 +207,6 @@ def test_a_key_that_was_stored_decides_who_answers_also_after_a_restart(tmp_path
 def test_what_cannot_be_served_says_why(
     tmp_path: Path, arguments: list[str], code: int, says: str
 ) -> None:
-    wrong = {
-        "urls": 'urls = ["https://x.example"]',
-        "team": "team = true",
-        "proxies": 'proxies = ["me"]',
-    }
-    (tmp_path / "work").mkdir()
-    for name, line in wrong.items():
-        (tmp_path / "work" / f"{name}.toml").write_text(f"[server]\n{line}\n")
     with serving(tmp_path, *arguments) as server:
         assert says in server.until("holdfast:")
         assert server.child.wait(30) == code
@@ -214,6 +218,22 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         with serving(tmp_path, "--listen", str(port)) as server:
             assert f"127.0.0.1:{port} is taken: say --listen" in server.until("holdfast:")
             assert server.child.wait(30) == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+def test_a_signal_ends_a_wait_for_a_database_that_says_nothing(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://x@127.0.0.1:{silent.getsockname()[1]}/x"
+        with serving(tmp_path, "--listen", "0", "--database", url) as server:
+            silent.settimeout(30)
+            connection, _ = silent.accept()
+            with connection:
+                assert server.end(number) == code
+                assert server.child.stderr is not None
+                said = server.child.stderr.read()
+    assert said == ("holdfast: interrupted\n" if number == signal.SIGINT else "")
 
 
 def test_a_worker_drives_chats_without_an_api(tmp_path: Path, postgres_url: str) -> None:
@@ -239,3 +259,10 @@ def test_an_address_may_be_a_port_alone(text: str, means: tuple[str, int]) -> No
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="write 127"):
         address(text)
+
+
+def test_the_limits_of_the_settings_are_those_of_the_server() -> None:
+    chosen = LimitSettings(files=3, streams=4, audit=5)
+    limits = limits_of(Settings(limits=chosen, server=ServerSettings(tick=0.5)))
+    assert (limits.quota, limits.audit) == (3 * 1024 * 1024, 5)
+    assert (limits.streams.per_user, limits.streams.tick) == (4, 0.5)

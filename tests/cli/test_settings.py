@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from holdfast.cli.agents import DEFAULT, INSTRUCTIONS, Place, agents_of
 from holdfast.cli.settings import AgentSettings, Settings, read_settings
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.prepare import model_of
 from holdfast.worker.options import WorkerOptions
 
 NO_KEYS: Mapping[str, str] = {}
@@ -114,6 +116,15 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path) -> None:
         ("agents = 3", "write a table for each"),
         ("server = 3", "write a table, as in [server]"),
         ('[agents.a]\napproval = "no"', "use one of ask, never"),
+        ("database = 5", "database: write text in quotes"),
+        ('[worker]\nlease = "x"', "worker.lease: write a number"),
+        ('[agents.a]\ntools = "x"', 'agents.a.tools: write a list of texts, as ["a", "b"]'),
+        ("[agents.a]\nmax_steps = 1.5", "agents.a.max_steps: write a whole number"),
+        ("[server]\nteam = 1", "server.team: write true or false"),
+        ("providers = 1", "providers: write a table"),
+        ('[agents.""]', "agents: one has no name"),
+        ("[limits]\naudit = 0\nfiles = -1", "limits: files, audit: use 1 or more"),
+        ("[providers.opnai]", "there is no such provider: did you mean openai?"),
     ],
 )
 def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> None:
@@ -123,6 +134,60 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> N
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
         read_settings(str(tmp_path / "none.toml"))
+
+
+def test_a_key_does_not_belong_in_a_file_and_is_not_repeated(tmp_path: Path) -> None:
+    told = "\n".join(refused(tmp_path, '[providers.openai]\napi_key = "sk-1234"'))
+    assert "providers.openai.api_key: a key does not belong in a file" in told
+    assert "sk-1234" not in told
+
+
+def test_options_of_a_provider_are_checked_although_no_agent_asks_it(tmp_path: Path) -> None:
+    told = refused(
+        tmp_path,
+        """
+        [providers.anthropic]
+        timeout = 5
+        betas = 5
+        [providers.openai]
+        base_url = 5
+        headers = ["X-Team"]
+        [providers.azure]
+        headers = {X-Team = 5}
+        environ = "x"
+        profile = {windw = 3}
+        [providers.ollama]
+        base_url = "localhost"
+        [providers.groq]
+        headers = {X-Team = "weather"}
+        """,
+    )
+    assert [line.strip() for line in told[1:]] == [
+        "providers.anthropic.timeout: there is no such option: use base_url, headers, profile, "
+        "betas",
+        "providers.anthropic.betas: betas is 5: use a list of names",
+        "providers.openai.base_url: base_url is of type int: use text, as in https://host/path",
+        "providers.openai.headers: headers are a list: use {name: value}",
+        "providers.azure.headers: the header X-Team has to be text in one line",
+        "providers.azure.environ: there is no such option: use base_url, headers, profile, chain",
+        "providers.azure.profile: a profile has no windw: use window, max_output, price, efforts, "
+        "files, sampling, structured, options",
+        "providers.ollama.base_url: base_url is no address: use http(s)://host/path",
+    ]
+
+
+@pytest.mark.parametrize("name", ["api_key", "key", "apikey", "token"])
+def test_whatever_a_key_is_called_it_does_not_belong_in_a_file(tmp_path: Path, name: str) -> None:
+    told = "\n".join(refused(tmp_path, f'[providers.openai]\n{name} = "sk-1234"'))
+    assert f"providers.openai.{name}: a key does not belong in a file" in told
+    assert "sk-1234" not in told
+
+
+def test_bytes_that_are_no_text_are_no_settings(tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is no TOML: it is no UTF-8 text"):
+        read_settings(str(path))
 
 
 # --- agents ---------------------------------------------------------------------------------------
@@ -167,24 +232,72 @@ def test_the_options_of_a_provider_reach_its_models(place: Place) -> None:
     assert "127.0.0.1:9" in repr(vars(agent.model))
 
 
+def test_the_options_of_a_provider_hold_for_every_model_that_a_chat_names(place: Place) -> None:
+    settings = Settings(
+        agents={"a": AgentSettings(model="demo", tools=())},
+        providers={
+            "openai-chat": {"base_url": "http://127.0.0.1:9/v1", "headers": {"X-Team": "a"}}
+        },
+    )
+    (agent,) = agents_of(settings, place, {"OPENAI_API_KEY": "sk-1"})
+    chosen = agent.replace(model="openai-chat:any").model
+    assert "127.0.0.1:9" in repr(vars(chosen))
+    assert "X-Team" in repr(vars(chosen))
+
+
+def test_a_chat_may_name_a_model_whose_key_was_stored_since(place: Place) -> None:
+    environ: dict[str, str] = {}
+    (agent,) = agents_of(Settings(), place, environ)
+    with pytest.raises(ConfigError, match="needs a key"):
+        agent.replace(model="openai-chat:any")
+    environ["OPENAI_API_KEY"] = "sk-1"
+    assert model_of(agent.replace(model="openai-chat:any")).name == "openai-chat:any"
+
+
 def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: Place) -> None:
     settings = Settings(
         agents={
-            "a": AgentSettings(model="nobody:x"),
-            "b": AgentSettings(dir="nowhere"),
-            "c": AgentSettings(instructions_file="none.md"),
-            "d": AgentSettings(tools=("nonsense",)),
-            "e": AgentSettings(model="ollama:x"),
+            "a": AgentSettings(model="nobody:x", dir="nowhere"),
+            "b": AgentSettings(instructions_file="none.md", max_steps=0),
+            "c": AgentSettings(tools=("nonsense", "none:x")),
         },
-        providers={"ollama": {"api_key": "secret"}},
     )
     with pytest.raises(ConfigError) as told:
         agents_of(settings, place, NO_KEYS)
     first, *lines = str(told.value).splitlines()
-    assert first == "the settings cannot be used (5 mistakes):"
-    assert [line.strip().split(":")[0] for line in lines] == [f"agents.{name}" for name in "abcde"]
+    assert first == "the settings cannot be used (6 mistakes):"
+    assert [line.strip().split(":")[0] for line in lines] == [
+        "agents.a.model",
+        "agents.a.dir",
+        "agents.b.instructions_file",
+        "agents.b.max_steps",
+        "agents.c.tools",
+        "agents.c.tools",
+    ]
     assert "nowhere is no directory" in lines[1]
     assert "none.md cannot be read" in lines[2]
-    assert "write module:name" in lines[3]
-    assert "a key does not belong in a file" in lines[4]
-    assert "secret" not in str(told.value)
+    assert "nonsense: write module:name" in lines[4]
+    assert f"there is no module 'none' in {place.directory}" in lines[5]
+
+
+def test_a_model_of_the_environment_is_blamed_on_the_environment(place: Place) -> None:
+    with pytest.raises(ConfigError, match=r"names no provider: .* \(HOLDFAST_MODEL is set\)"):
+        agents_of(Settings(), place, {"HOLDFAST_MODEL": "nobody"})
+
+
+def test_a_tool_is_looked_for_beside_the_settings_and_not_where_one_happens_to_be(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for directory in (elsewhere, Path(place.directory)):
+        text = f'async def place(): """{directory}"""'
+        Path(directory, "tools_of_these_settings.py").write_text(text)
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    settings = Settings(agents={"a": AgentSettings(tools=("tools_of_these_settings:place",))})
+    try:
+        (agent,) = agents_of(settings, place, NO_KEYS)
+    finally:
+        sys.modules.pop("tools_of_these_settings", None)
+    assert agent.toolset["place"].description == place.directory

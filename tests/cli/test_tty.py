@@ -20,8 +20,9 @@ import pytest
 from holdfast.cli.tty import Tty
 
 ASKS: Final = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from holdfast.cli.tty import Tty
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever began the tests may ignore it
 if len(sys.argv) > 1:
     os.open(sys.argv[1], os.O_RDWR)  # the first terminal that a new session opens is its own
 terminal = Tty.open()
@@ -259,7 +260,7 @@ async def test_ctrl_c_at_a_question_reaches_the_process(person: Person) -> None:
     with asking_at(person) as asking:
         await person.sees("Name? ")
         person.types("\x03")
-        assert asking.wait() == -signal.SIGINT
+        assert asking.wait(timeout=30) == -signal.SIGINT
 
 
 async def test_whoever_stopped_us_and_comes_back_sees_the_question_again(person: Person) -> None:

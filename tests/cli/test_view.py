@@ -364,7 +364,7 @@ def test_text_that_goes_on_has_a_whole_line() -> None:
     screen = Screen(width=20)
     screen.show(TextDelta("one two three"), Warned("w"), TextDelta(" four five six"))
     screen.view.end()
-    assert screen.seen == "one two three\n\n! w\n\n four five six\n"
+    assert screen.seen == "one two three\n\n! w\n\nfour five six\n"
 
 
 def test_half_a_word_stands_above_what_is_said_after_it() -> None:
@@ -375,9 +375,9 @@ def test_text_goes_on_after_something_else_was_said() -> None:
     screen = Screen()
     screen.show(TextDelta("# One"), Warned("look out"), TextDelta(" two\nthree"))
     screen.view.end()
-    assert screen.seen == "One\n\n! look out\n\n two\nthree\n"
+    assert screen.seen == "One\n\n! look out\n\ntwo\nthree\n"
     assert "\x1b[1;4mOne\x1b[0m\n\n" in screen.stream.getvalue()
-    assert "\x1b[1;4m two\x1b[0m\n" in screen.stream.getvalue()
+    assert "\x1b[1;4mtwo\x1b[0m\n" in screen.stream.getvalue()
 
 
 def test_empty_lines_do_not_pile_up() -> None:
@@ -549,6 +549,11 @@ def test_files_among_a_result_are_named() -> None:
 def test_a_progress_bar_is_its_last_state() -> None:
     shown = Screen().show(called("t"), started("t"), progress(" 10%\r 50%\r100%\r\ndone\r\n"))
     assert shown == "● t()\n  100%\n  done\n"
+
+
+def test_progress_is_shown_without_the_colours_that_a_command_printed() -> None:
+    shown = Screen().show(called("t"), started("t"), progress("\x1b[31mred\x1b[0m \x1b[2K\n"))
+    assert "red \\x1b[2K" in shown
 
 
 def test_progress_is_shown_up_to_a_limit() -> None:
@@ -976,3 +981,27 @@ def test_a_stream_without_symbols_gets_plain_ones() -> None:
 - Summarized: 2 -> 1 tokens
 """
     )
+
+
+def test_a_note_ends_its_lines_between_words() -> None:
+    screen = Screen(width=40)
+    screen.view.note("http://127.0.0.1:8765: Enter sends, Ctrl-C stops, /help lists more.")
+    assert screen.seen.splitlines() == [
+        "http://127.0.0.1:8765: Enter sends,",
+        "  Ctrl-C stops, /help lists more.",
+    ]
+
+
+def test_a_note_for_a_program_is_one_line() -> None:
+    pipes = Pipes()
+    pipes.view.note("word " * 40)
+    assert pipes.status.getvalue().count("\n") == 1
+
+
+def test_an_answer_goes_on_with_a_word_after_a_note() -> None:
+    screen = Screen(width=40)
+    screen.show(TextDelta("one two"))
+    screen.view.note("a note")
+    screen.show(TextDelta(" three"))
+    screen.view.end()
+    assert screen.seen == "one two\n\na note\n\nthree\n"

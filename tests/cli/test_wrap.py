@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.wrap import Wrap, cells
+from holdfast.cli.wrap import Wrap, cells, folded
 
 
 def wrapped(text: str, width: int = 20) -> str:
@@ -115,3 +115,24 @@ def test_no_line_with_several_words_is_too_wide(pieces: list[str], width: int) -
         plain = re.sub(r"\x1b\[[0-9;]*m", "", line).strip(" ")
         if " " in plain and not re.match(r"[•│]|\d+[.)]", plain):
             assert cells(line.rstrip(" ")) <= width
+
+
+def test_a_line_that_goes_on_after_others_have_written_begins_with_its_word() -> None:
+    wrap = Wrap(20)
+    assert wrap.feed("one two") + wrap.pause() == "one two"
+    assert wrap.feed(" three") + wrap.end() == "three"
+
+
+def test_what_a_line_is_set_in_stays_when_others_wrote_before_it() -> None:
+    wrap = Wrap(20)
+    assert wrap.feed("one\n") + wrap.pause() == "one\n"
+    assert wrap.feed("  two") + wrap.end() == "  two"
+
+
+def test_more_lines_of_a_folded_line_are_set_in() -> None:
+    assert folded("· waits for its turn: say thanks", 20) == [
+        "· waits for its",
+        "  turn: say thanks",
+    ]
+    assert folded("  12 three four five six", 20) == ["  12 three four five", "    six"]
+    assert folded("", 20) == [""]

@@ -83,18 +83,27 @@ class Proxy:
         """The head and what arrived with it, of each that was asked."""
         self.cut_after: Callable[[bytes], int | None] = lambda asked: None
         """How many bytes of the answer get through, by what is asked."""
+        self._open: list[SocketStream] = []
+
+    async def cut(self) -> None:
+        """Everything that is open."""
+        for client in self._open:
+            await client.aclose()
 
     async def serve(self, client: SocketStream) -> None:
         self.connections += 1
         answer = Answer()
+        self._open.append(client)
         try:
             async with client, await anyio.connect_tcp(*self.target) as server:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._up, client, server, answer)
                     await self._down(server, client, answer)
                     group.cancel_scope.cancel()
-        except* (OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+        except* (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
+        finally:
+            self._open.remove(client)
 
     async def _up(self, client: SocketStream, server: SocketStream, answer: Answer) -> None:
         try:

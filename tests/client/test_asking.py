@@ -12,13 +12,11 @@ import pytest
 from aiohttp import web
 
 from holdfast.chat.errors import ChatNotFound
-from holdfast.client import line
 from holdfast.client.connect import PATIENCE, connect
 from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable
 from holdfast.client.line import ANSWER
 from holdfast.client.retry import MOST, delay
 from holdfast.kernel.errors import ConfigError
-from holdfast.server import app
 from holdfast.server.app import problem_response
 from holdfast.server.problem import problem_of
 from holdfast.store.database import Database, Unavailable
@@ -33,10 +31,6 @@ KEYS = re.compile(rb"Idempotency-Key: ([^\r]+)\r")
 
 def keys(proxy: Proxy) -> list[bytes]:
     return [key for request in proxy.requests for key in KEYS.findall(request)]
-
-
-def test_both_ends_have_the_same_names_for_things() -> None:
-    assert (line.PREFIX, line.KEY) == (app.PREFIX, app.KEY)
 
 
 def test_a_program_that_has_not_connected_has_no_http() -> None:
@@ -157,7 +151,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
 
     async with answering(never) as url, connect(url, ANN) as host:
         began = anyio.current_time()
-        with pytest.raises(Unreachable, match="Timeout"):
+        with pytest.raises(Unreachable, match="it did not answer in time"):
             await host.list()
         assert anyio.current_time() - began == pytest.approx(ANSWER)
         left.set()

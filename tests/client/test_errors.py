@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.chat import errors
 from holdfast.chat.errors import ChatError, InvalidInput
-from holdfast.chat.files import FileNotFound
+from holdfast.chat.files import FileInUse, FileNotFound, QuotaExceeded
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.chat.queue import MAX_WAITING
@@ -53,6 +53,8 @@ EXAMPLES = [
     errors.InvalidInput("no cursor"),
     errors.Corrupt("c1", "message 3", "no JSON"),
     FileNotFound("f1"),
+    FileInUse("f1", ["c1"]),
+    QuotaExceeded(10, 8, 3),
 ]
 
 

@@ -9,7 +9,7 @@ from holdfast.chat.errors import InvalidInput
 from holdfast.client.connect import connect
 from holdfast.client.errors import RemoteError
 from holdfast.server.events import list_event_of, wire_of
-from holdfast.server.roster import ChatDeleted, ChatListed, ListVoid, Moment, RosterEvent
+from holdfast.server.roster import Begun, ChatDeleted, ChatListed, ListVoid, Moment, RosterEvent
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.test_stream import slowly
@@ -39,7 +39,7 @@ async def test_whoever_watches_hears_of_each_chat_that_is_new_changes_or_goes(
             last = await anext(watch)
         assert isinstance(last, ChatDeleted)
         assert last.id == chat.id
-        for event in (*events, last, ListVoid(Moment(7))):
+        for event in (*events, last, ListVoid(Moment(7)), Begun(Moment(7))):
             assert list_event_of(wire_of(event)) == event
 
 
@@ -89,3 +89,63 @@ async def test_a_watch_ends_with_the_token_and_refuses_what_is_no_cursor(
             identity.revoked.add(ANN)
             with anyio.fail_after(10), pytest.raises(RemoteError, match="revoked"):
                 await anext(watch)
+
+
+async def test_a_watch_that_is_cut_says_once_what_was_deleted(db: Database, clock: Clock) -> None:
+    async with (
+        connected(db, [agent((), clock)], clock) as (api, far),
+        proxied(api.url) as proxy,
+        connect(proxy.url, ANN) as host,
+        host.watch() as watch,
+    ):
+        proxy.cut_after = lambda asked: 3_000
+        kept, deleted = await far.create(None, title="0"), await far.create(None)
+
+        async def change() -> None:
+            await anyio.sleep(1)
+            await deleted.delete()
+            for number in range(1, 20):
+                await anyio.sleep(1)
+                await kept.rename(str(number))
+
+        gone: list[str] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(change)
+            async for event in watch:
+                if isinstance(event, ChatDeleted):
+                    gone.append(event.id)
+                elif isinstance(event, ChatListed) and event.chat.title == "19":
+                    break
+        assert proxy.connections > 3
+    assert gone == [deleted.id]
+
+
+async def test_a_watch_that_has_heard_nothing_yet_comes_back_and_misses_nothing(
+    db: Database, clock: Clock
+) -> None:
+    async with (
+        connected(db, [agent((), clock)], clock) as (api, far),
+        proxied(api.url) as proxy,
+        connect(proxy.url, ANN) as host,
+        host.watch() as watch,
+    ):
+        chat = await far.create(None)
+        await anyio.sleep(200)
+        told: list[RosterEvent] = []
+
+        async def read() -> None:
+            async for event in watch:
+                told.append(event)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await anyio.sleep(5)
+            assert (told, watch.cursor > Moment(0)) == ([], True)
+            proxy.cut_after = lambda asked: 0
+            await proxy.cut()
+            await chat.rename("Changed")
+            await anyio.sleep(100)
+            proxy.cut_after = lambda asked: None
+            await anyio.sleep(100)
+            group.cancel_scope.cancel()
+    assert [event.chat.title for event in told if isinstance(event, ChatListed)] == ["Changed"]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import anyio
 import anyio.to_thread
 
-from holdfast.observe.logs import DRIVEN, LogFormat, LogLevel, set_up_logs
+from holdfast.observe.logs import DRIVEN, JsonLines, LogFormat, LogLevel, set_up_logs
 from holdfast.observe.redact import Redactor
 
 LOG = logging.getLogger("holdfast.worker")
@@ -127,3 +127,14 @@ def test_an_argument_that_cannot_be_written_as_json_is_no_trouble() -> None:
     finally:
         DRIVEN.reset(token)
     assert "object object" in json.loads(out.getvalue())["chat"]
+
+
+def test_half_of_a_character_is_no_trouble() -> None:
+    try:
+        raise ValueError("also \ud801 here")
+    except ValueError as error:
+        raised = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("holdfast", logging.ERROR, "", 0, "it said \ud800", (), raised)
+    said = json.loads(JsonLines(Redactor()).format(record))
+    assert said["message"] == "it said \\ud800"
+    assert "also \\ud801 here" in said["error"]

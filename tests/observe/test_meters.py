@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,15 @@ def test_two_meters_of_one_name_are_refused() -> None:
     meters.counter("a_total", "A.")
     with pytest.raises(ValueError, match="a_total already"):
         meters.gauge("a_total", "A.")
+
+
+NO_NUMBERS = {"holdfast_changed", "holdfast_claimable", "holdfast_driven"}
+"""Names of other things: channels of PostgreSQL, a variable."""
+
+
+def test_every_number_is_in_the_docs_and_every_number_of_the_docs_is_there() -> None:
+    root = Path(__file__).resolve().parents[2]
+    code = "".join(file.read_text("utf-8") for file in (root / "holdfast").rglob("*.py"))
+    made = set(re.findall(r'"(holdfast_[a-z_]+)"', code)) - NO_NUMBERS
+    text = (root / "docs" / "operations.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(holdfast_[a-z_]+)` \|", text, re.MULTILINE)) == made

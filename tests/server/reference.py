@@ -93,7 +93,8 @@ WHEN: Final[Mapping[str, str]] = {
     "database_refused": "the database does not do it; the server's log says why",
     "database_unavailable": "the database does not answer: try again",
     "family_busy": "the chat, or one below it, is at work: stop it first",
-    "file_not_found": "the caller has no such file",
+    "file_in_use": "a chat of the caller's refers to the file: delete that first",
+    "file_not_found": "the caller has no such file, or the chat does not refer to it",
     "forbidden": "the caller may not: the role, the scope of the token, or another owner",
     "headers_too_large": "the headers are larger than a request may have",
     "http": "what aiohttp itself refuses, as an `Expect` that nobody knows",
@@ -117,6 +118,7 @@ WHEN: Final[Mapping[str, str]] = {
     "nothing_waits": "what is answered is not waited for (any more)",
     "outcome_unknown": "the database was lost in the commit: ask again with the same key",
     "provider_not_found": "there is no such provider, or no key of it is stored",
+    "quota_exceeded": "all files of the caller together would be too large: delete some",
     "queue_full": "too many messages wait already",
     "queued_not_found": "no such message waits: it may have been delivered",
     "share_not_found": "the chat has no such share",
@@ -126,6 +128,7 @@ WHEN: Final[Mapping[str, str]] = {
     "too_deep": "a chat below a chat below a chat: one too many",
     "too_large": "the body has more bytes than are read",
     "too_many": "there are as many of these as there may be",
+    "too_many_streams": "the caller has as many streams open here as they may: close some",
     "transition_not_allowed": "the chat's status does not allow it: the facts name both",
     "unauthenticated": "no token, session or link was shown, or it is no good",
     "unsupported_media_type": "the body is not `application/json`",
@@ -187,9 +190,9 @@ OF_CHAT: Final[Mapping[str, str]] = {
     "end": "the server ends the stream; without an id",
 }
 OF_LIST: Final[Mapping[str, str]] = {
-    "chat": "a chat of the caller is new, or changed; one with an older `snapshot_version` than "
-    "you have is to be dropped",
-    "deleted": "it is gone; said to those who are there when it happens",
+    "chat": "a chat that the caller has, or may read, is new, or changed; one with an older "
+    "`snapshot_version` than you have is to be dropped",
+    "deleted": "it is gone, or shared no longer",
     "reset": "more changed than is told one by one: read `GET /chats` again",
     "end": "as in the stream of a chat",
 }
@@ -261,7 +264,13 @@ def limits() -> str:
     (page,) = get_args(given.Limit)[1:]
     rows = [
         ("a body of JSON", _size(bounds.body), "`too_large`"),
-        ("an upload, an import", _size(bounds.file), "`too_large`"),
+        ("an upload", _size(bounds.file), "`too_large`"),
+        ("an import", _size(bounds.transfer), "`too_large`"),
+        (
+            "all files of a user",
+            f"{bounds.quota // 2**30} GiB",
+            "`quota_exceeded`: delete some",
+        ),
         ("all headers of a request", _size(guard.HEADERS), "`headers_too_large`, or 431 alone"),
         ("the headers of a request to arrive", _seconds(patience.head), "408"),
         (
@@ -275,6 +284,12 @@ def limits() -> str:
         ("messages that wait in a chat", f"{chat_queue.MAX_WAITING}", "`queue_full`"),
         ("tokens of a user", f"{tokens.MOST} at the same time", "`too_many`"),
         ("shares of a chat", f"{shares.MOST}", "`too_many`"),
+        (
+            "streams that a user has open with one process",
+            f"{streams.per_user}",
+            "`too_many_streams`: close some",
+        ),
+        ("an entry of the audit log", f"{bounds.audit} days", "it is removed"),
         ("the life of a token", f"{tokens.LONGEST // tokens.DAY} days", "`invalid_body`"),
         (
             "a session that is not used",
@@ -324,7 +339,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "record": "a directory: what models are asked and say is written down there "
     "([recordings](operations.md#recordings))",
     "providers": "options of a provider by its name, as `[providers.openai]`: `base_url`, "
-    "`headers`, `timeout`. Keys are never here",
+    "`headers`, `profile`. Keys are never here",
     "agents.NAME.model": "as `provider:model`; the first provider that has a key, or else the demo",
     "agents.NAME.instructions": "what it is to be",
     "agents.NAME.instructions_file": "the same, from a file beside this one",

@@ -50,6 +50,8 @@ CHECKS: Final = (
 )
 ENDLESS: Final = ("/api/v1/stream", "/api/v1/chats/{chat}/stream")
 """Streams say something for as long as they are listened to: they have tests of their own."""
+LONGEST: Final = 8_000
+"""Of an address: what is longer never comes to the API, since HTTP itself refuses it."""
 HEADERS: Final = {USER: "ann:admin"}
 
 
@@ -167,6 +169,8 @@ def asked(
     case.path_parameters = {**names, **real}
     response = case.call(base_url=url, session=session, headers=HEADERS, timeout=20)
     case.path_parameters = names  # for the other database
+    if len(response.request.url) > LONGEST:
+        return
     case.validate_response(
         response, checks=[*CHECKS, negative_data_rejection] if wrong else list(CHECKS)
     )

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
+from holdfast.agent import Agent
+from holdfast.kernel.policy import Context, Policy
+from holdfast.kernel.tool import tool
+from holdfast.providers import profiles
+from holdfast.providers.demo import Demo
+from holdfast.server.events import LIST_PAYLOADS, PAYLOADS
+from holdfast.server.identity.secrets import keyring, seal, store_secret
+from holdfast.server.openapi import document
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY
 from holdfast.store.database import Database
-from holdfast.testing import Clock
+from holdfast.testing import Clock, ScriptedModel, ports
 from tests.server.kit import agent, serving_api
-from tests.test_host import ask_user
+from tests.test_host import ask_user, pay
 
 
 async def test_agents_and_models_are_those_of_the_host(
@@ -20,12 +31,76 @@ async def test_agents_and_models_are_those_of_the_host(
     async with serving_api(db, agents, clock=clock) as api:
         (shown,) = (await api.get("/agents")).body["agents"]
         assert (shown["name"], shown["effort"]) == ("ops", "low")
-        assert shown["tools"] == [
-            {"name": "ask_user", "description": "Ask.", "waits_for": "answer"}
-        ]
         models = (await api.get("/models")).body["models"]
-        assert models[0] == {"name": shown["model"], "provider": "scripted", "used_by": ["ops"]}
+        assert (models[0]["name"], models[0]["used_by"]) == (shown["model"], ["ops"])
         assert {"anthropic", "demo"} <= {model["provider"] for model in models}
+
+
+async def test_tools_say_what_they_do_and_who_is_asked(db: Database, clock: Clock) -> None:
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        return ""
+
+    @tool(approval=lambda values: values["deep"], label="Digging")
+    async def dig(deep: bool) -> str:
+        """Dig."""
+        return ""
+
+    agents = [agent((), clock, tools=[ask_user, pay, look, dig])]
+    async with serving_api(db, agents, clock=clock) as api:
+        (shown,) = (await api.get("/agents")).body["agents"]
+        keys = ("effect", "approval", "waits_for", "label")
+        assert {one["name"]: tuple(one[key] for key in keys) for one in shown["tools"]} == {
+            "ask_user": ("once", "never", "answer", "ask_user"),
+            "pay": ("once", "ask", None, "pay"),
+            "look": ("pure", "never", None, "look"),
+            "dig": ("once", "depends", None, "Digging"),
+        }
+
+
+async def test_a_meter_knows_what_fits_and_when_it_is_summarized(
+    db: Database, clock: Clock
+) -> None:
+    def known(name: str, window: int | None, threshold: int) -> Agent:
+        model = ScriptedModel([], name=f"scripted:{name}", window=window)
+        policy = Policy(context=Context(threshold=threshold))
+        return Agent(name=name, model=model, policy=policy, ports=ports(clock=clock))
+
+    agents = [known("sized", 50_000, 60), known("never", 50_000, 100), known("odd", None, 60)]
+    async with serving_api(db, agents, clock=clock) as api:
+        shown = (await api.get("/agents")).body["agents"]
+        assert {
+            one["name"]: (one["window"], one["threshold"], one["compacts_at"]) for one in shown
+        } == {
+            "sized": (50_000, 60, 30_000),
+            "never": (50_000, None, None),
+            "odd": (None, 60, None),
+        }
+        windows = {one["name"]: one["window"] for one in (await api.get("/models")).body["models"]}
+        assert (windows["scripted:sized"], windows["scripted:odd"]) == (50_000, None)
+
+
+async def test_a_picker_knows_efforts_and_prices_or_that_nobody_does(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    agents = [agent((), clock), Agent(name="shown", model=Demo())]
+    async with serving_api(db, agents, clock=clock) as api:
+        body = (await api.get("/models")).body
+        assert body["priced_on"] == profiles.facts().date
+        models = {one["name"]: one for one in body["models"]}
+        for id in profiles.models("anthropic"):
+            shown, facts = models[f"anthropic:{id}"], profiles.lookup("anthropic", id)
+            assert shown["window"] == facts.window
+            assert shown["efforts"] == (None if facts.efforts is None else list(facts.efforts))
+            price = None if facts.price is None else facts.price.output
+            assert (shown["price"] or {"output": None})["output"] == price
+        (demo,) = [one for one in body["models"] if one["provider"] == "demo"]
+        assert (demo["name"], demo["efforts"], demo["price"]["input"]) == ("demo:demo", [], 0)
+        assert demo["window"] > 0
+        unknown = models[next(iter(models))]
+        assert (unknown["efforts"], unknown["price"], unknown["files"]) == (None, None, None)
 
 
 async def test_providers_say_what_they_lack_and_show_no_key(
@@ -42,6 +117,30 @@ async def test_providers_say_what_they_lack_and_show_no_key(
             "set GROQ_API_KEY",
         )
         assert "sk-secret" not in str(answer.body)
+
+
+async def test_providers_say_where_their_key_comes_from(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    for name in ("GROQ_API_KEY", "MISTRAL_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    keys = keyring("A" * 43)
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        await db.write(lambda tx: store_secret(tx, seal(keys, "provider", "groq", "sk-g")))
+        body = (await api.get("/providers")).body
+        assert body["can_store"] is False
+        shown = {one["name"]: one for one in body["providers"]}
+        assert shown["anthropic"]["key"] == "environment"
+        assert shown["anthropic"]["default"].startswith("anthropic:")
+        assert (shown["groq"]["key"], shown["groq"]["stored"]) == ("stored", True)
+        assert shown["groq"]["stored_at"] == clock.now()
+        assert "stored and not in use" in shown["groq"]["remedy"]
+        assert (shown["mistral"]["key"], shown["mistral"]["variables"]) == (
+            None,
+            ["MISTRAL_API_KEY"],
+        )
+        assert (shown["ollama"]["needs_key"], shown["azure"]["url"]) == (False, None)
 
 
 async def test_a_server_whose_worker_lives_is_ready(db: Database, clock: Clock) -> None:
@@ -79,3 +178,58 @@ async def test_the_document_describes_every_operation(db: Database, clock: Clock
 
 def test_every_operation_is_in_the_policy() -> None:
     assert set(OPERATIONS) <= set(POLICY)
+
+
+def test_the_document_has_the_data_of_every_event_of_a_stream() -> None:
+    paths, known = document()["paths"], document()["components"]["schemas"]
+    for path, payloads in (("/chats/{chat}/stream", PAYLOADS), ("/stream", LIST_PAYLOADS)):
+        events = paths[f"/api/v1{path}"]["get"]["x-events"]
+        assert list(events) == list(payloads)
+        for name, kind in payloads.items():
+            assert events[name] == {"$ref": f"#/components/schemas/{kind.__name__}"}
+            assert kind.__name__ in known
+
+
+@pytest.mark.parametrize("path", ["/chats/{chat}/stream", "/stream"])
+def test_the_document_says_how_a_stream_is_gone_on_with(path: str) -> None:
+    asked = {
+        (one["in"], one["name"])
+        for one in document()["paths"][f"/api/v1{path}"]["get"]["parameters"]
+    }
+    assert {("query", "cursor"), ("header", "Last-Event-ID")} <= asked
+
+
+def test_everything_the_document_refers_to_is_in_it() -> None:
+    known = document()["components"]["schemas"]
+    assert all(name.isidentifier() for name in known)
+    assert set(_refs(document())) <= {f"#/components/schemas/{name}" for name in known}
+
+
+def test_each_member_of_a_union_has_its_tag_as_the_only_value_and_always() -> None:
+    known = document()["components"]["schemas"]
+    unions = list(_unions(document()))
+    assert len(unions) > 5
+    for union in unions:
+        tag = union["discriminator"]["propertyName"]
+        members = union["discriminator"]["mapping"]
+        assert {one["$ref"] for one in union["anyOf"]} == set(members.values())
+        for value, ref in members.items():
+            member = known[ref.rpartition("/")[2]]
+            assert member["properties"][tag]["enum"] == [value]
+            assert tag in member["required"]
+
+
+def _walk(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        yield from _walk(one)
+
+
+def _refs(value: Any) -> Iterator[str]:
+    return (one["$ref"] for one in _walk(value) if isinstance(one.get("$ref"), str))
+
+
+def _unions(value: Any) -> Iterator[dict[str, Any]]:
+    return (one for one in _walk(value) if "mapping" in one.get("discriminator", {}))

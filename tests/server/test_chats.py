@@ -44,6 +44,23 @@ async def test_a_chat_is_begun_answers_and_can_be_read(db: Database, clock: Cloc
         assert (await api.of("bob").get(f"/chats/{made['id']}")).status == 404
 
 
+async def test_a_chat_without_a_title_is_known_by_its_first_words(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent(["one", "two"], clock)], clock=clock) as api:
+        long = "Fix  the\nlamp in the hall, " + "and another one, " * 20
+        made = (await api.post("/chats", {"prompt": long})).body["id"]
+        await api.post("/chats", {"title": "Named"})
+        await api.post("/chats")
+        opening = "Fix the lamp in the hall, and another one, and another one, and another one, an…"
+        assert [chat.get("opening") for chat in await pages(api)] == [None, None, opening]
+        await api.rest(made)
+        await api.patch(f"/chats/{made}/messages/1", {"prompt": "Paint it"})
+        assert (await api.get(f"/chats/{made}")).body["opening"] == "Paint it"
+        await api.patch(f"/chats/{made}", {"title": "Lamp"})
+        assert (await api.get(f"/chats/{made}")).body.get("opening") is None
+
+
 async def test_a_chat_without_a_prompt_waits_for_its_first_message(
     db: Database, clock: Clock
 ) -> None:
@@ -185,7 +202,14 @@ async def test_what_is_read_and_pinned_is_each_readers_own(db: Database, clock: 
         status, marks, _ = await api.of("bob").put(f"/chats/{id}/read", {"number": 2})
         assert (status, marks) == (
             200,
-            {"read": 2, "unread": False, "pinned": False, "needs_me": False},
+            {
+                "read": 2,
+                "unread": False,
+                "pinned": False,
+                "needs_me": False,
+                "mine": False,
+                "owner_name": None,
+            },
         )
         assert (await api.get(f"/chats/{id}")).body["unread"] is True
         assert (await api.of("bob").get(f"/chats/{id}")).body["unread"] is False

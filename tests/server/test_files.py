@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
+import anyio
 import pytest
 
+from holdfast.chat.files import add_file, delete_file, read_data
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
 from holdfast.server.app import Limits
 from holdfast.store.database import Database, Tx
+from holdfast.store.postgres import open_postgres
 from holdfast.testing import Clock
+from tests.databases import hold
 from tests.server.kit import Answer, Api, agent, serving_api
 
 PNG = b"\x89PNG\r\n\x1a\n\x00rest"
@@ -65,7 +70,7 @@ async def test_a_file_is_its_owners_alone(db: Database, clock: Clock) -> None:
         other = api.of("bob")
         status, problem, _ = await other.get(f"/files/{id}")
         assert (status, problem["kind"]) == (404, "file_not_found")
-        assert (await other.get("/files")).body == {"files": [], "next": None}
+        assert (await other.get("/files")).body["files"] == []
         body = {"prompt": [{"type": "file", "file": id}]}
         status, problem, _ = await other.post("/chats", body)
         assert (status, problem["kind"]) == (404, "file_not_found")
@@ -136,3 +141,113 @@ async def test_the_model_is_given_the_bytes_of_a_file_that_was_uploaded(
         sent = asked[0].messages[0].parts[1]
         assert isinstance(sent, File)
         assert (sent.data, sent.media_type, sent.name) == (PNG, "image/png", "pic.png")
+
+
+# --- deleting ---
+
+
+async def blobs(db: Database) -> int:
+    async def count(tx: Tx) -> Any:
+        return await tx.one("SELECT count(*) FROM blobs")
+
+    return int((await db.read(count))[0])
+
+
+async def test_a_file_is_deleted_by_its_owner_and_its_bytes_with_the_last_that_has_them(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        mine = (await upload(api, PNG)).body["id"]
+        other = api.of("bob")
+        theirs = (await upload(other, PNG)).body["id"]
+        assert (await api.delete(f"/files/{theirs}")).status == 404
+        assert (await api.delete(f"/files/{mine}"))[:2] == (204, None)
+        assert (await api.get(f"/files/{mine}")).status == 404
+        assert (await api.delete(f"/files/{mine}")).body["kind"] == "file_not_found"
+        assert (await other.get(f"/files/{theirs}")).body == PNG
+        assert await blobs(db) == 1
+        assert (await other.delete(f"/files/{theirs}")).status == 204
+        assert await blobs(db) == 0
+        assert (await upload(api, PNG)).status == 201
+
+
+@pytest.mark.parametrize("where", ["message", "queue"])
+async def test_a_file_that_a_chat_refers_to_is_not_deleted(
+    db: Database, clock: Clock, where: str
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        id = (await upload(api, PNG)).body["id"]
+        said = {"prompt": [{"type": "file", "file": id}]}
+        if where == "queue":
+            chat = (await api.post("/chats", {"prompt": "hi"})).body["id"]
+            await api.post(f"/chats/{chat}/messages", said)
+        else:
+            chat = (await api.post("/chats", said)).body["id"]
+        status, problem, _ = await api.delete(f"/files/{id}")
+        assert (status, problem["kind"]) == (409, "file_in_use")
+        assert problem["facts"] == {"id": id, "chats": [chat]}
+        await api.post(f"/chats/{chat}/interrupt")
+        mentioned = (await upload(api, b"other")).body["id"]
+        await api.post("/chats", {"prompt": f"what is holdfast:{mentioned}?"})
+        assert (await api.delete(f"/files/{mentioned}")).status == 204
+
+
+async def test_a_file_can_be_deleted_when_its_chat_is_gone(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent(["nice"], clock)], clock=clock) as api:
+        id = (await upload(api, PNG)).body["id"]
+        chat = (await api.post("/chats", {"prompt": [{"type": "file", "file": id}]})).body["id"]
+        await api.rest(chat)
+        assert (await api.delete(f"/files/{id}")).status == 409
+        await api.delete(f"/chats/{chat}")
+        assert (await api.delete(f"/files/{id}")).status == 204
+
+
+async def test_nobody_stores_more_than_their_quota(db: Database, clock: Clock) -> None:
+    limits = Limits(quota=1000)
+    async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
+        first = (await upload(api, bytes(600))).body["id"]
+        status, problem, _ = await upload(api, bytes(401))
+        assert (status, problem["kind"]) == (413, "quota_exceeded")
+        assert problem["facts"] == {"limit": 1000, "used": 600, "size": 401}
+        assert "600 of 1000 bytes" in problem["detail"]
+        assert (await upload(api, bytes(400))).status == 201
+        assert (await upload(api.of("bob"), bytes(1000))).status == 201
+        page = (await api.get("/files")).body
+        assert (page["used"], page["quota"]) == (1000, 1000)
+        await api.delete(f"/files/{first}")
+        assert (await upload(api, bytes(600))).status == 201
+
+
+async def test_bytes_that_are_deleted_while_they_are_given_again_are_there(
+    postgres_url: str, clock: Clock
+) -> None:
+    """Two sessions of the database, in every order that they can have."""
+    hash = sha256(PNG).hexdigest()
+
+    async def add(id: str, tx: Tx) -> None:
+        await add_file(tx, id, "a", hash, PNG, "image/png", None)
+
+    async def delete(id: str, tx: Tx) -> None:
+        await delete_file(tx, "a", id)
+
+    async with open_postgres(postgres_url, now=clock.now, hold=hold, probe=None) as db:
+        for n in range(20):
+            old, new = f"old{n}", f"new{n}"
+            await db.write(partial(add, old))
+            async with anyio.create_task_group() as group:
+                group.start_soon(db.write, partial(delete, old))
+                group.start_soon(db.write, partial(add, new))
+            assert await db.read(lambda tx: read_data(tx, hash)) == PNG
+            await db.write(partial(delete, new))
+
+
+async def test_what_can_be_read_can_be_asked_about(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        id = (await upload(api, PNG)).body["id"]
+        status, body, headers = await api.ask("HEAD", f"/files/{id}")
+        assert (status, body, headers["Content-Length"]) == (200, None, str(len(PNG)))
+        assert (await api.ask("HEAD", "/healthz", prefix="")).status == 200
+        assert (await api.ask("HEAD", "/files/nothing")).status == 404
+        status, _, headers = await api.ask("HEAD", "/stream")
+        assert (status, headers["Allow"]) == (405, "GET")
+        assert (await api.of("").ask("HEAD", "/chats")).status == 401

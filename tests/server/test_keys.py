@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 import anyio
 import pytest
 
-from holdfast.store.database import Database
+from holdfast.chat import running
+from holdfast.chat.files import add_file
+from holdfast.chat.locked import fence_of
+from holdfast.server.identity.access import Access
+from holdfast.server.identity.secrets import keyring, seal, store_secret
+from holdfast.server.identity.shares import NewShare, share
+from holdfast.server.identity.tokens import NewToken, issue
+from holdfast.server.identity.users import create_user
+from holdfast.server.openapi import document
+from holdfast.server.operation import OPERATIONS
+from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, fail
+from tests.chat.given import Chats, answer, asks, row_of_call
 from tests.server.kit import Answer, Api, agent, serving_api
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
@@ -128,3 +141,180 @@ async def test_a_refused_request_may_use_its_key_again(db: Database, clock: Cloc
     async with serving_api(db, [agent(["a"], clock)], clock=clock) as api:
         assert (await api.post("/chats", {"agent": "nobody"}, key="k")).status == 422
         assert (await api.post("/chats", {"prompt": "hi"}, key="k")).status == 201
+
+
+# --- every route that changes something ----------------------------------------------------------
+
+
+async def _empty(chats: Chats, id: str) -> None:
+    await chats.create(id, None, owner="ann")
+
+
+async def _idle(chats: Chats, id: str) -> None:
+    await chats.idle(id, owner="ann")
+
+
+async def _failed(chats: Chats, id: str) -> None:
+    await chats.error(id, owner="ann")
+
+
+async def _queued(chats: Chats, id: str) -> None:
+    await chats.running(id, owner="ann", queue=["queue", "queue"])
+
+
+async def _waits(chats: Chats, id: str) -> None:
+    await chats.running(id, owner="ann")
+    await chats.commit(id, answer("let me ask", asks("a"), asks("b")))
+    row = await chats.row(id)
+    calls = [row_of_call(row, each, "waiting", action="client") for each in "ab"]
+    await chats.do(running.require_action, fence_of(row), calls)
+
+
+async def _nothing(chats: Chats, id: str) -> None:
+    pass
+
+
+Prepare = Callable[[Chats, str], Awaitable[None]]
+KEYS: Final = keyring("A" * 43)
+EXPORT: Final = object()
+"""Stands for a file that can be imported."""
+RESULT: Final = {"type": "result", "result": "yes"}
+FORGOTTEN: Final = ("token", "link")
+"""What is shown once, and no second time."""
+
+TABLE: Final[Mapping[tuple[str, str], tuple[Prepare, Any, Any]]] = {
+    ("POST", "/chats"): (_nothing, {"title": "a"}, {"title": "b"}),
+    ("POST", "/chats/import"): (_nothing, EXPORT, b"x"),
+    ("PATCH", "/chats/{chat}"): (_empty, {"title": "a"}, {"title": "b"}),
+    ("DELETE", "/chats/{chat}"): (_empty, None, None),
+    ("POST", "/chats/{chat}/messages"): (_empty, {"prompt": "a"}, {"prompt": "b"}),
+    ("PATCH", "/chats/{chat}/messages/{number}"): (_idle, {"prompt": "a"}, {"prompt": "b"}),
+    ("POST", "/chats/{chat}/fork"): (_idle, {"number": 1}, {"number": 2}),
+    ("POST", "/chats/{chat}/interrupt"): (_queued, None, None),
+    ("POST", "/chats/{chat}/retry"): (_failed, None, None),
+    ("POST", "/chats/{chat}/compact"): (_idle, None, None),
+    ("PUT", "/chats/{chat}/read"): (_idle, {"number": 1}, {"number": 2}),
+    ("PUT", "/chats/{chat}/queue"): (_queued, {"order": ["q2", "q1"]}, {"order": ["q1", "q2"]}),
+    ("PATCH", "/chats/{chat}/queue/{id}"): (_queued, {"prompt": "a"}, {"prompt": "b"}),
+    ("DELETE", "/chats/{chat}/queue/{id}"): (_queued, None, None),
+    ("POST", "/chats/{chat}/queue/{id}/promote"): (_queued, None, None),
+    ("POST", "/chats/{chat}/actions"): (
+        _waits,
+        {"answers": {"a": RESULT}},
+        {"answers": {"b": RESULT}},
+    ),
+    ("POST", "/chats/{chat}/actions/{id}"): (
+        _waits,
+        {"answer": RESULT},
+        {"answer": {**RESULT, "result": "no"}},
+    ),
+    ("POST", "/files"): (_nothing, b"a", b"b"),
+    ("DELETE", "/files/{id}"): (_nothing, None, None),
+    ("PUT", "/providers/{name}"): (_nothing, {"key": "sk-a"}, {"key": "sk-b"}),
+    ("DELETE", "/providers/{name}"): (_nothing, None, None),
+    ("POST", "/users"): (_nothing, {"name": "new"}, {"name": "newer"}),
+    ("PATCH", "/users/{user}"): (_nothing, {"role": "viewer"}, {"role": "admin"}),
+    ("POST", "/tokens"): (_nothing, {"name": "a"}, {"name": "b"}),
+    ("DELETE", "/tokens/{id}"): (_nothing, None, None),
+    ("POST", "/chats/{chat}/shares"): (_empty, {"user": "bob"}, {}),
+    ("DELETE", "/chats/{chat}/shares/{id}"): (_empty, None, None),
+}
+"""What is prepared, what is sent, and what another body would be; without one, the same is sent
+about something else."""
+
+
+async def _people(tx: Tx) -> None:
+    """Everybody and everything that the table speaks of, twice."""
+    for name in ("ann", "bob"):
+        await create_user(tx, name, name, "admin" if name == "ann" else "member")
+    for n in "12":
+        new = NewToken(
+            id=f"t{n}", user="ann", name=n, secret=f"hf_{n}", scopes=frozenset(), lifetime=None
+        )
+        await issue(tx, new)
+        data = f"file {n}".encode()
+        await add_file(tx, f"f{n}", "ann", sha256(data).hexdigest(), data, "text/plain", None)
+    for name in ("openai", "groq"):
+        await store_secret(tx, seal(KEYS, "provider", name, "sk-old"))
+
+
+async def _share(new: NewShare, tx: Tx) -> None:
+    await share(tx, new)
+
+
+def _at(path: str, n: int) -> str:
+    """A path with names that are there; `n`: of the first or of the second thing."""
+    ids = {"queue": "q1", "actions": "a", "files": f"f{n}", "tokens": f"t{n}", "shares": f"s{n}"}
+    kind = path.split("/{id}")[0].rpartition("/")[2]
+    names = {"chat": f"c{n}", "number": "1", "id": ids.get(kind, ""), "user": "bob"}
+    return path.format(**names, name="openai" if n == 1 else "groq")
+
+
+async def _prepared(api: Api, clock: Clock, prepare: Prepare) -> bytes:
+    """Also a file that can be imported."""
+    chats = Chats(api.server.db, clock)
+    await api.server.db.write(_people)
+    for n in "12":
+        await prepare(chats, f"c{n}")
+        if prepare is _empty:
+            new = NewShare(id=f"s{n}", chat=f"c{n}", by="ann", user="bob")
+            await api.server.db.write(partial(_share, new))
+    return (await (await api.host.create(None, owner="ann")).export()).encode()
+
+
+@pytest.mark.parametrize("route", TABLE, ids=" ".join)
+async def test_every_change_is_made_once_for_one_key(
+    db: Database, clock: Clock, route: tuple[str, str]
+) -> None:
+    (method, path), (prepare, body, other) = route, TABLE[route]
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        api.server.access = Access(keyring=KEYS)
+        exported = await _prepared(api, clock, prepare)
+        api = api.of("ann:admin")
+        sent = exported if body is EXPORT else body
+        if path == "/chats/{chat}/shares":
+            sent = {"expires_in": 100}
+        first, again = [await api.ask(method, _at(path, 1), sent, key="k") for _ in range(2)]
+        assert first.status < 300, first
+        if isinstance(first.body, dict):
+            for name in FORGOTTEN:
+                if name in first.body:
+                    assert (bool(first.body.pop(name)), again.body.pop(name)) == (True, None)
+        assert again[:2] == first[:2]
+        if other is None:
+            status, problem, _ = await api.ask(method, _at(path, 2), sent, key="k")
+        else:
+            given = exported + b"\n" if body is EXPORT else other
+            status, problem, _ = await api.ask(method, _at(path, 1), given, key="k")
+        assert (status, problem["kind"]) == (409, "key_reused")
+
+
+def test_every_route_that_takes_a_key_is_in_the_table_and_no_other_offers_one() -> None:
+    changing = {route for route in OPERATIONS if route[0] != "GET"}
+    assert changing - {("POST", "/session"), ("DELETE", "/session")} == set(TABLE)
+    offered = {
+        (method.upper(), path.removeprefix("/api/v1"))
+        for path, methods in document()["paths"].items()
+        for method, one in methods.items()
+        if any(given["name"] == "Idempotency-Key" for given in one["parameters"])
+    }
+    assert offered == set(TABLE)
+
+
+async def test_a_chat_is_deleted_once_by_many_who_ask_at_the_same_time(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        chat = (await api.post("/chats")).body["id"]
+        answers: list[Answer] = []
+
+        async def delete() -> None:
+            answers.append(await api.delete(f"/chats/{chat}", key="k"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(delete)
+        assert [one.status for one in answers] == [204] * 5
+        assert (await api.delete(f"/chats/{chat}", key="other")).body["kind"] == "chat_not_found"
+        assert (await api.delete(f"/chats/{chat}")).status == 404
+        assert (await api.of("bob").delete(f"/chats/{chat}", key="k")).status == 404

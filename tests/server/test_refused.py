@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from gzip import compress
 from typing import Any
 
 import pytest
 
 from holdfast.server.app import Limits
+from holdfast.server.pages import cursor_holding
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.kit import agent, serving_api
 
 JSON = {"Content-Type": "application/json"}
+NUL = "\x00"
+
+
+def actions_from(at: int, chat: str = "c") -> str:
+    """A cursor of this list, as somebody might make one up."""
+    return cursor_holding("actions", (at, chat, "call"))
+
+
+def nested(deep: int) -> bytes:
+    return b"[" * deep + b"]" * deep
+
+
+def result(value: bytes) -> bytes:
+    return b'{"answer":{"type":"result","result":' + value + b"}}"
+
+
+def allow(value: bytes) -> bytes:
+    return b'{"answer":{"type":"allow","digest":"d","arguments":{"a":' + value + b"}}}"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +63,9 @@ JSON = {"Content-Type": "application/json"}
         ("GET", "/chats?cursor=nonsense", None, 400, "bad_cursor", "`next` of the page before"),
         ("GET", "/chats?cursor=Y2hhdHM", None, 400, "bad_cursor", "is no cursor"),
         ("GET", "/files?cursor=Y2hhdHMgeA", None, 400, "bad_cursor", "is no cursor"),
+        ("GET", f"/actions?cursor={actions_from(2**63)}", None, 400, "bad_cursor", "is no cursor"),
+        ("GET", f"/actions?cursor={actions_from(-1)}", None, 400, "bad_cursor", "is no cursor"),
+        ("GET", f"/actions?cursor={actions_from(1, NUL)}", None, 400, "bad_cursor", "is no cursor"),
         ("GET", "/chats?limit=0", None, 400, "bad_request", "$.limit"),
         ("GET", "/chats?limit=201", None, 400, "bad_request", "$.limit"),
         ("GET", "/chats?limit=x", None, 400, "bad_request", "$.limit"),
@@ -52,6 +75,12 @@ JSON = {"Content-Type": "application/json"}
         ("GET", "/chats?q=!", None, 400, "bad_request", "no word"),
         ("GET", "/chats?label=%00", None, 400, "bad_request", "cannot be stored"),
         ("GET", "/agents?x=1", None, 400, "bad_request", "?x"),
+        ("GET", "/stream?x=1", None, 400, "bad_request", "unknown field `x`"),
+        ("GET", "/stream?cursor=1&cursor=2", None, 400, "bad_request", "given twice"),
+        ("GET", "/chats/{id}/stream?follow=1", None, 400, "bad_request", "unknown field `follow`"),
+        ("GET", "/stream?cursor=nonsense", None, 422, "invalid_input", "cursor"),
+        ("POST", "/files?nam=x", None, 400, "bad_request", "unknown field `nam`"),
+        ("POST", "/chats/import?x=1", None, 400, "bad_request", "unknown field `x`"),
         ("GET", "/chats/nothing", None, 404, "chat_not_found", "there is no chat"),
         ("GET", "/chats/%00", None, 404, "not_found", "there is no chat"),
         ("GET", "/files/nothing", None, 404, "file_not_found", "upload it first"),
@@ -98,6 +127,54 @@ async def test_bad_input_is_refused_with_its_place(
         assert answer.headers["Content-Type"] == "application/problem+json"
 
 
+async def test_nothing_is_too_deep_to_be_answered(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        path = f"/chats/{(await api.post('/chats')).body['id']}/actions/x"
+        statuses = set()
+        for deep in (*range(400, 1000, 9), 100_000):
+            for body in (
+                result(nested(deep)),
+                result(b'["\\ud800",' + nested(deep) + b"]"),
+                allow(nested(deep)),
+            ):
+                answer = await api.ask("POST", path, body, headers=JSON, key="k")
+                statuses.add(answer.status)
+                if answer.status == 400:
+                    assert "inside of one another" in answer.body["detail"]
+        assert statuses == {400, 409}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "choices"),
+    [
+        ("POST", "/chats", {"effort": "huge"}, "high, low, max, medium, minimal, none, xhigh"),
+        ("POST", "/chats", {"prompt": [{"type": "call"}]}, "text, file, source"),
+        (
+            "GET",
+            "/chats?status=lost",
+            None,
+            "idle, running, interrupting, requires_action, error",
+        ),
+        ("POST", "/chats/x/messages", {"prompt": "x", "deliver": "now"}, "interrupt, queue, steer"),
+        ("POST", "/tokens", {"name": "x", "scopes": ["read", "all"]}, "admin, read, write"),
+        (
+            "POST",
+            "/chats/x/actions",
+            {"answers": {"a": {"type": "yes"}}},
+            "allow, deny, result",
+        ),
+    ],
+)
+async def test_what_is_none_of_a_few_values_is_told_all_of_them(
+    db: Database, clock: Clock, method: str, path: str, body: Any, choices: str
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        id = (await api.post("/chats")).body["id"]
+        answer = await api.ask(method, path.replace("/x/", f"/{id}/"), body, headers=JSON)
+        said = answer.body["detail"].partition(": use one of ")[2]
+        assert said == choices, answer.body
+
+
 async def test_a_body_that_is_too_large_is_refused(db: Database, clock: Clock) -> None:
     limits = Limits(body=1000)
     async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
@@ -110,6 +187,18 @@ async def test_a_body_of_another_kind_is_refused(db: Database, clock: Clock) -> 
         headers = {"Content-Type": "text/plain"}
         status, problem, _ = await api.ask("POST", "/chats", b"{}", headers=headers)
         assert (status, problem["kind"]) == (415, "unsupported_media_type")
+
+
+async def test_a_body_that_is_not_encoded_as_it_says_is_refused(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        headers = {**JSON, "Content-Encoding": "gzip"}
+        for path in ("/chats", "/files", "/chats/import"):
+            status, problem, sent = await api.ask("POST", path, b"{}", headers=headers)
+            assert (status, problem["kind"]) == (400, "bad_request"), path
+            assert "not encoded as its headers say" in problem["detail"]
+            assert sent["Connection"] == "close"
+        status, _, _ = await api.ask("POST", "/chats", compress(b"{}"), headers=headers)
+        assert status == 201
 
 
 async def test_a_key_that_is_none_is_refused(db: Database, clock: Clock) -> None:

@@ -221,6 +221,21 @@ async def test_an_approval_is_given_changed_or_refused(
         assert (status, problem["kind"]) == (409, "nothing_waits")
 
 
+async def test_changed_arguments_that_do_not_fit_are_refused_and_the_action_stays(
+    db: Database, clock: Clock
+) -> None:
+    script = [call("pay", amount=5), "done"]
+    async with serving_api(db, [agent(script, clock, tools=[pay])], clock=clock) as api:
+        id = await begun(api)
+        (action,) = await waiting(api, id)
+        answer = {"type": "allow", "digest": action["digest"], "arguments": {"amount": "much"}}
+        path = f"/chats/{id}/actions/{action['call']['id']}"
+        status, problem, _ = await api.post(path, {"answer": answer})
+        assert status == 422
+        assert "amount" in problem["detail"]
+        assert await waiting(api, id) == [action]
+
+
 @pytest.mark.parametrize(("scope", "asked"), [("tool", False), ("call", True)])
 async def test_what_is_allowed_for_a_chat_is_not_asked_again(
     db: Database, clock: Clock, scope: str, asked: bool

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final
 
+import aiohttp
+import anyio
 import pytest
+from msgspec import structs
 
-from holdfast.store.database import Database
-from holdfast.testing import Clock, call, think
+from holdfast.chat import handle
+from holdfast.chat.files import add_file
+from holdfast.kernel.messages import File
+from holdfast.kernel.model import Request
+from holdfast.server.app import Limits
+from holdfast.server.wire import from_json, to_json
+from holdfast.store.database import Database, Tx, Unavailable
+from holdfast.testing import Clock, call, ports, think
 from tests.server.kit import Answer, Api, agent, serving_api
+from tests.server.test_files import PNG, upload
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
 
@@ -97,17 +108,64 @@ async def test_the_same_key_imports_once(db: Database, clock: Clock) -> None:
         assert (status, problem["kind"]) == (409, "key_reused")
 
 
+async def test_an_import_is_read_beside_the_event_loop(db: Database, clock: Clock) -> None:
+    beside: list[str] = []
+    world = ports(clock=clock)
+
+    async def in_thread(function: Callable[[], Any]) -> Any:
+        beside.append("begins")
+        done = await world.in_thread(function)
+        beside.append("ends")
+        return done
+
+    watched = structs.replace(world, in_thread=in_thread)
+    async with serving_api(db, [agent(["Hello"], clock)], world=watched) as api:
+        id = await begun(api)
+        await api.rest(id)
+        data = (await api.get(f"/chats/{id}/export")).body
+        assert beside == []
+        assert (await restore(api, data)).status == 201
+        assert beside == ["begins", "ends"]
+        assert (await restore(api, b"no json")).status == 422
+        assert beside == ["begins", "ends", "begins"]
+
+
 BROKEN: Final[Mapping[str, Callable[[str], str | bytes]]] = {
     "empty": lambda text: "",
     "no JSON": lambda text: "no json",
     "no UTF-8": lambda text: b"\xff",
-    "of a later version": lambda text: text.replace('"format":1', '"format":2'),
+    "of a later version": lambda text: text.replace('"format":1', '"format":3'),
     "with a gap": lambda text: "\n".join((text.splitlines()[0], text.splitlines()[2])),
     "of the year 30000": lambda text: text.replace('"created_at":', '"created_at":9'),
     "counted backwards": lambda text: text.replace('"number":1', '"number":-1'),
     "of nobody": lambda text: text.replace('"role":"user"', '"role":"nobody"'),
     "too deep": lambda text: "[" * 100_000,
+    "too deep inside": lambda text: text.replace(
+        '"kind":"answer"', '"kind":"answer","metadata":' + '{"a":' * 9999 + "1" + "}" * 9999
+    ),
+    "with a title as long as a book": lambda text: text.replace(
+        '"title":null', f'"title":"{"x" * 201}"'
+    ),
+    "with a title that is no text": lambda text: text.replace('"title":null', '"title":"\\u0000"'),
+    "with too many labels": lambda text: text.replace(
+        '"labels":{}', '"labels":{' + ",".join(f'"{n}":"x"' for n in range(33)) + "}"
+    ),
+    "with lines of another kind": lambda text: text.replace('"type":"message"', '"type":"else"'),
+    "with two first lines": lambda text: text.splitlines()[0] + "\n" + text,
+    "with a number that no database has": lambda text: text.replace(
+        '"created_at":', '"created_at":99999999'
+    ),
+    "with a call that no database can hold": lambda text: text.replace(
+        '"parts":[', '"parts":[{"type":"call","id":"a\\u0000","tool":"t","arguments":"{}"},', 1
+    ),
+    "with a file that nobody names": lambda text: text + attached("f9"),
 }
+
+
+def attached(id: str = "f1", media: str = "image/png", data: str = "eA==", **more: Any) -> str:
+    """A line for a file."""
+    line = {"type": "file", "id": id, "media_type": media, "name": None, "data": data, **more}
+    return f"{to_json(line).decode()}\n"
 
 
 @pytest.mark.parametrize("how", BROKEN)
@@ -115,7 +173,196 @@ async def test_what_is_no_export_is_refused(db: Database, clock: Clock, how: str
     async with serving_api(db, [agent(["Hello"], clock)], clock=clock) as api:
         id = await begun(api)
         await api.rest(id)
-        bad = BROKEN[how]((await api.get(f"/chats/{id}/export")).body.decode())
+        good = (await api.get(f"/chats/{id}/export")).body.decode()
+        bad = BROKEN[how](good)
+        assert bad != good
         status, problem, _ = await restore(api, bad if isinstance(bad, bytes) else bad.encode())
         assert (status, problem["kind"]) in ((422, "invalid_body"), (422, "invalid_input"))
         assert len((await api.get("/chats")).body["chats"]) == 1
+
+
+# --- files ---
+
+
+async def with_files(api: Api) -> str:
+    """A chat of Ann's that names one file twice, and another."""
+    one, two = [(await upload(api, data, name="n")).body["id"] for data in (PNG, b"other")]
+    named: list[Any] = [{"type": "file", "file": id} for id in (one, two)]
+    id = await begun(api, named)
+    await api.rest(id)
+    await api.post(f"/chats/{id}/messages", {"prompt": named[:1]})
+    await api.rest(id)
+    return id
+
+
+async def test_the_files_of_a_chat_go_with_it(db: Database, clock: Clock) -> None:
+    asked: list[Request] = []
+
+    def again(request: Request) -> str:
+        asked.append(request)
+        return "again"
+
+    async with serving_api(db, [agent(["nice", "yes", again], clock)], clock=clock) as api:
+        id = await with_files(api)
+        data = (await api.get(f"/chats/{id}/export")).body
+        lines: list[Any] = [from_json(line, Any) for line in data.splitlines()]
+        assert [line["type"] for line in lines] == ["chat", *["message"] * 4, "file", "file"]
+        await api.delete(f"/chats/{id}")
+        for file in (await api.get("/files")).body["files"]:
+            assert (await api.delete(f"/files/{file['id']}")).status == 204
+        bob = api.of("bob")
+        status, made, _ = await restore(bob, data)
+        assert (status, made["messages"]) == (201, 4)
+        files = (await bob.get("/files")).body["files"]
+        assert {(file["size"], file["name"]) for file in files} == {(len(PNG), "n"), (5, "n")}
+        old = {line["id"] for line in lines if line["type"] == "file"}
+        assert not old & {file["id"] for file in files}
+        await bob.post(f"/chats/{made['id']}/messages", {"prompt": "and now?"})
+        await bob.rest(made["id"])
+        parts = [part for message in asked[0].messages for part in message.parts]
+        sent = [part.data for part in parts if isinstance(part, File)]
+        assert sent == [PNG, b"other", PNG]
+
+
+async def test_an_export_may_leave_the_bytes_out(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent(["nice", "yes"], clock)], clock=clock) as api:
+        id = await with_files(api)
+        data = (await api.get(f"/chats/{id}/export", files=False)).body
+        assert b'"type":"chat","format":1' in data
+        assert len(data.splitlines()) == 5
+        status, _, headers = await api.ask("HEAD", f"/chats/{id}/export")
+        assert (status, headers["Content-Type"]) == (200, "application/x-ndjson; charset=utf-8")
+
+
+async def test_an_export_that_breaks_off_does_not_look_whole(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(tx: Tx, hash: str) -> bytes:
+        raise Unavailable("the database is away")
+
+    async with serving_api(db, [agent(["nice", "yes"], clock)], clock=clock) as api:
+        id = await with_files(api)
+        monkeypatch.setattr(handle, "find_data", lost)
+        with pytest.raises(aiohttp.ClientError):
+            await api.get(f"/chats/{id}/export")
+
+
+async def test_who_leaves_in_the_middle_of_an_export_is_no_failure_of_ours(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving_api(db, [agent(["nice"], clock)], clock=clock) as api:
+        data = bytes(20_000_000)
+        await db.write(lambda tx: add_file(tx, "f1", "ann", "hash", data, "image/png", None))
+        id = await begun(api, [{"type": "file", "file": "f1"}])
+        await api.rest(id)
+        url = f"{api.url}/api/v1/chats/{id}/export"
+        async with api.session.get(url, headers={"X-Test-User": "ann"}) as response:
+            await response.content.readany()
+            response.close()
+        await anyio.sleep(5)
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+        assert (await api.get(f"/chats/{id}")).status == 200
+
+
+HOSTILE: Final[Mapping[str, Callable[[str], str]]] = {
+    "twice": lambda text: text + text.splitlines()[-1],
+    "of no media type": lambda text: text.replace('"image/png","name":"n","data"', '"x","data"'),
+    "with a header in its media type": lambda text: text.replace(
+        '"media_type":"image/png","name":"n","data"',
+        '"media_type":"image/png\\r\\nX: y","name":"n","data"',
+    ),
+    "that is no base64": lambda text: text.replace('"data":"', '"data":"!'),
+    "with a name as long as a book": lambda text: text.replace(
+        '"name":"n","data"', f'"name":"{"x" * 256}","data"'
+    ),
+    "too large for the quota": lambda text: text.replace('"data":"', '"data":"' + "AAAA" * 500),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+async def test_a_file_that_cannot_be_kept_is_refused_and_nothing_is(
+    db: Database, clock: Clock, how: str
+) -> None:
+    limits = Limits(quota=1500)
+    script = ["nice", "yes"]
+    async with serving_api(db, [agent(script, clock)], clock=clock, limits=limits) as api:
+        good = (await api.get(f"/chats/{await with_files(api)}/export")).body.decode()
+        bad = HOSTILE[how](good)
+        assert bad != good
+        bob = api.of("bob")
+        status, problem, _ = await restore(bob, bad.encode())
+        kinds = ("invalid_body", "invalid_input", "quota_exceeded")
+        assert problem["kind"] in kinds, problem
+        assert status == (413 if problem["kind"] == "quota_exceeded" else 422)
+        assert (await bob.get("/files")).body["files"] == []
+        assert (await bob.get("/chats")).body["chats"] == []
+
+
+async def test_an_import_opens_no_file_of_others(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent(["nice", "yes"], clock)], clock=clock) as api:
+        id = await with_files(api)
+        data = (await api.get(f"/chats/{id}/export", files=False)).body
+        file = (await api.get("/files")).body["files"][0]["id"]
+        bob = api.of("bob")
+        made = (await restore(bob, data)).body
+        assert (await bob.get(f"/chats/{made['id']}/files/{file}")).status == 404
+        assert (await bob.get(f"/files/{file}")).status == 404
+        exported = (await bob.get(f"/chats/{made['id']}/export")).body
+        assert b'"type":"file","id"' not in exported
+
+
+NASTY: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    -1,
+    2**70,
+    1e308,
+    "",
+    "\x00",
+    "x" * 10,
+    [],
+    {},
+    [[]],
+    {"type": "file"},
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_an_export_in_which_anything_was_changed_is_taken_or_refused(
+    db: Database, clock: Clock, seed: int
+) -> None:
+    script = [[think("hm"), call("ask_user")], "yes", "more"]
+    async with serving_api(db, [agent(script, clock, tools=[ask_user])], clock=clock) as api:
+        id = await begun(api, title="T", labels={"a": "b"})
+        (action,) = await waiting(api, id)
+        answer = {"answer": {"type": "result", "result": "me"}}
+        await api.post(f"/chats/{id}/actions/{action['call']['id']}", answer)
+        await api.rest(id)
+        lines = (await api.get(f"/chats/{id}/export")).body.splitlines()
+        random = Random(seed)
+        for _ in range(40):
+            values: list[Any] = [from_json(line, Any) for line in lines]
+            _spoil(random, random.choice(values))
+            data = b"\n".join(to_json(value) for value in values)
+            status, made, _ = await restore(api, data)
+            assert status in (201, 422), made
+            if status == 201:
+                assert (await api.get(f"/chats/{made['id']}/messages")).status == 200
+                assert (await api.get(f"/chats/{made['id']}/export")).status == 200
+
+
+def _spoil(random: Random, value: Any) -> None:
+    """Put something else in some place."""
+    while True:
+        places = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not places:
+            return
+        place = random.choice(places)
+        if random.random() < 0.6 and isinstance(value[place], (dict, list)) and value[place]:
+            value = value[place]
+            continue
+        if isinstance(value, dict) and random.random() < 0.2:
+            del value[place]
+        else:
+            value[place] = random.choice(NASTY)
+        return

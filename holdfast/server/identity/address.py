@@ -38,7 +38,7 @@ def networks(proxies: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
     try:
         return tuple(ip_network(each) for each in proxies)
     except ValueError as error:
-        raise ConfigError(f"proxies: {error}: use addresses or networks like 10.0.0.0/8") from None
+        raise ConfigError(f"{error}: use addresses or networks like 10.0.0.0/8") from None
 
 
 def _among(address: str, known: Sequence[IPv4Network | IPv6Network]) -> bool:

@@ -6,16 +6,19 @@ its entry, and no entry without its change.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.server.operation import Call
 from holdfast.server.problem import BadRequest
-from holdfast.store.database import Tx
+from holdfast.store.database import Database, StoreError, Tx
 
+LOG: Final = logging.getLogger("holdfast.server")
 Action: TypeAlias = Literal[
     "session.begin",
     "session.end",
@@ -115,3 +118,34 @@ def _cursor(before: str | None) -> tuple[int, str]:
     if not (at.isascii() and at.isdigit() and len(at) < 18 and id.isprintable()):
         raise BadRequest(f"before={before!r} is no place in the log: use `next` of a page")
     return int(at), id
+
+
+# --- how long it is kept -------------------------------------------------------------------------
+
+DAY: Final = 24 * 3600
+EVERY: Final = 3600.0
+"""Seconds between two looks for what is too old."""
+AT_ONCE: Final = 1_000
+"""Entries that are removed in one transaction."""
+
+
+async def keep_pruned(db: Database, days: int) -> None:
+    """Remove what is older, again and again, for as long as the task lives."""
+    while True:
+        try:
+            while await db.write(lambda tx: prune(tx, days)) == AT_ONCE:
+                pass
+        except StoreError as error:
+            LOG.warning("old entries of the audit log could not be removed: %s", error)
+        await asyncio.sleep(EVERY)
+
+
+async def prune(tx: Tx, days: int) -> int:
+    """How many were removed: not more than `AT_ONCE`."""
+    return await tx.execute(
+        f"""
+        DELETE FROM audit WHERE id IN
+            (SELECT id FROM audit WHERE at < {tx.dialect.now} - :kept ORDER BY at LIMIT {AT_ONCE})
+        """,
+        {"kept": days * DAY * 1_000_000},
+    )

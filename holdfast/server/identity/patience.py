@@ -10,6 +10,7 @@ import asyncio
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 from msgspec import Struct
 
@@ -103,6 +104,13 @@ class _Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def log_exception(self, *args: Any, **more: Any) -> None:
+        # What a client sends that is no HTTP is answered, and is no failure of ours.
+        if isinstance(more.get("exc_info"), (web.RequestPayloadError, HttpProcessingError)):
+            self.logger.debug(*args, **more)
+        else:
+            super().log_exception(*args, **more)
 
     def data_received(self, data: bytes) -> None:
         idle = self._waiter is not None and not self._waiter.done()

@@ -38,7 +38,8 @@ class NoSecretKey(Conflict):
     def __init__(self) -> None:
         super().__init__(
             f"this server has no key to keep secrets with: set {VARIABLE} to 32 random bytes in "
-            "base64 (openssl rand -base64 32), or name a key file, and start it again"
+            "base64 (openssl rand -base64 32), or put them into the file secret.key of its data "
+            "directory, readable by its owner alone; then start it again"
         )
 
 
@@ -145,9 +146,9 @@ def unseal(keys: Keyring | None, sealed: Sealed) -> str:
             f"{what} was sealed with the key {sealed.key_id}, which is not here: add it to "
             f"{VARIABLE} behind the current one, or store the secret again"
         )
-    data = b64decode(sealed.sealed)
     row = _row(sealed.kind, sealed.name, key.id)
     try:
+        data = b64decode(sealed.sealed)
         return AESGCM(key.bytes).decrypt(data[:NONCE], data[NONCE:], row).decode()
     except (InvalidTag, ValueError):
         raise CannotOpenSecret(f"{what} is not what was sealed there: store it again") from None
@@ -189,10 +190,12 @@ async def sealed_secrets(tx: Tx, kind: str) -> tuple[Sealed, ...]:
     return tuple(Sealed(*row) for row in rows)
 
 
-async def configured(tx: Tx) -> set[str]:
-    """The names of the providers that a key is kept for."""
-    rows = await tx.fetch("SELECT name FROM secrets WHERE kind = :kind", {"kind": PROVIDER})
-    return {row[0] for row in rows}
+async def stored_at(tx: Tx) -> dict[str, int]:
+    """The providers that a key is kept for, and since when."""
+    rows = await tx.fetch(
+        "SELECT name, updated_at FROM secrets WHERE kind = :kind", {"kind": PROVIDER}
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 async def rotate(tx: Tx, keys: Keyring) -> int:

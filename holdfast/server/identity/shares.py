@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast.chat.gone import note_shared, note_unshared
 from holdfast.chat.state import check_text
 from holdfast.server.identity.credential import hash_of
 from holdfast.server.problem import NotFound, TooMany
@@ -66,6 +67,8 @@ async def share(tx: Tx, new: NewShare) -> Share:
         },
     )
     assert row is not None
+    if new.user is not None:
+        await note_shared(tx, new.chat, new.user)
     (made,) = await _shares(tx, "s.id = :id", {"id": row[0]})
     return made
 
@@ -99,6 +102,8 @@ async def unshare(tx: Tx, chat: str, id: str) -> Share:
     if not found:
         raise ShareNotFound(f"there is no share {id!r} of this chat", share=id)
     await tx.execute("DELETE FROM shares WHERE chat_id = :chat AND id = :id", params)
+    if found[0].user is not None:
+        await note_unshared(tx, chat, found[0].user)
     return found[0]
 
 

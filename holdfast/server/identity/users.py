@@ -93,20 +93,20 @@ async def _admins(tx: Tx) -> set[str]:
 
 async def find_user(tx: Tx, id: str) -> User:
     """Raises `UserNotFound`. The user of a local server is nobody's to be found."""
-    return await _user(tx, "id = :it", id)
+    return await _user(tx, "id", id, "user with the id")
 
 
 async def find_user_called(tx: Tx, name: str) -> User:
-    return await _user(tx, "name = :it", name)
+    return await _user(tx, "name", name, "user")
 
 
-async def _user(tx: Tx, condition: str, it: str) -> User:
+async def _user(tx: Tx, column: str, it: str, words: str) -> User:
     check_text("user", it)
     row = await tx.one(
-        f"SELECT {_COLUMNS} FROM users WHERE {condition} AND id <> '{LOCAL}'", {"it": it}
+        f"SELECT {_COLUMNS} FROM users WHERE {column} = :it AND id <> '{LOCAL}'", {"it": it}
     )
     if row is None:
-        raise UserNotFound(f"there is no user {it!r}: GET /users lists them", user=it)
+        raise UserNotFound(f"there is no {words} {it!r}: GET /users lists them", user=it)
     return User(*row)
 
 

@@ -329,10 +329,13 @@ class Peer:
             if not proof.is_answered(answer.data):
                 raise aiohttp.ClientError("it does not have the cluster's secret")
             self._begin()
+            misheard: msgspec.DecodeError | None = None
             async with anyio.create_task_group() as group:
                 group.start_soon(self._send, socket, group)
-                await self._listen(socket)
+                misheard = await self._listen(socket)
                 group.cancel_scope.cancel()
+            if misheard is not None:  # only here: a group would make a group of it
+                raise misheard
 
     def _begin(self) -> None:
         self._connected, self.failing = True, False
@@ -362,14 +365,20 @@ class Peer:
                 if idle.cancelled_caught and not self._by_number:
                     group.cancel_scope.cancel()
 
-    async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> msgspec.DecodeError | None:
+        """Until the end; what was not understood, if that is why: it may be of a later version."""
         import aiohttp
 
         async for message in socket:
             if message.type is not aiohttp.WSMsgType.BINARY:
                 break
-            for answer in answers_of(message.data):
+            try:
+                answers = answers_of(message.data)
+            except msgspec.DecodeError as error:
+                return error
+            for answer in answers:
                 self._hear(answer)
+        return None
 
     # --- what is said ---
 

@@ -6,9 +6,9 @@ of one tick, whatever the chat.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, Union
+from typing import Annotated, Final, TypeAlias, Union
 
-from msgspec import Struct, json
+from msgspec import Meta, Struct, json
 
 from holdfast.live.deltas import Batch, Cursor, Reset
 from holdfast.live.replay import Attempt, Run
@@ -47,7 +47,7 @@ class Unsubscribe(Struct, frozen=True, array_like=True, tag="-"):
 class Said(Struct, frozen=True, array_like=True, tag="said"):
     number: int
     place: Place
-    runs: tuple[Run, ...]
+    runs: Annotated[tuple[Run, ...], Meta(min_length=1)]
 
 
 class Over(Struct, frozen=True, array_like=True, tag="over"):

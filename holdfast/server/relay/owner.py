@@ -32,7 +32,7 @@ from holdfast.server.relay.frames import (
     answer_of,
     ask_of,
 )
-from holdfast.server.relay.secret import ASKING, Secret
+from holdfast.server.relay.secret import ASKING, SKEW, Secret
 
 LOG: Final = logging.getLogger("holdfast.server")
 
@@ -62,6 +62,8 @@ class Owner:
         self._secret = secret
         self._options = options
         self._lines: set[Line] = set()
+        self._shown: dict[str, int] = {}
+        """Proofs that were taken, each with when it is no good any more: none is taken twice."""
 
     def __len__(self) -> int:
         """How many replicas are told."""
@@ -94,8 +96,9 @@ class Owner:
     def _admit(self, request: web.Request) -> str:
         worker = request.query.get("worker", "")
         shown = request.headers.get(ASKING, "")
-        proof = self._secret.answer(shown, worker, int(time()))
-        if proof is None:
+        now = int(time())
+        proof = self._secret.answer(shown, worker, now)
+        if proof is None or not self._is_new(shown, now):
             raise Unauthenticated(
                 "this is for other replicas: give all of them the same cluster secret, and the "
                 "same time"
@@ -103,6 +106,13 @@ class Owner:
         if worker != self._feed.worker:  # said only to one who has the secret
             raise Misdirected("another worker is meant: its advertised address leads here")
         return proof
+
+    def _is_new(self, shown: str, now: int) -> bool:
+        self._shown = {one: until for one, until in self._shown.items() if until >= now}
+        if shown in self._shown:
+            return False
+        self._shown[shown] = now + 2 * SKEW
+        return True
 
     async def _end(self, _: web.Application) -> None:
         for line in list(self._lines):

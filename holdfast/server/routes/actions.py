@@ -12,13 +12,15 @@ from holdfast.chat import people
 from holdfast.chat.errors import NothingWaits, WrongAnswer
 from holdfast.chat.state import Answer, Chat, Rule
 from holdfast.chat.view import Pending, Snapshot, snapshot_of
+from holdfast.chat.waiting import Asked, Place, read_asked
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.results import content
 from holdfast.kernel.tool import Deny
-from holdfast.server.given import Given, GivenPart, Id, Name
+from holdfast.server.given import CursorText, Given, GivenPart, Id, Limit, Name
 from holdfast.server.once import answered, once
 from holdfast.server.operation import Call, operation
+from holdfast.server.pages import cursor_holding, cut, value_of
 from holdfast.server.problem import BadBody
 from holdfast.store.database import Tx
 
@@ -30,6 +32,32 @@ class Actions(Struct, frozen=True):
 @operation("GET", "/chats/{chat}/actions", "Read what the chat waits for")
 async def list_actions(call: Call, chat: Id) -> Actions:
     return Actions(await (await call.server.host.chat(chat)).actions())
+
+
+class ListAsked(Given, frozen=True):
+    cursor: CursorText | None = None
+    limit: Limit = 50
+
+
+class AskedPage(Struct, frozen=True):
+    """What waits, the newest first."""
+
+    actions: tuple[Asked, ...]
+    next: str | None
+    """The cursor of the next page; None when this is the last."""
+
+
+@operation("GET", "/actions", "Read what waits for the caller, in all of their chats")
+async def list_asked(call: Call, query: ListAsked) -> AskedPage:
+    """Also in chats that theirs set to work. Answer it in the chat that asks."""
+    before = value_of("actions", query.cursor, Place)
+
+    async def read(tx: Tx) -> list[Asked]:
+        return await read_asked(tx, call.user, before=before, limit=query.limit + 1)
+
+    found = await call.server.db.read(read)
+    page, more = cut(found, query.limit)
+    return AskedPage(page, cursor_holding("actions", page[-1].place) if more else None)
 
 
 class Allow(GivenPart, frozen=True, tag="allow"):

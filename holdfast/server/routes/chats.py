@@ -11,6 +11,7 @@ from holdfast.chat.handle import labels_of, title_of
 from holdfast.chat.listing import Shown, Wanted, list_shown, show, shown
 from holdfast.chat.locked import read_chat
 from holdfast.chat.marks import Marks, mark, read_marks
+from holdfast.chat.search import Looked
 from holdfast.chat.state import Chat, Status
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.model import Effort
@@ -27,9 +28,9 @@ from holdfast.server.given import (
     Title,
     prompt_of,
 )
-from holdfast.server.once import once
+from holdfast.server.once import answered, once
 from holdfast.server.operation import Call, operation
-from holdfast.server.pages import cursor_of, place_of
+from holdfast.server.pages import cursor_of, cut, place_of
 from holdfast.server.problem import BadBody, BadRequest
 from holdfast.store.database import Tx
 
@@ -79,6 +80,8 @@ class ListChats(Given, frozen=True):
     parent: Id | None = None
     archived: bool = False
     pinned: bool | None = None
+    shared: bool | None = None
+    """True: only those that others share with the caller. False: only the caller's own."""
     before: Id | None = None
     """The id of the last one seen: another way to say where to go on."""
     cursor: CursorText | None = None
@@ -95,7 +98,7 @@ class ChatPage(Struct, frozen=True):
     """False when a search did not look at everything yet: asked again, it looks further."""
 
 
-@operation("GET", "/chats", "List the caller's chats, or search them")
+@operation("GET", "/chats", "List the caller's chats and those shared with them, or search them")
 async def list_chats(call: Call, query: ListChats) -> ChatPage:
     """The newest first. Those that another chat set to work are listed by `parent`."""
     if query.before is not None and query.cursor is not None:
@@ -106,9 +109,26 @@ async def list_chats(call: Call, query: ListChats) -> ChatPage:
         if looked is None:
             raise BadRequest("?q has no word in it: give letters or digits")
         complete = await search.catch_up(call.server.db)
+    if query.parent is not None and not await _may_read(call, query.parent):
+        return ChatPage((), None, complete)
+    wanted = _wanted(call, query, looked)
+    watch = call.server.host.feed.watch
+    found = await call.server.db.read(lambda tx: list_shown(tx, wanted, watch))
+    page, more = cut(found, query.limit)
+    return ChatPage(page, cursor_of("chats", page[-1].id) if more else None, complete)
+
+
+async def _may_read(call: Call, chat: str) -> bool:
+    assert call.caller is not None
+    standing = await call.server.identity.standing(call.caller, chat)
+    return standing is not None and (standing.owns or standing.shared)
+
+
+def _wanted(call: Call, query: ListChats, looked: Looked | None) -> Wanted:
     name, colon, value = (query.label or "").partition(":")
-    wanted = Wanted(
-        owner=call.user,
+    return Wanted(
+        reader=call.user,
+        shared=query.shared,
         parent=query.parent,
         archived=query.archived,
         status=query.status,
@@ -119,10 +139,6 @@ async def list_chats(call: Call, query: ListChats) -> ChatPage:
         before=query.before or place_of("chats", query.cursor),
         limit=query.limit + 1,
     )
-    watch = call.server.host.feed.watch
-    found = await call.server.db.read(lambda tx: list_shown(tx, wanted, watch))
-    page, more = tuple(found[: query.limit]), len(found) > query.limit
-    return ChatPage(page, cursor_of("chats", page[-1].id) if more else None, complete)
 
 
 # --- one ---
@@ -194,9 +210,21 @@ async def _change(tx: Tx, row: Chat, changes: dict[str, Any], archived: bool | U
     return row
 
 
-@operation("DELETE", "/chats/{chat}", "Delete a chat for good, with all that it set to work")
+async def was_deleted(call: Call, chat: Id) -> bool:
+    return await answered(call, f"delete {chat}", None, tuple[str, ...]) is not None
+
+
+@operation(
+    "DELETE",
+    "/chats/{chat}",
+    "Delete a chat for good, with all that it set to work",
+    was_done=was_deleted,
+)
 async def delete_chat(call: Call, chat: Id) -> None:
-    await (await call.server.host.chat(chat)).delete(key=call.key)
+    async def delete(tx: Tx) -> tuple[str, ...]:
+        return await family.delete(tx, chat)
+
+    await once(call, f"delete {chat}", None, tuple[str, ...], delete)
 
 
 # --- what the caller has seen of it ---

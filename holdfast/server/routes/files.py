@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, Final
 
@@ -10,23 +10,23 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from holdfast.chat import files
-from holdfast.chat.files import StoredFile
+from holdfast.chat.files import FileNotFound, StoredFile
+from holdfast.chat.locked import read_chat
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.given import CursorText, Given, Id, Limit
 from holdfast.server.once import once
 from holdfast.server.operation import Call, Content, operation
-from holdfast.server.pages import cursor_of, place_of
+from holdfast.server.pages import cursor_of, cut, place_of
 from holdfast.server.problem import BadRequest, TooLarge
 from holdfast.store.database import Tx
 
 SAFE: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"))
 """What a browser may show where it is: nothing of it can act. An SVG can."""
-_MEDIA: Final = re.compile(r"[a-zA-Z0-9!#$&^_.+-]{1,100}/[a-zA-Z0-9!#$&^_.+-]{1,100}")
 UNKNOWN: Final = "application/octet-stream"
 
 
 class Upload(Given, frozen=True):
-    name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=files.LONGEST_NAME)] | None = None
 
 
 async def received(request: web.Request, limit: int) -> bytes:
@@ -52,14 +52,15 @@ async def upload_file(call: Call, request: web.Request, query: Upload) -> Stored
     hash, id = sha256(data).hexdigest(), call.server.ports.new_id()
 
     async def add(tx: Tx) -> StoredFile:
-        return await files.add_file(tx, id, call.user, hash, data, media_type, query.name)
+        quota = call.server.limits.quota
+        return await files.add_file(tx, id, call.user, hash, data, media_type, query.name, quota)
 
     return await once(call, "upload", (hash, media_type, query.name), StoredFile, add)
 
 
 def _media_type(request: web.Request) -> str:
     said = request.headers.get("Content-Type", UNKNOWN).partition(";")[0].strip().lower()
-    if not _MEDIA.fullmatch(said):
+    if not files.MEDIA.fullmatch(said):
         raise BadRequest(f"{said!r:.80} is no media type: send a Content-Type, as image/png")
     return said
 
@@ -74,18 +75,24 @@ class FilePage(Struct, frozen=True):
 
     files: tuple[StoredFile, ...]
     next: str | None
+    used: int
+    """Bytes of all files of the caller."""
+    quota: int
+    """Bytes that they may have."""
 
 
 @operation("GET", "/files", "List the caller's files")
 async def list_files(call: Call, query: ListFiles) -> FilePage:
     before = place_of("files", query.cursor)
 
-    async def read(tx: Tx) -> list[StoredFile]:
-        return await files.list_files(tx, call.user, before=before, limit=query.limit + 1)
+    async def read(tx: Tx) -> tuple[list[StoredFile], int]:
+        found = await files.list_files(tx, call.user, before=before, limit=query.limit + 1)
+        return found, await files.used_by(tx, call.user)
 
-    found = await call.server.db.read(read)
-    page, more = tuple(found[: query.limit]), len(found) > query.limit
-    return FilePage(page, cursor_of("files", page[-1].id) if more else None)
+    found, used = await call.server.db.read(read)
+    page, more = cut(found, query.limit)
+    next = cursor_of("files", page[-1].id) if more else None
+    return FilePage(page, next, used, call.server.limits.quota)
 
 
 @operation("GET", "/files/{id}", "Download a file", media="*/*")
@@ -96,7 +103,35 @@ async def download_file(call: Call, id: Id) -> Content:
         file = await files.read_file(tx, call.user, id)
         return file, await files.read_data(tx, file.hash)
 
-    file, data = await call.server.db.read(read)
+    return _content(*await call.server.db.read(read))
+
+
+@operation("DELETE", "/files/{id}", "Delete a file that no chat refers to")
+async def delete_file(call: Call, id: Id) -> None:
+    """While a chat of the caller's refers to it, it is refused: the chat would no longer be what
+    it was. Delete the chat first."""
+    # Not in the transaction that deletes: this may look at much, and would hold up others.
+    with suppress(FileNotFound):  # which that says too, unless it deleted it itself
+        await call.server.db.read(lambda tx: files.refuse_in_use(tx, call.user, id))
+
+    async def delete(tx: Tx) -> StoredFile:
+        return await files.delete_file(tx, call.user, id)
+
+    await once(call, "delete file", id, StoredFile, delete)
+
+
+@operation("GET", "/chats/{chat}/files/{id}", "Download a file that a chat refers to", media="*/*")
+async def download_of_chat(call: Call, chat: Id, id: Id) -> Content:
+    """For everybody who may read the chat. `id` stands behind `holdfast:` in the part's `ref`."""
+
+    async def read(tx: Tx) -> tuple[StoredFile, bytes]:
+        file = await files.read_file_of_chat(tx, await read_chat(tx, chat), id)
+        return file, await files.read_data(tx, file.hash)
+
+    return _content(*await call.server.db.read(read))
+
+
+def _content(file: StoredFile, data: bytes) -> Content:
     shown = file.media_type in SAFE
     return Content(data, file.media_type, None if shown else file.name or file.id)
 

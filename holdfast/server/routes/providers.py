@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from holdfast.providers.known import PROVIDERS
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.secrets import PROVIDER, remove_secret, seal, store_secret
+from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
 from holdfast.server.problem import BadBody, NotFound
 from holdfast.store.database import Tx
@@ -37,7 +38,8 @@ async def put_provider(call: Call, name: str, body: ProviderKey) -> None:
         await store_secret(tx, sealed)
         await record(tx, entry(call, "secret.store", f"{PROVIDER}/{name}", key_id=sealed.key_id))
 
-    await call.server.db.write(change)
+    # What a request is known by is a hash: no key of a provider is kept with it.
+    await once(call, f"PUT /providers/{name}", body.key, type(None), change)
 
 
 @operation("DELETE", "/providers/{name}", "Forget the key of a provider")
@@ -49,7 +51,7 @@ async def delete_provider(call: Call, name: str) -> None:
             raise ProviderNotFound(f"no key is stored for {name!r}", name=name)
         await record(tx, entry(call, "secret.remove", f"{PROVIDER}/{name}"))
 
-    await call.server.db.write(change)
+    await once(call, f"DELETE /providers/{name}", None, type(None), change)
 
 
 def _check(name: str) -> None:

@@ -24,7 +24,7 @@ class Session(Struct, frozen=True):
     """To be sent as X-CSRF-Token with everything but GET. GET /me gives it again."""
 
 
-@operation("POST", "/session", "Sign in: exchange a token for a cookie", status=201)
+@operation("POST", "/session", "Sign in: exchange a token for a cookie", status=201, keyed=False)
 async def post_session(call: Call, body: SignIn) -> Session:
     """The cookie is for this server alone, and no script can read it."""
     id, secret = call.server.ports.new_id(), new_secret("session")
@@ -41,7 +41,7 @@ async def post_session(call: Call, body: SignIn) -> Session:
     return Session(owner.user, csrf_of(secret))
 
 
-@operation("DELETE", "/session", "Sign out")
+@operation("DELETE", "/session", "Sign out", keyed=False)
 async def delete_session(call: Call) -> None:
     caller = call.caller
     assert caller is not None

@@ -6,14 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.chat.handle import key_of
 from holdfast.chat.locked import read_chat
-from holdfast.chat.machine import once
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.shares import NewShare, Share, list_shares, share, unshare
 from holdfast.server.identity.users import find_user_called
+from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
 from holdfast.server.problem import BadBody
 from holdfast.store.database import Tx
@@ -69,8 +68,7 @@ async def post_share(call: Call, chat: str, body: AskedShare) -> MadeShare:
         await record(tx, entry(call, "share.create", chat, share=made.id, user=user))
         return made
 
-    key = key_of(call.user, call.key, "POST /shares", (chat, body.user, body.expires_in))
-    made = await once(call.server.db, key, Share, change)
+    made = await once(call, f"POST /chats/{chat}/shares", body, Share, change)
     return MadeShare(made, secret if made.id == id else None)
 
 
@@ -83,5 +81,4 @@ async def delete_share(call: Call, chat: str, id: str) -> None:
         await record(tx, entry(call, "share.revoke", chat, share=id, user=gone.user))
         return gone
 
-    key = key_of(call.user, call.key, "DELETE /shares", (chat, id))
-    await once(call.server.db, key, Share, change)
+    await once(call, f"DELETE /chats/{chat}/shares", id, Share, change)

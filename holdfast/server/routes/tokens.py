@@ -6,13 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.chat.handle import key_of
-from holdfast.chat.machine import once
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.tokens import LONGEST, NewToken, Token, issue, list_tokens, revoke
 from holdfast.server.identity.users import find_user
+from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
 from holdfast.server.policy import Caller, Scope
 from holdfast.server.problem import Forbidden
@@ -79,9 +78,7 @@ async def post_token(call: Call, body: AskedToken) -> IssuedToken:
         return made
 
     asked = (body.name, sorted(body.scopes), body.expires_in, body.user)
-    made = await once(
-        call.server.db, key_of(call.user, call.key, "POST /tokens", asked), Token, change
-    )
+    made = await once(call, "POST /tokens", asked, Token, change)
     return IssuedToken(made, new.secret if made.id == new.id else None)
 
 
@@ -90,11 +87,12 @@ async def delete_token(call: Call, id: str) -> None:
     """It ends, with its sessions and their streams. Again: nothing more happens."""
     whose = None if _is_admin(call.caller) else call.user
 
-    async def change(tx: Tx) -> None:
+    async def change(tx: Tx) -> Token:
         made = await revoke(tx, id, whose)
         await record(tx, entry(call, "token.revoke", id, user=made.user))
+        return made
 
-    await call.server.db.write(change)
+    await once(call, "DELETE /tokens", id, Token, change)
 
 
 def _whose(call: Call, user: str | None) -> str:

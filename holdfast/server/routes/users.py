@@ -6,12 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.chat.handle import key_of
-from holdfast.chat.machine import once
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.users import User, change_user, create_user, list_users
+from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
+from holdfast.server.pages import cut
 from holdfast.server.policy import Role
 from holdfast.store.database import Tx
 
@@ -47,8 +47,8 @@ async def get_users(call: Call, query: UsersQuery) -> Users:
     found = await call.server.db.read(
         lambda tx: list_users(tx, after=query.after, limit=query.limit + 1)
     )
-    page = found[: query.limit]
-    return Users(page, page[-1].name if len(found) > query.limit else None)
+    page, more = cut(found, query.limit)
+    return Users(page, page[-1].name if more else None)
 
 
 @operation("POST", "/users", "Make a user", status=201)
@@ -61,8 +61,7 @@ async def post_user(call: Call, body: NewUser) -> User:
         await record(tx, entry(call, "user.create", made.id, name=made.name, role=made.role))
         return made
 
-    key = key_of(call.user, call.key, "POST /users", (body.name, body.role))
-    return await once(call.server.db, key, User, change)
+    return await once(call, "POST /users", body, User, change)
 
 
 @operation("PATCH", "/users/{user}", "Change what a user may, or whether they are let in")
@@ -76,5 +75,4 @@ async def patch_user(call: Call, user: str, body: UserChange) -> User:
         await record(tx, entry(call, "user.change", user, **given))
         return made
 
-    key = key_of(call.user, call.key, "PATCH /users", (user, body.role, body.disabled))
-    return await once(call.server.db, key, User, change)
+    return await once(call, f"PATCH /users/{user}", body, User, change)

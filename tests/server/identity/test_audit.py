@@ -5,9 +5,10 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from holdfast.server.identity import audit
 from holdfast.server.identity.people import CSRF
 from holdfast.server.identity.refusals import OF_ALL, OF_ONE, Tally
-from holdfast.store.database import Database, Violation
+from holdfast.store.database import Database, Tx, Unavailable, Violation
 from holdfast.testing import Clock
 from tests.server.identity.house import cookie_of, house, id_of
 
@@ -185,3 +186,45 @@ async def test_a_path_that_no_column_holds_is_written_down_all_the_same(
         ((_, subject, _),) = await here.audited()
         assert "\\0" in subject
         assert len(subject) == 200
+
+
+async def test_what_is_too_old_is_removed_and_nothing_else(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann", "admin")
+        await here.ask("POST", "/users", {"name": "old"}, by="ann")
+        clock.advance(364 * 24 * 3600)
+        await here.user("eve", "admin")
+        await here.ask("POST", "/users", {"name": "young"}, by="eve")
+        assert len(await here.audited()) == 2
+        clock.advance(1.5 * 24 * 3600)
+        await anyio.sleep(audit.EVERY + 60)
+        (left,) = await here.audited()
+        assert left[2] == "eve"
+
+
+async def test_more_than_is_removed_at_once_is_removed(db: Database, clock: Clock) -> None:
+    async def fill(tx: Tx) -> None:
+        values = "('old' || :n, 1, '', 'refused', '', '{}')"
+        await tx.execute_many(
+            f"INSERT INTO audit (id, at, address, action, subject, detail) VALUES {values}",
+            [{"n": str(n)} for n in range(2 * audit.AT_ONCE + 1)],
+        )
+
+    await db.write(fill)
+    async with house(db, clock) as here:
+        await anyio.sleep(1)
+        assert await here.audited() == []
+
+
+async def test_the_log_is_kept_short_again_when_the_database_is_back(clock: Clock) -> None:
+    asked = 0
+
+    class Down:
+        async def write(self, change: object) -> int:
+            nonlocal asked
+            asked += 1
+            raise Unavailable("it is away")
+
+    with anyio.move_on_after(2.5 * audit.EVERY):
+        await audit.keep_pruned(Down(), 365)  # type: ignore[arg-type]
+    assert asked == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from logging import DEBUG
 from typing import Any, Final
 
 import anyio
@@ -183,3 +184,22 @@ async def test_a_slow_handler_is_not_taken_for_a_slow_client() -> None:
 def test_a_slow_body_is_a_timeout_to_aiohttp() -> None:
     error: Any = SlowBody("late")
     assert isinstance(error, TimeoutError)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nnonsense\r\n",
+        b"Content-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnonsense",
+        b"no header at all\r\n\r\n",
+    ],
+    ids=["chunks", "encoding", "headers"],
+)
+async def test_what_is_no_http_is_answered_and_is_no_failure_of_ours(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected() as stream:
+        await stream.send(b"POST / HTTP/1.1\r\nHost: x\r\n" + sent)
+        answer = await rest(stream)
+    assert b" 400 " in answer.partition(b"\r\n")[0]
+    assert [record for record in caplog.records if record.levelno > DEBUG] == []

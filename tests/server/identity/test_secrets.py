@@ -19,7 +19,6 @@ from holdfast.server.identity.secrets import (
     CannotOpenSecret,
     Keyring,
     NoSecretKey,
-    configured,
     find_keyring,
     keyring,
     make_key_file,
@@ -27,6 +26,7 @@ from holdfast.server.identity.secrets import (
     seal,
     sealed_secrets,
     store_secret,
+    stored_at,
     unseal,
 )
 from holdfast.store.database import Database
@@ -65,6 +65,9 @@ def test_a_ciphertext_that_was_changed_anywhere_does_not_open() -> None:
         changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
         with pytest.raises(CannotOpenSecret):
             unseal(ring("a"), structs.replace(sealed, sealed=b64encode(changed).decode()))
+    for nonsense in ("", "a", "no base64!", "ä"):
+        with pytest.raises(CannotOpenSecret, match="not what was sealed"):
+            unseal(ring("a"), structs.replace(sealed, sealed=nonsense))
     for cut in (0, 5, 12, len(data) - 1):
         with pytest.raises(CannotOpenSecret):
             unseal(ring("a"), structs.replace(sealed, sealed=b64encode(data[:cut]).decode()))
@@ -137,7 +140,7 @@ async def test_a_key_of_a_provider_is_stored_sealed_and_never_given_out(
         for value in ("an older one", VALUE):
             answer = await here.ask("PUT", "/providers/openai", {"key": value}, by="root")
             assert (answer.status, answer.body) == (204, None)
-        assert await here.db.read(configured) == {"openai"}
+        assert set(await here.db.read(stored_at)) == {"openai"}
         ((kind, name, key_id, sealed),) = await here.rows(
             "SELECT kind, name, key_id, sealed FROM secrets"
         )
@@ -148,7 +151,7 @@ async def test_a_key_of_a_provider_is_stored_sealed_and_never_given_out(
         (kept,) = await here.db.read(lambda tx: sealed_secrets(tx, PROVIDER))
         assert unseal(TEAM.keyring, kept) == VALUE
         assert (await here.ask("DELETE", "/providers/openai", by="root")).status == 204
-        assert await here.db.read(configured) == set()
+        assert await here.db.read(stored_at) == {}
         again = await here.ask("DELETE", "/providers/openai", by="root")
         assert (again.status, again.kind) == (404, "provider_not_found")
 

@@ -42,6 +42,21 @@ async def test_a_user_is_made_once_for_a_key(db: Database, clock: Clock) -> None
         assert (again.status, again.body) == (201, first.body)
 
 
+async def test_who_is_not_found_is_told_by_what_they_were_looked_for(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        await here.user("root", "admin")
+        await here.ask("POST", "/users", {"name": "bob"}, by="root")
+        for method, path, body in (
+            ("POST", "/tokens", {"name": "laptop", "user": "bob"}),
+            ("PATCH", "/users/bob", {"disabled": True}),
+        ):
+            answer = await here.ask(method, path, body, by="root")
+            assert answer.kind == "user_not_found"
+            assert "no user with the id 'bob': GET /users lists them" in answer.body["detail"]
+
+
 async def test_users_are_listed_in_pages_by_name(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
         await here.user("root", "admin")

@@ -10,14 +10,21 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import anyio
 import pytest
 
-from holdfast.cli.cluster import cluster_secret, linked
+from holdfast.cli.cluster import answering, cluster_secret, linked
 from holdfast.cli.settings import ServerSettings
+from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError
+from holdfast.observe.meters import Meters
 from holdfast.server.relay.frames import PATH
 from holdfast.server.relay.secret import Secret
+from holdfast.server.scrape import scraped_at
+from holdfast.store.database import Database
+from holdfast.testing import Clock, ports
 from tests.cli.test_serve import HIDDEN, serving
+from tests.server.kit import agent
 
 SECRET = "a secret of more than sixteen"
 ROOT = Path(__file__).resolve().parents[3]
@@ -121,6 +128,22 @@ async def test_a_replica_is_reached_where_it_listens_unless_that_is_everywhere(
         assert link is not None
         port = link.listening.getsockname()[1]
         assert link.url == (None if url is None else url.format(port=port))
+
+
+async def test_who_says_nothing_to_a_worker_is_not_kept(db: Database, clock: Clock) -> None:
+    async with (
+        chats_of(db, [agent((), clock)], ports=ports(clock=clock), worker=None) as host,
+        linked(Secret(SECRET.encode()), ServerSettings(), ("127.0.0.1", 0)) as link,
+    ):
+        assert link is not None
+        async with (
+            answering(link, host, Meters()) as asked,
+            scraped_at("127.0.0.1", 0, Meters(), db, host) as scraped,
+        ):
+            for port in (asked, scraped):
+                async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                    with anyio.fail_after(11), pytest.raises(anyio.EndOfStream):
+                        await stream.receive()
 
 
 def test_the_example_of_a_cluster_runs_and_ends() -> None:

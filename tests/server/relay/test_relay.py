@@ -8,8 +8,10 @@ from time import time
 
 import aiohttp
 import pytest
+from msgspec import Struct
 
 from holdfast.chat.stream import LiveDelta
+from holdfast.server.relay import owner
 from holdfast.server.relay.asking import AskOptions
 from holdfast.server.relay.frames import PATH
 from holdfast.server.relay.owner import OwnerOptions
@@ -191,6 +193,17 @@ def test_a_proof_is_good_for_one_worker_and_not_for_long(postgres_url: str) -> N
     run(test())
 
 
+def test_a_proof_that_somebody_saw_is_good_for_nothing(postgres_url: str) -> None:
+    async def test() -> None:
+        async with replica(postgres_url, Spoken(), drives=True) as a:
+            assert a.host.feed.worker is not None
+            proof = SECRET.asking(a.host.feed.worker, int(time())).shown
+            assert await status(a, {ASKING: proof}) == 400, "no upgrade"
+            assert await status(a, {ASKING: proof}) == 401
+
+    run(test())
+
+
 async def status(a: Replica, headers: dict[str, str], worker: str | None = None) -> int:
     params = {"worker": worker or a.host.feed.worker or ""}
     async with aiohttp.ClientSession() as client:
@@ -317,5 +330,34 @@ def test_a_peer_that_takes_nothing_for_long_is_cut(postgres_url: str) -> None:
                 await until(lambda: len(watching.text) == 10_000_005)
                 model.end()
             assert watching.finished[0][0] == watching.finished[0][1]
+
+    run(test())
+
+
+class Unheard(Struct, array_like=True, tag="unheard of"):
+    """What a replica of a later version may say."""
+
+    number: int
+
+
+def test_a_peer_that_is_not_understood_costs_words_and_nothing_else(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "answer_of", lambda number, taken: Unheard(number))
+
+    async def test() -> None:
+        model = Spoken()
+        async with (
+            replica(postgres_url, model, drives=True) as a,
+            replica(postgres_url, model, asking=QUICK) as b,
+        ):
+            chat = await begun(a)
+            async with reading(b, chat) as watching:
+                model.say("some")
+                await until(lambda: b.relay.failing == 1 and a.wire.made > 2)
+                assert watching.text == ""
+                model.say(" more")
+                model.end()
+            assert watching.finished == [("", "some more")]
 
     run(test())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,8 @@ class Connection:
 
     response: aiohttp.ClientResponse
     beats: int = 0
+    began: str | None = None
+    """The cursor of somebody new who was told nothing yet."""
     writes: list[bytes] = field(default_factory=list)
     """What arrived together."""
 
@@ -35,8 +37,13 @@ class Connection:
             for block in whole:
                 if block == b":":
                     self.beats += 1
+                    continue
+                wire = _wire(block)
+                if wire.event == "beat":
+                    assert wire.data == b"null"
+                    self.began = wire.id
                 else:
-                    yield _wire(block)
+                    yield wire
         assert rest == b"", "half an event"
 
     async def take(self, count: int) -> list[Wire]:
@@ -65,10 +72,15 @@ def path_of(chat_id: str | None) -> str:
 
 @asynccontextmanager
 async def connected(
-    api: Api, chat_id: str | None, cursor: str | None = None, *, in_url: bool = False
+    api: Api,
+    chat_id: str | None,
+    cursor: str | None = None,
+    *,
+    in_url: bool = False,
+    headers: Mapping[str, str] = {},
 ) -> AsyncIterator[Connection]:
     """Over SSE; `in_url`: with the cursor there, not in the header."""
-    headers = {USER: api.user}
+    headers = {USER: api.user, **headers}
     params: dict[str, str] = {}
     if cursor is not None:
         (params if in_url else headers)["cursor" if in_url else "Last-Event-ID"] = cursor

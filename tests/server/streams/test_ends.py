@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.chat.stream import ChatStream
 from holdfast.server.app import Limits
-from holdfast.server.events import DELETED, FAILED, REVOKED, SHUTDOWN, Wire, event_of
+from holdfast.server.events import DELETED, FAILED, REVOKED, SHUTDOWN, Wire, event_of, list_event_of
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.policy import Caller
 from holdfast.store.database import Database, Tx, Unavailable
@@ -91,6 +91,23 @@ async def test_a_websocket_answers_pings_and_sends_its_own(db: Database, clock: 
             assert (answer.type, answer.data) == (aiohttp.WSMsgType.PONG, b"there?")
             with anyio.fail_after(17):
                 assert (await opened.receive()).type is aiohttp.WSMsgType.PING
+
+
+async def test_a_websocket_says_every_15_seconds_that_the_server_is_there(
+    db: Database, clock: Clock
+) -> None:
+    beat = Wire(None, "beat", b"null")
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        for path, of in (("chat", chat.id), ("list", None)):
+            said: list[Wire] = []
+            async with socket(api, of) as opened:
+                with anyio.move_on_after(63):
+                    async for wire in frames(opened):
+                        said.append(wire)
+            assert said.count(beat) == 4, path
+        assert event_of(beat) is None
+        assert list_event_of(beat) is None
 
 
 async def test_a_websocket_that_does_not_answer_pings_is_cut(db: Database, clock: Clock) -> None:
@@ -224,3 +241,24 @@ async def test_a_chat_that_is_not_the_callers_has_no_stream(db: Database, clock:
         chat = await api.host.create(None, owner="ann")
         status, problem, _ = await api.of("eve").get(f"/chats/{chat.id}/stream")
         assert (status, problem["kind"]) == (404, "chat_not_found")
+
+
+async def test_nobody_has_more_streams_open_than_they_may(db: Database, clock: Clock) -> None:
+    limits = Limits(streams=StreamOptions(per_user=2))
+    async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
+        chat = (await api.host.create(None, owner="ann")).id
+        async with connected(api, None), socket(api, chat):
+            status, problem, _ = await api.get("/stream")
+            assert (status, problem["kind"], problem["facts"]) == (
+                429,
+                "too_many_streams",
+                {"limit": 2},
+            )
+            assert "close some" in problem["detail"]
+            async with connected(api.of("bob"), None):
+                pass
+        await anyio.sleep(5)
+        async with connected(api, None), connected(api, chat):
+            pass
+        await anyio.sleep(5)
+        assert not api.server.hub._open

@@ -14,8 +14,10 @@ import anyio
 import pytest
 from aiohttp import web
 
+from holdfast.chat.export import export
 from holdfast.chat.host import Host
-from holdfast.chat.stream import ChatStream, LiveDelta
+from holdfast.chat.state import Stored
+from holdfast.chat.stream import SIZE, ChatStream, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
 from holdfast.server.app import Limits, Server, application
@@ -24,6 +26,7 @@ from holdfast.server.fanout import StreamOptions
 from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite import open_sqlite
 from holdfast.testing import Clock, pause, ports, run_virtual, say
+from tests.chat.given import answer
 from tests.chat.test_stream import slowly
 from tests.databases import hold
 from tests.server.kit import Named, agent, serving_api
@@ -299,7 +302,8 @@ async def test_20_stalled_readers_hold_little_and_slow_nothing(db: Database, clo
         taken, (chat, sleepers) = await _turn(host, server, port, STALLED)
         assert taken <= alone * 1.05
         most = STALLED * (ROOM.buffer + 64 * 1024)  # and one write on top
-        assert STALLED * ROOM.buffer < server.hub.buffered < most
+        # The kernel may take a little more after a reader was put aside.
+        assert 0.9 * STALLED * ROOM.buffer < server.hub.buffered < most
         woken = sleepers[0]
         watcher = Watching()
         with anyio.fail_after(60):
@@ -309,6 +313,26 @@ async def test_20_stalled_readers_hold_little_and_slow_nothing(db: Database, clo
             sleeper.leave()
         await anyio.sleep(2)
         assert len(server.hub) == 0
+
+
+async def test_who_opens_a_chat_of_large_messages_and_takes_nothing_holds_little(
+    db: Database, clock: Clock
+) -> None:
+    async with narrow(db, [], clock, ROOM) as (host, server, port):
+        chat = await host.create(None, owner="ann")
+        messages = [
+            Stored(number, 1, answer("x" * 500_000), None, 1, None) for number in range(1, 31)
+        ]
+        whole = export(await chat.read(), messages, "jsonl")
+        made = await host.restore(whole, owner="ann")
+        sleepers = [Sleeper(port, made.id) for _ in range(STALLED)]
+        for sleeper in sleepers:
+            await sleeper.ask()
+        await _until(lambda: server.hub.buffered > 0 and len(server.hub) == STALLED)
+        await anyio.sleep(1)
+        assert server.hub.buffered < STALLED * (SIZE + ROOM.buffer)
+        for sleeper in sleepers:
+            sleeper.leave()
 
 
 async def test_who_stalls_for_a_while_goes_on_within_the_same_answer(

@@ -10,7 +10,7 @@ import pytest
 from holdfast.chat.feed import POLL
 from holdfast.server import roster
 from holdfast.server.events import Wire
-from holdfast.server.roster import Rosters
+from holdfast.server.roster import ChatListed, Rosters
 from holdfast.server.wire import from_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause
@@ -150,6 +150,9 @@ async def test_a_deleted_chat_is_told_to_those_who_are_there(db: Database, clock
         with anyio.move_on_after(1):
             async for wire in frames(opened):
                 wires.append(wire)
+    begun = wires.pop(0)
+    assert (begun.event, begun.data) == ("beat", b"null")
+    assert begun.id is not None
     assert [(wire.event, data(wire)["id"]) for wire in wires] == [
         ("chat", chat.id),
         ("deleted", chat.id),
@@ -193,3 +196,122 @@ async def test_a_crowd_of_changes_costs_few_looks(
     assert looks <= 1 + 1 / roster.REST + 1
     assert data(wires[-1])["title"] == "Title 49"
     assert wires == others
+
+
+async def test_a_chat_that_nothing_was_heard_of_is_told_when_it_is_deleted(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        await anyio.sleep(200)
+        async with connected(api, None) as mine, connected(api.of("eve"), None) as others:
+            await anyio.sleep(1)
+            await chat.delete()
+            assert gone(await within(mine, 3 * POLL)) == [chat.id]
+            assert await within(others, 1) == []
+
+
+async def test_each_deleted_chat_is_told_whatever_look_finds_it(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        async with connected(api, None) as opened:
+            deleted = []
+            for _ in range(60):  # at the looks for what was heard of, and at the whole ones
+                chat = await api.host.create(None, owner="ann")
+                await anyio.sleep(0.25)
+                await chat.delete()
+                await anyio.sleep(0.13)
+                deleted.append(chat.id)
+            wires = await within(opened, 3 * POLL)
+    assert gone([wire for wire in wires if wire.event == "deleted"]) == deleted
+
+
+async def test_without_notices_a_deleted_chat_is_told_at_the_next_poll(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rosters, "hear", lambda rosters, notice: None)
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        await anyio.sleep(200)
+        async with connected(api, None) as opened:
+            await anyio.sleep(1)
+            await chat.delete()
+            assert gone(await within(opened, 2 * POLL)) == [chat.id]
+            assert await within(opened, 100) == [], "the same is told once"
+
+
+async def test_who_comes_back_is_told_what_was_deleted_read_and_pinned_meanwhile(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent(["hello", "hello"], clock)], clock=clock) as api:
+        read = await api.host.create("go", owner="ann")
+        pinned = await api.host.create("go", owner="ann")
+        deleted = await api.host.create(None, owner="ann")
+        for chat in (read, pinned):
+            await chat.rest()
+        await anyio.sleep(200)
+        cursor = str(clock.now())
+        await anyio.sleep(100)
+        await api.put(f"/chats/{read.id}/read", {"number": 2})
+        await api.patch(f"/chats/{pinned.id}", {"pinned": True})
+        await deleted.delete()
+        await anyio.sleep(100)
+        async with connected(api, None, cursor) as opened:
+            *chats, last = await within(opened, 1)
+            assert await within(opened, 3 * POLL) == [], "the same is told once"
+    assert gone([last]) == [deleted.id]
+    told_of = {data(wire)["id"]: (data(wire)["read"], data(wire)["pinned"]) for wire in chats}
+    assert told_of == {read.id: (2, False), pinned.id: (0, True)}
+
+
+async def test_who_missed_too_many_deletions_is_told_to_read_the_list(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "MOST", 3)
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        for _ in range(4):
+            await (await api.host.create(None, owner="ann")).delete()
+        async with connected(api, None, "1") as opened:
+            (wire,) = await within(opened, 2 * POLL)
+    assert (wire.event, data(wire)["what"]) == ("reset", "history")
+
+
+async def test_who_was_told_nothing_yet_can_come_back_all_the_same(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        await anyio.sleep(200)
+        async with connected(api, None) as opened:
+            assert await within(opened, 1) == []
+        await chat.rename("Changed")
+        await anyio.sleep(200)
+        assert opened.began is not None
+        async with connected(api, None, opened.began) as again:
+            assert [id for id, _ in told(await within(again, 1))] == [chat.id]
+        assert again.began is None
+
+
+async def test_who_was_told_something_else_does_not_join(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        chat = await api.host.create(None, owner="ann")
+        feed, rosters = api.host.feed, api.server.rosters
+        first, second = (roster.Roster(feed, rosters, "ann", None) for _ in range(2))
+
+        async def told_of(who: roster.Roster) -> list[bool]:
+            await who.look()
+            return [event.chat.pinned for event in who.take() if isinstance(event, ChatListed)]
+
+        assert await told_of(first) == [False]
+        await api.patch(f"/chats/{chat.id}", {"pinned": True})
+        assert await told_of(second) == [True]
+        assert not second.joins(first), "it is not told again that it is pinned no longer"
+        await told_of(first)
+        await told_of(second)
+        assert second.joins(first)
+        first.close()
+        second.close()
+
+
+def gone(wires: list[Wire]) -> list[str]:
+    assert {wire.event for wire in wires} <= {"deleted"}
+    return [data(wire)["id"] for wire in wires]

@@ -1,0 +1,50 @@
+"""Opening the page in the browser of whoever started the server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Final
+
+DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+ELSEWHERE: Final = ("CI", "SSH_CONNECTION")
+"""In the environment of one whose screen is not this machine's."""
+
+
+def has_screen(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Whether a browser would be seen by whoever is at the terminal."""
+    if any(environ.get(name) for name in ELSEWHERE):
+        return False
+    return platform in ("darwin", "win32") or any(environ.get(name) for name in DISPLAYS)
+
+
+def open_browser(url: str, directory: Path) -> bool:
+    """Open the URL; whether there was a browser for it. May take a moment.
+
+    The URL lets in whoever has it, and what a program is called with can be seen by everybody on
+    the machine. So the browser is given a file that only this user can read and that leads there.
+    """
+    import webbrowser
+
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    if type(browser) is webbrowser.GenericBrowser:  # one that would take this terminal
+        return False
+    return browser.open(leading_to(url, directory / "open.html").as_uri())
+
+
+def leading_to(url: str, file: Path) -> Path:
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    there = escape(url)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as made:
+        made.write(
+            f'<!doctype html><meta charset="utf-8"><title>Holdfast</title>'
+            f'<meta http-equiv="refresh" content="0;url={there}"><a href="{there}">Holdfast</a>\n'
+        )
+    return file

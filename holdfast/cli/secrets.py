@@ -1,0 +1,79 @@
+"""`holdfast secrets`: replaces the key that secrets are sealed with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.cli.codes import ExitCode
+from holdfast.cli.place import database_of, key_file, writing
+from holdfast.cli.registry import ADDRESS
+from holdfast.cli.wording import count
+from holdfast.config import Where
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.ports import Ports
+from holdfast.server.identity.audit import Entry, record
+from holdfast.server.identity.secrets import (
+    VARIABLE,
+    CannotOpenSecret,
+    Keyring,
+    find_keyring,
+    rotate,
+)
+from holdfast.store.database import Database, Tx
+
+STOP: Final = "stop it, do this, and start it again"
+
+
+def main(where: Where) -> int:
+    keys = found(where, os.environ)
+    print(told(asyncio.run(_rotate(where, keys)), keys), file=sys.stderr)
+    return ExitCode.FINISHED
+
+
+def found(where: Where, environ: Mapping[str, str]) -> Keyring:
+    """The keys that a server would have here. Raises `ConfigError`."""
+    file = key_file(where.data)
+    keys = find_keyring(environ, file)
+    if keys is None:
+        raise ConfigError(
+            f"there is no key to seal with: set {VARIABLE}, or put it into {file}, the new one "
+            "in front of the old one (holdfast secrets --help says how)"
+        )
+    return keys
+
+
+async def _rotate(where: Where, keys: Keyring) -> int:
+    async with writing(database_of(where), STOP) as db:
+        try:
+            return await sealed_anew(db, keys, Ports())
+        except CannotOpenSecret as error:
+            raise CannotOpenSecret(f"nothing was changed: {error}") from None
+
+
+async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
+    """How many secrets an older key had sealed. All of them or none."""
+
+    async def change(tx: Tx) -> int:
+        sealed = await rotate(tx, keys)
+        if sealed:
+            detail = {"secrets": sealed}
+            entry = Entry(
+                ports.new_id(), "secret.rotate", keys.current.id, None, None, ADDRESS, detail
+            )
+            await record(tx, entry)
+        return sealed
+
+    return await db.write(change)
+
+
+def told(sealed: int, keys: Keyring) -> str:
+    first = f"the first key ({keys.current.id})"
+    if sealed:
+        return f"{count(sealed, 'secret')} sealed anew with {first}: take the others away"
+    only = len(keys.keys) == 1
+    do = " It is the only one: to replace it, put a new one in front." if only else ""
+    return f"every secret is sealed with {first} already.{do}"

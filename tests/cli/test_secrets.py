@@ -1,0 +1,106 @@
+"""The key that secrets are sealed with is replaced, for all of them or for none."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.secrets import found, sealed_anew, told
+from holdfast.config import Where
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.ports import Ports, wall_clock
+from holdfast.server.identity.secrets import (
+    PROVIDER,
+    VARIABLE,
+    CannotOpenSecret,
+    keyring,
+    seal,
+    sealed_secrets,
+    store_secret,
+    unseal,
+)
+from holdfast.store.url import open_database
+from tests.cli.test_main import environ, holdfast
+from tests.cli.test_serve import serving
+
+
+def new_key() -> str:
+    return b64encode(os.urandom(32)).decode()
+
+
+OLD, NEW = new_key(), new_key()
+
+
+def rotate(home: Path, keys: str, *argv: str, code: int = 0) -> str:
+    env = environ(HOLDFAST_HOME=str(home), **({VARIABLE: keys} if keys else {}))
+    done = holdfast("secrets", "rotate", *argv, env=env)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    return done.stderr
+
+
+async def test_what_an_older_key_has_sealed_is_sealed_with_the_first_and_written_down(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/chats.db"
+    async with open_database(url, now=wall_clock) as db:
+        for name, value in (("openai", "sk-1"), ("groq", "sk-2")):
+            sealed = seal(keyring(OLD), PROVIDER, name, value)
+            await db.write(lambda tx, sealed=sealed: store_secret(tx, sealed))  # type: ignore[misc]
+        both = keyring(f"{NEW} {OLD}")
+        assert await sealed_anew(db, both, Ports()) == 2
+        kept = await db.read(lambda tx: sealed_secrets(tx, PROVIDER))
+        assert [unseal(keyring(NEW), one) for one in kept] == ["sk-2", "sk-1"]
+        audit = "SELECT action, subject, address FROM audit"
+        written = await db.read(lambda tx: tx.fetch(audit))
+        assert [tuple(row) for row in written] == [
+            ("secret.rotate", both.current.id, "command line")
+        ]
+        assert await sealed_anew(db, both, Ports()) == 0
+        assert len(await db.read(lambda tx: tx.fetch(audit))) == 1
+
+
+def test_it_is_done_to_the_database_that_the_server_has_here(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        server.put(f"{url}/api/v1/providers/openai", {"key": "sk-stored"})
+        said = rotate(tmp_path, "", code=1)
+        assert "is open in another process: stop it, do this, and start it again" in said
+        assert server.end() == 0
+    file = tmp_path / "secret.key"
+    old = file.read_text()
+    assert "It is the only one: to replace it, put a new one in front." in rotate(tmp_path, "")
+    file.write_text(f"{NEW} {old}")
+    assert "1 secret sealed anew with the first key" in rotate(tmp_path, "")
+    file.write_text(NEW)
+    with serving(tmp_path, "--listen", "0") as again:
+        again.started()
+        assert "assistant answers, with openai:" in again.until("answers")
+
+
+async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/chats.db"
+    sealed = seal(keyring(OLD), PROVIDER, "openai", "sk-1")
+    async with open_database(url, now=wall_clock) as db:
+        await db.write(lambda tx: store_secret(tx, sealed))
+        with pytest.raises(CannotOpenSecret):
+            await sealed_anew(db, keyring(NEW), Ports())
+        assert await db.read(lambda tx: sealed_secrets(tx, PROVIDER)) == (sealed,)
+    said = rotate(tmp_path, NEW, "--database", url, code=1)
+    assert "nothing was changed: the secret provider 'openai' was sealed with the key" in said
+
+
+def test_without_any_key_it_says_where_one_is_put(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"set {VARIABLE}, or put it into {tmp_path}/secret.key"):
+        found(Where(data=str(tmp_path)), {})
+
+
+@pytest.mark.parametrize(
+    ("count", "says"), [(1, "1 secret sealed anew"), (1200, "1,200 secrets sealed anew")]
+)
+def test_it_says_how_many_and_what_to_do_next(count: int, says: str) -> None:
+    words = told(count, keyring(f"{NEW} {OLD}"))
+    assert words.startswith(says)
+    assert words.endswith("take the others away")

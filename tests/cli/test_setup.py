@@ -1,0 +1,147 @@
+"""What a server is going to be is found out beforehand, and everything wrong is said at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.arguments import parse
+from holdfast.cli.setup import Setup, set_up
+from holdfast.config import serve_options
+from holdfast.kernel.errors import ConfigError
+
+
+def made(home: Path, *argv: str, verb: str = "serve", text: str = "", **environ: str) -> Setup:
+    settings = home / "holdfast.toml"
+    settings.write_text(text)
+    full: Mapping[str, str] = {
+        "HOLDFAST_HOME": str(home / "data"),
+        "HOLDFAST_CONFIG": str(settings),
+        **environ,
+    }
+    return set_up(serve_options(parse([verb, *argv])[1], full, api=verb == "serve"), full)
+
+
+def refused(home: Path, *argv: str, verb: str = "serve", text: str = "") -> str:
+    with pytest.raises(ConfigError) as told:
+        made(home, *argv, verb=verb, text=text)
+    return str(told.value)
+
+
+def test_mistakes_of_the_file_its_agents_and_its_server_are_one_message(tmp_path: Path) -> None:
+    first, *lines = refused(
+        tmp_path,
+        text="""
+        colour = 1
+        [agents.a]
+        model = "nobody:x"
+        effort = "much"
+        [server]
+        listen = "nowhere"
+        tick = -1
+        proxies = ["me"]
+        team = true
+        advertise = "me"
+        """,
+    ).splitlines()
+    assert first == f"{tmp_path}/holdfast.toml cannot be used (8 mistakes):"
+    assert [line.strip().partition(": ")[0] for line in lines] == [
+        "agents.a.effort",
+        "colour",
+        "agents.a.model",
+        "server.listen",
+        "server.advertise",
+        "server.tick",
+        "server.proxies",
+        "server.urls",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('urls = ["https://x.example"]', "server.urls: they are for a team: say team = true too"),
+        ("team = true", "server.urls: a server for a team needs its public URL"),
+        ('team = true\nurls = ["x"]', "server.urls: 'x' is no URL of a server"),
+        ('listen = "0.0.0.0:80"', "server.listen: 0.0.0.0 can be reached from the network"),
+    ],
+)
+def test_a_server_that_could_not_be_reached_as_it_is_meant_is_not_started(
+    tmp_path: Path, line: str, says: str
+) -> None:
+    assert says in refused(tmp_path, text=f"[server]\n{line}\n")
+
+
+def test_what_a_team_calls_its_server_is_known_from_the_start(tmp_path: Path) -> None:
+    text = '[server]\nteam = true\nurls = ["https://x.example"]\n'
+    front = made(tmp_path, text=text).front
+    assert front is not None
+    assert front.secure
+    assert front.hosts == {"x.example", "x.example:443"}
+    assert made(tmp_path).front is None
+
+
+# --- the numbers of a worker ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["0.0.0.0:9100", "10.0.0.5:9100", "[::]:9100", "box:9100"])
+def test_the_numbers_of_a_worker_are_not_told_to_the_network_by_accident(
+    tmp_path: Path, where: str
+) -> None:
+    said = refused(tmp_path, "--metrics", where, verb="worker")
+    assert "told without a token" in said
+    assert "say --metrics 127.0.0.1:9100, or --metrics-open too" in said
+
+
+def test_the_numbers_of_a_worker_are_told_to_this_machine_or_to_whom_it_was_said(
+    tmp_path: Path,
+) -> None:
+    for where in ("9100", "127.0.0.1:9100", "localhost:9100", "[::1]:9100"):
+        assert made(tmp_path, "--metrics", where, verb="worker").metrics is not None
+    everybody = ("0.0.0.0", 9100)
+    opened = made(tmp_path, "--metrics", "0.0.0.0:9100", "--metrics-open", verb="worker")
+    assert opened.metrics == everybody
+    environ = {"HOLDFAST_METRICS": "0.0.0.0:9100", "HOLDFAST_METRICS_OPEN": "1"}
+    assert made(tmp_path, verb="worker", **environ).metrics == everybody
+
+
+# --- the data directory ---------------------------------------------------------------------------
+
+
+def test_a_file_where_the_data_directory_should_be_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    assert refused(tmp_path) == (
+        f"{tmp_path}/data is no directory: set HOLDFAST_HOME to a directory of yours"
+    )
+
+
+AS_NOBODY = """
+import os, sys
+from holdfast.cli.place import make_data_directory
+
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    make_data_directory(sys.argv[1])
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_data_directory_of_somebody_else_is_refused_with_what_to_do() -> None:
+    with tempfile.TemporaryDirectory() as home:  # one that other users can get to
+        os.chmod(home, 0o755)
+        data = Path(home, "data")
+        data.mkdir(mode=0o555)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, str(data)], capture_output=True, text=True, check=True
+        )
+    assert done.stdout == (
+        f"{data} may not be written to by you: set HOLDFAST_HOME to a directory of yours\n"
+    )
