@@ -170,6 +170,20 @@ def bench_fanout() -> None:
     )
 
 
+def bench_page() -> None:
+    print("\npage: main thread per frame, 5,000 messages and 60 kB being written; size at start\n")
+    *speeds, size = run(sys.executable, HERE / "page.py")
+    for frames in speeds:
+        times = frames["p95"] / frames["floor"]
+        goal = f"{frames['goal']:8.0f} ms goal for p95" if "goal" in frames else ""
+        print(
+            f"{frames['characters_per_second']:8.0f} / s{'':4}{frames['p50']:8.1f} ms median"
+            f"{frames['p95']:8.1f} ms p95{frames['max']:8.1f} ms most"
+            f"{frames['floor']:8.1f} ms p95 of the floor, {times:.1f} x{goal}"
+        )
+    print(f"{'start':16}{size['kilobytes']:8.0f} kB packed{size['goal']:8.0f} kB goal")
+
+
 def start(statement: str) -> tuple[float, float]:
     """Milliseconds of wall clock, and megabytes, of a process that runs one statement."""
     probe = f"{statement}\nprint(int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6)"
@@ -262,7 +276,7 @@ DURABLE: Final[Mapping[str, Callable[..., None]]] = {
     "takeover": bench_takeover,
 }
 """Sections that need a disk."""
-SECTIONS: Final = ("loop", "wire", "streams", "fanout", "start", "commands", *DURABLE)
+SECTIONS: Final = ("loop", "wire", "streams", "fanout", "page", "start", "commands", *DURABLE)
 
 
 def bench_in_memory(sections: list[str], peers: list[str]) -> None:
@@ -274,6 +288,8 @@ def bench_in_memory(sections: list[str], peers: list[str]) -> None:
         bench_streams()
     if "fanout" in sections:
         bench_fanout()
+    if "page" in sections:
+        bench_page()
     if "start" in sections:
         bench_start()
     if "commands" in sections:

@@ -89,7 +89,12 @@ def test_help_lists_every_word_that_make_knows() -> None:
 
 def test_what_is_checked_is_what_a_newcomer_runs() -> None:
     lines = [line for line in read(".ci/run").splitlines() if not line.startswith("#")]
-    assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test"]
+    assert lines == [
+        "set -euo pipefail",
+        'cd "$(dirname "${BASH_SOURCE[0]}")/.."',
+        "export HOLDFAST_TEST_BROWSER=required",
+        "make test",
+    ]
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 

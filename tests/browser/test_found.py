@@ -1,0 +1,100 @@
+"""What is found is gone to: the message itself, wherever in its chat it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Page, WebSocketRoute, expect
+
+from tests.browser.kit import Model, Pages, Server, Talk, imported, still
+
+LENGTH: Final = 440
+WORDS: Final = {13: "numbat", 424: "bilby"}
+"""One that is far up and has to be read first, and one that is read when the chat is opened."""
+
+
+def said() -> Iterator[Mapping[str, Any]]:
+    for number in range(1, LENGTH + 1):
+        role, kind = ("user", "prompt") if number % 2 else ("assistant", "answer")
+        text = f"Message {number}. {WORDS.get(number, 'Nothing.')} {'And so on. ' * (number % 7)}"
+        yield {"role": role, "kind": kind, "parts": [{"type": "text", "text": text}]}
+
+
+@pytest.fixture(scope="module")
+def chat(scripted_pair: tuple[Model, Server]) -> str:
+    return imported(scripted_pair[1], said())
+
+
+def goes_to(page: Page, number: int) -> None:
+    """By the search, to the message and not just to its chat."""
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill(WORDS[number])
+    page.get_by_role("option", name=re.compile(rf"Message {number}\. {WORDS[number]}")).click()
+    page.wait_for_url(f"**/chats/*#m{number}")
+
+
+def is_at(talk: Talk, number: int) -> None:
+    """At the top of what is seen, and it stays there."""
+    row = talk.page.locator(f'[data-row="m{number}"]')
+    expect(row).to_be_in_viewport(ratio=1)
+    still(talk.page)
+    expect(row).to_be_in_viewport(ratio=1)
+    place = "(row) => row.getBoundingClientRect().top - row.closest('[role=log]').offsetTop"
+    assert 0 <= row.evaluate(place) < 100
+    expect(talk.page.get_by_role("button", name="To the newest")).to_be_visible()
+
+
+@pytest.mark.parametrize("number", WORDS)
+def test_what_the_search_finds_opens_the_chat_at_the_message(
+    open_page: Pages, server: Server, chat: str, number: int
+) -> None:
+    page = open_page(server, "/new")
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    goes_to(page, number)
+    is_at(Talk(page, server, chat), number)
+
+
+def test_another_message_of_the_open_chat_is_gone_to_and_so_is_one_that_is_back(
+    open_page: Pages, server: Server, chat: str
+) -> None:
+    talk = Talk.open(open_page, server, chat)
+    far, near = WORDS
+    for number in (near, far):
+        goes_to(talk.page, number)
+        is_at(talk, number)
+    talk.page.go_back()
+    is_at(talk, near)
+    talk.page.reload()
+    is_at(talk, near)
+
+
+def test_a_message_is_gone_to_though_those_before_it_come_first(
+    open_page: Pages, server: Server, chat: str
+) -> None:
+    """As in a slow browser: what it was told so far is shown, and the rest later."""
+    page = open_page(server, "/new")
+    few, later = 10, list[str | bytes]()
+    sockets: list[WebSocketRoute] = []
+    shown = 0
+
+    def opens(socket: WebSocketRoute) -> None:
+        def hand_on(told: str | bytes) -> None:
+            nonlocal shown
+            shown += '"event":"message"' in str(told)
+            later.append(told) if shown > few else socket.send(told)
+
+        sockets.append(socket)
+        socket.connect_to_server().on_message(hand_on)
+
+    page.route_web_socket(f"**/chats/{chat}/stream*", opens)
+    _, near = WORDS
+    goes_to(page, near)
+    talk = Talk(page, server, chat)
+    expect(talk.rows).to_have_count(few)
+    still(page)
+    for told in later:
+        sockets[-1].send(told)
+    is_at(talk, near)

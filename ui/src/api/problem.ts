@@ -1,0 +1,39 @@
+/** Why the server did not do something, in its own words; or that it could not be reached. */
+
+export class Problem extends Error {
+  /** Does not change with the wording. */
+  readonly kind: string;
+  /** Of HTTP; 0 when no answer came. */
+  readonly status: number;
+  readonly facts: Readonly<Record<string, unknown>>;
+
+  constructor(kind: string, status: number, message: string, facts: Record<string, unknown> = {}) {
+    super(message);
+    this.kind = kind;
+    this.status = status;
+    this.facts = facts;
+  }
+
+  /** Whether the same may well be done a little later. */
+  get passing(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
+
+  static of(error: unknown): Problem {
+    if (error instanceof Problem) return error;
+    return new Problem("page", 0, error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** From the body of an answer, when it is the server's own: a proxy in between has other words. */
+export function told(body: unknown, status: number, words: string): Problem {
+  const { kind, detail, facts } = (body ?? {}) as Record<string, unknown>;
+  if (typeof kind === "string" && typeof detail === "string") {
+    return new Problem(kind, status, detail, (facts ?? {}) as Record<string, unknown>);
+  }
+  return new Problem("http", status, `${`The server answered ${status} ${words}`.trim()}.`);
+}
+
+export function unreachable(): Problem {
+  return new Problem("unreachable", 0, "The server cannot be reached. Try again when it is back.");
+}

@@ -1,0 +1,191 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+
+type Answer = { status: number; body: unknown } | "away";
+
+let answers: Record<string, Answer>;
+let asked: string[];
+
+beforeEach(() => {
+  vi.resetModules();
+  answers = {};
+  asked = [];
+  vi.stubGlobal("location", { hash: "", pathname: "/chats/c1", search: "?archived=yes" });
+  vi.stubGlobal("history", {
+    state: null,
+    replaceState: (_: unknown, __: string, to: string) => {
+      location.hash = "";
+      asked.push(`address ${to}`);
+    },
+  });
+  vi.stubGlobal("fetch", async (url: string, { method = "GET", body, headers }: RequestInit) => {
+    const token = new Headers(headers).get("Authorization");
+    const name = `${method} ${url.replace("/api/v1", "")}`;
+    asked.push(body ? `${name} ${body}` : name);
+    const answer = answers[`${name} by ${token}`] ?? answers[name] ?? "away";
+    if (answer === "away") throw new TypeError("Failed to fetch");
+    return new Response(JSON.stringify(answer.body), { status: answer.status });
+  });
+});
+afterEach(() => vi.unstubAllGlobals());
+
+const ME = { status: 200, body: { user: "", mode: "local", csrf: "c" } };
+const OK = { status: 200, body: {} };
+const NOBODY = { status: 401, body: { kind: "unauthorized", status: 401, detail: "Who are you?" } };
+
+async function begun() {
+  const module = await import("./session");
+  await module.begin();
+  return module;
+}
+
+describe("a token in the address", () => {
+  it("is taken out of it and exchanged, and the rest of the address stays", async () => {
+    location.hash = "#token=hf_1";
+    answers = { "POST /session": { status: 200, body: { csrf: "c" } }, "GET /me": NOBODY };
+    await begun();
+    expect(asked.slice(0, 3)).toEqual([
+      "address /chats/c1?archived=yes",
+      "GET /me",
+      'POST /session {"token":"hf_1"}',
+    ]);
+  });
+
+  it("of whoever is signed in already signs them in anew", async () => {
+    location.hash = "#token=hf_1";
+    answers = { "POST /session": OK, "GET /me": ME };
+    const { session } = await begun();
+    expect(asked).toContain('POST /session {"token":"hf_1"}');
+    expect(session.get().is).toBe("in");
+  });
+
+  it("of somebody else than who is signed in is used only when they say so", async () => {
+    location.hash = "#token=hf_2";
+    const other = { status: 200, body: { ...ME.body, user: "u2", name: "Ben" } };
+    answers = { "POST /session": OK, "GET /me": ME, "GET /me by Bearer hf_2": other };
+    const { session, signIn, stay } = await begun();
+    expect(session.get()).toMatchObject({ is: "torn", me: { user: "" }, other: { user: "u2" } });
+    expect(asked.filter((each) => each.startsWith("POST"))).toEqual([]);
+    await stay();
+    expect(session.get()).toMatchObject({ is: "in", me: { user: "" } });
+    answers["GET /me"] = other;
+    await signIn("hf_2");
+    expect(session.get()).toMatchObject({ is: "in", me: { user: "u2" } });
+  });
+
+  it("is not lost when the server is not there yet", async () => {
+    location.hash = "#token=hf_1";
+    const { session, begin } = await begun();
+    expect(session.get().is).toBe("unreachable");
+    answers = { "POST /session": OK, "GET /me": ME };
+    await begin();
+    expect(asked).toContain('POST /session {"token":"hf_1"}');
+    expect(session.get().is).toBe("in");
+  });
+
+  it("that is refused leaves the cookie of before, if it is good", async () => {
+    location.hash = "#token=hf_old";
+    answers = { "POST /session": NOBODY, "GET /me": ME };
+    expect((await begun()).session.get().is).toBe("in");
+  });
+
+  it("that is refused is said so, and not shown again", async () => {
+    location.hash = "#token=hf_old";
+    answers = { "POST /session": NOBODY, "GET /me": NOBODY };
+    const { session, begin } = await begun();
+    expect(session.get()).toEqual({ is: "out", why: "Who are you?" });
+    await begin();
+    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+  });
+});
+
+describe("asking who it is", () => {
+  it("is done once, however often it is begun", async () => {
+    answers = { "GET /me": ME };
+    const { begin } = await import("./session");
+    await Promise.all([begin(), begin(), begin()]);
+    expect(asked).toEqual(["GET /me"]);
+  });
+
+  it("locks out whom the server does not know, and nobody because it is away", async () => {
+    answers = { "GET /me": ME };
+    const { session, isStillIn } = await begun();
+    answers = {};
+    expect(await isStillIn()).toBe(true);
+    expect(session.get().is).toBe("in");
+    answers = { "GET /me": NOBODY };
+    expect(await isStillIn()).toBe(false);
+    expect(session.get().is).toBe("out");
+  });
+});
+
+describe("a token", () => {
+  it("that was typed is not lost when the server is away just then", async () => {
+    answers = { "GET /me": NOBODY };
+    const { session, signIn, begin } = await begun();
+    await signIn("hf_1");
+    expect(session.get().is).toBe("unreachable");
+    answers = { "POST /session": { status: 200, body: {} }, "GET /me": ME };
+    await begin();
+    expect(session.get().is).toBe("in");
+  });
+
+  it("in an address that is opened where the page is open is taken too", async () => {
+    const window = new EventTarget();
+    vi.stubGlobal("addEventListener", window.addEventListener.bind(window));
+    answers = { "GET /me": NOBODY };
+    const { session, beginAgainByAddress, begin } = await begun();
+    beginAgainByAddress();
+    answers = { "POST /session": { status: 200, body: {} }, "GET /me": ME };
+    location.hash = "#m12";
+    window.dispatchEvent(new Event("hashchange"));
+    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(0);
+    location.hash = "#token=hf_1";
+    window.dispatchEvent(new Event("hashchange"));
+    await begin();
+    expect(location.hash).toBe("");
+    expect(session.get().is).toBe("in");
+  });
+
+  it("in the address is shown also when it was being asked who it is", async () => {
+    answers = { "POST /session": { status: 200, body: {} }, "GET /me": NOBODY };
+    const { begin } = await import("./session");
+    const first = begin();
+    location.hash = "#token=hf_1";
+    await Promise.all([first, begin()]);
+    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+  });
+});
+
+describe("another tab", () => {
+  const FORGED = { status: 403, body: { kind: "csrf", status: 403, detail: "Forged." } };
+
+  it("that signs in anew as the same person does not keep this one from anything", async () => {
+    answers = { "GET /me": ME, "POST /chats": FORGED };
+    await begun();
+    const { call } = await import("./call");
+    answers["GET /me"] = { status: 200, body: { ...ME.body, csrf: "d" } };
+    const answer = fetch;
+    vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
+      if (new Headers(init.headers).get("X-CSRF-Token") !== "d") return answer(url, init);
+      return Promise.resolve(new Response('{"id":"c1"}'));
+    });
+    expect(await call("POST /chats", { body: {} })).toEqual({ id: "c1" });
+  });
+
+  it("that signs in as somebody else makes this one theirs, and nothing is done in their name", async () => {
+    answers = { "GET /me": ME, "POST /chats": FORGED };
+    const { session } = await begun();
+    const { call } = await import("./call");
+    answers["GET /me"] = { status: 200, body: { ...ME.body, user: "u2", csrf: "d" } };
+    await expect(call("POST /chats", { body: {} })).rejects.toThrow("Forged.");
+    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+    expect(session.get()).toMatchObject({ is: "in", me: { user: "u2" } });
+  });
+});
+
+it("signing out of a session that is over is signing out", async () => {
+  answers = { "GET /me": ME, "DELETE /session": NOBODY };
+  const { session, signOut } = await begun();
+  await signOut();
+  expect(session.get().is).toBe("out");
+});

@@ -1,0 +1,39 @@
+/** What the server says, by the names that the page uses. The types themselves are generated. */
+
+import type { ChatEvents, ListEvents, Schemas } from "./schema";
+
+export type Chat = Schemas["Shown"];
+export type Snapshot = Schemas["Snapshot"];
+export type Status = Schemas["Status"];
+export type Stored = Schemas["Stored"];
+export type Message = Schemas["Message"];
+export type Part = Message["parts"][number];
+export type Text = Schemas["Text"];
+export type Reasoning = Schemas["Reasoning"];
+export type ToolCall = Schemas["ToolCall"];
+export type ToolResult = Schemas["ToolResult"];
+export type File = Schemas["File"];
+export type Source = Schemas["Source"];
+export type Usage = Schemas["Usage"];
+export type Failure = Schemas["Failure"];
+export type Queued = Schemas["Queued"];
+export type Pending = Schemas["Pending"];
+export type Fragment = Schemas["DeltaData"]["fragment"];
+export type Agent = Schemas["AgentShown"];
+export type Model = Schemas["ModelShown"];
+export type Provider = Schemas["ProviderShown"];
+export type Spent = Schemas["Spent"];
+export type StoredFile = Schemas["StoredFile"];
+export type Me = Schemas["Me"];
+export type Effort = NonNullable<Schemas["SendMessage"]["effort"]>;
+export type Deliver = NonNullable<Schemas["SendMessage"]["deliver"]>;
+export type Prompt = Schemas["SendMessage"]["prompt"];
+export type Answer = Schemas["AnswerAction"]["answer"];
+
+/** An event of a stream, with the cursor that stands for it and everything before it. */
+type EventOf<Events> = {
+  [Name in keyof Events]: { id: string | null; event: Name; data: Events[Name] };
+}[keyof Events];
+
+export type ChatEvent = EventOf<ChatEvents>;
+export type ListEvent = EventOf<ListEvents>;

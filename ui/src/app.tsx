@@ -1,0 +1,141 @@
+/** The page: who uses it, what is open, and the frame around it. */
+
+import { type ReactNode, useEffect, useMemo } from "react";
+import { Route, Switch, useLocation } from "wouter";
+import { session } from "./api/session";
+import "./app.css";
+import { Nowhere } from "./chat/missing";
+import { NewChat } from "./chat/new";
+import { ChatScreen } from "./chat/screen";
+import { Door, Torn } from "./door";
+import { Inbox } from "./needs/inbox";
+import { useNeedsInTitle } from "./needs/title";
+import { Boundary } from "./parts/boundary";
+import { useNarrow } from "./parts/media";
+import { Notices } from "./parts/notices";
+import { Search, useSearchKey } from "./search/search";
+import { Settings } from "./settings/settings";
+import { Shortcuts, useKey, useShortcutsKey } from "./shortcuts";
+import { useOpenChat } from "./sidebar/shown";
+import { Sidebar } from "./sidebar/sidebar";
+import { useStore } from "./state/store";
+import { readCatalog } from "./store/catalog";
+import { ChatList } from "./store/chats";
+import { preferences } from "./store/preferences";
+import { Unreachable } from "./unreachable";
+
+export function App() {
+  const now = useStore(session);
+  switch (now.is) {
+    case "asking":
+      return null;
+    case "out":
+      return <Door why={now.why} />;
+    case "torn":
+      return <Torn {...now} />;
+    case "unreachable":
+      return <Unreachable why={now.why} />;
+    case "in":
+      // Another person has other chats.
+      return <Frame key={now.me.user} />;
+  }
+}
+
+/** Two columns; on a small screen one of them at a time. */
+function Frame() {
+  const list = useChatList();
+  const [path, navigate] = useLocation();
+  const width = useStore(preferences, ({ sidebarWidth }) => sidebarWidth);
+  const search = useSearchKey();
+  const shortcuts = useShortcutsKey();
+  useKey("alt+n", () => {
+    navigate("/new");
+    // It may have been open before.
+    requestAnimationFrame(() => document.querySelector<HTMLElement>(".new textarea")?.focus());
+  });
+  useKey("alt+i", () => navigate("/inbox"));
+  useNeedsInTitle(list);
+  return (
+    <div
+      className="frame"
+      data-pane={path === "/" ? "list" : "main"}
+      style={{ "--sidebar": `${width}px` } as React.CSSProperties}
+    >
+      <Skip />
+      <ListPane isAlone={useNarrow() && path === "/"}>
+        <Sidebar list={list} onSearch={search.open} onKeys={shortcuts.open} />
+      </ListPane>
+      <main id="main" className="main" tabIndex={-1}>
+        <Boundary what="This page" at={path}>
+          <Panes list={list} />
+        </Boundary>
+      </main>
+      {search.isOpen && <Search list={list} onClose={search.close} onKeys={shortcuts.open} />}
+      {shortcuts.isOpen && <Shortcuts onClose={shortcuts.close} />}
+      <Notices />
+    </div>
+  );
+}
+
+interface ListPaneProps {
+  /** There is nothing else on the screen: then it is what the page is about. */
+  readonly isAlone: boolean;
+  readonly children: ReactNode;
+}
+
+function ListPane({ isAlone, children }: ListPaneProps) {
+  return (
+    <div className="frame-list" role={isAlone ? "main" : undefined}>
+      {isAlone && <h1 className="hidden-text">Chats</h1>}
+      <Boundary what="The list of chats">{children}</Boundary>
+    </div>
+  );
+}
+
+/** No link to a place of the page: there, it would be one in the conversation. */
+function Skip() {
+  return (
+    <button type="button" className="skip" onClick={() => document.getElementById("main")?.focus()}>
+      Skip to the conversation
+    </button>
+  );
+}
+
+function useChatList(): ChatList {
+  const list = useMemo(() => new ChatList(), []);
+  useEffect(() => {
+    list.open();
+    // What cannot be read now is read when it is needed.
+    readCatalog().catch(() => {});
+    return () => list.close();
+  }, [list]);
+  const open = useOpenChat();
+  const isRead = useStore(list.chats, ({ is }) => is !== "reading");
+  useEffect(() => {
+    if (open !== null && isRead) void list.know(open);
+  }, [list, open, isRead]);
+  return list;
+}
+
+function Panes({ list }: { readonly list: ChatList }) {
+  return (
+    <Switch>
+      <Route path="/">
+        <NewChat list={list} />
+      </Route>
+      <Route path="/new">
+        <NewChat list={list} />
+      </Route>
+      <Route path="/inbox">
+        <Inbox list={list} />
+      </Route>
+      <Route path="/settings/:section?">
+        {({ section }) => <Settings section={section ?? "providers"} />}
+      </Route>
+      <Route path="/chats/:id">{({ id }) => <ChatScreen key={id} id={id} list={list} />}</Route>
+      <Route>
+        <Nowhere />
+      </Route>
+    </Switch>
+  );
+}

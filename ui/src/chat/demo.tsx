@@ -1,0 +1,44 @@
+import { Link } from "wouter";
+import type { Agent } from "../api/types";
+import { suggestionsFor } from "./suggestions";
+
+/** Nobody should take it for a model. */
+export function DemoWords() {
+  return (
+    <p className="new-demo">
+      The demo answers here: a small program, not a language model. It really calls tools, and needs
+      no key. For a model, <Link href="/settings/providers">set the key of a provider</Link>.
+    </p>
+  );
+}
+
+interface Props {
+  readonly agent: Agent | undefined;
+  readonly disabled: boolean;
+  readonly onChoose: (prompt: string) => void;
+}
+
+export function Suggestions({ agent, disabled, onChoose }: Props) {
+  return (
+    <section aria-labelledby="new-suggestions">
+      <h2 id="new-suggestions" className="new-suggestions-head">
+        See what it does
+      </h2>
+      <ul className="new-suggestions">
+        {suggestionsFor(agent).map(({ name, prompt }) => (
+          <li key={name}>
+            <button
+              type="button"
+              className="new-suggestion"
+              disabled={disabled}
+              onClick={() => onChoose(prompt)}
+            >
+              <span>{name}</span>
+              <code>{prompt}</code>
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

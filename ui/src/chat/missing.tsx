@@ -1,0 +1,37 @@
+import { Link } from "wouter";
+import type { Problem } from "../api/problem";
+import { useOpenTitle } from "../needs/title";
+import "./head.css";
+
+/** A chat that is not there, or that one may not know of: the server does not say which. */
+export function Missing({ problem }: { readonly problem: Problem }) {
+  useOpenTitle("Not found");
+  return (
+    <div className="missing" role="alert">
+      <h1>This chat cannot be shown</h1>
+      <p>{problem.message}</p>
+      <p>It may have been deleted, or it may belong to somebody who has not shared it with you.</p>
+      <Ways />
+    </div>
+  );
+}
+
+/** An address that no screen has. */
+export function Nowhere() {
+  useOpenTitle("Not found");
+  return (
+    <div className="missing">
+      <h1>There is nothing here</h1>
+      <Ways />
+    </div>
+  );
+}
+
+function Ways() {
+  return (
+    <p className="missing-ways">
+      <Link href="/">Back to the chats</Link>
+      <Link href="/new">Begin a new chat</Link>
+    </p>
+  );
+}

@@ -1,0 +1,136 @@
+/** Models to choose from: in groups, found by words, each with how hard it can think. Pure. */
+
+import type { Agent, Effort, Model, Provider } from "../api/types";
+
+/** From the least to the most. */
+export const EFFORTS: readonly Effort[] = [
+  "none",
+  "minimal",
+  "low",
+  "medium",
+  "high",
+  "xhigh",
+  "max",
+];
+
+const WORDS: Readonly<Record<Effort, string>> = {
+  none: "None",
+  minimal: "Minimal",
+  low: "Low",
+  medium: "Medium",
+  high: "High",
+  xhigh: "Very high",
+  max: "Maximum",
+};
+
+export function effortWords(effort: string): string {
+  return WORDS[effort as Effort] ?? effort;
+}
+
+export interface Choosable {
+  /** Null: whatever the agent has. */
+  readonly name: string | null;
+  readonly label: string;
+  readonly window: number | null;
+  /** Why it cannot be chosen; null when it can. */
+  readonly why: string | null;
+  /** It is the one that the agent has when nothing else is said. */
+  readonly isOwn: boolean;
+}
+
+export interface ModelGroup {
+  readonly provider: string;
+  readonly models: readonly Choosable[];
+}
+
+interface Source {
+  readonly models: readonly Model[];
+  readonly providers: readonly Provider[];
+}
+
+/** `own`: the model of the chat's agent. Its group comes first, as the server has it. */
+export function groupsOf(source: Source, own: string | null, query: string): ModelGroup[] {
+  const groups = new Map<string, Choosable[]>();
+  const put = (provider: string, model: Choosable) => {
+    groups.set(provider, [...(groups.get(provider) ?? []), model]);
+  };
+  for (const model of source.models) {
+    if (finds(query, model.name)) put(model.provider, choosable(model, source.providers, own));
+  }
+  // Others cannot be asked; whoever looks for one is told why.
+  for (const provider of query.trim() === "" ? [] : source.providers) {
+    const { name, usable, remedy, default: model } = provider;
+    const isThere = model === null || source.models.some((each) => each.name === model);
+    if (usable || isThere || !finds(query, model)) continue;
+    const why = remedy ?? "it cannot be asked";
+    put(name, { name: model, label: short(model), window: null, why, isOwn: false });
+  }
+  return [...groups].map(([provider, models]) => ({ provider, models }));
+}
+
+function choosable(model: Model, providers: readonly Provider[], own: string | null): Choosable {
+  const provider = providers.find((each) => each.name === model.provider);
+  const why = provider === undefined || provider.usable ? null : provider.remedy;
+  const { name, window } = model;
+  return { name, label: short(name), window, why, isOwn: name === own };
+}
+
+/** Every word is somewhere in it, in whatever order. */
+function finds(query: string, name: string): boolean {
+  const text = name.toLowerCase();
+  const words = query.toLowerCase().split(/\s+/);
+  return words.every((word) => text.includes(word));
+}
+
+/** Without its provider: provider:model. */
+export function short(name: string): string {
+  return name.slice(name.indexOf(":") + 1);
+}
+
+/** A model that nobody listed can be named all the same, when it is named whole. */
+export function named(source: Source, query: string): string | null {
+  const name = query.trim();
+  if (!/^[\w.-]+:\S+$/.test(name)) return null;
+  const [provider] = name.split(":");
+  const isKnown = source.providers.some((each) => each.name === provider && each.usable);
+  return isKnown && !source.models.some((each) => each.name === name) ? name : null;
+}
+
+/** What a model can be told; null when nobody knows, empty when it cannot be told anything. */
+export function effortsOf(models: readonly Model[], name: string | null): readonly Effort[] | null {
+  return models.find((model) => model.name === name)?.efforts ?? null;
+}
+
+/** The same effort with another model, if it has it. */
+export function fitting(
+  models: readonly Model[],
+  name: string | null,
+  effort: Effort | null,
+): Effort | null {
+  const efforts = effortsOf(models, name);
+  return effort === null || efforts === null || efforts.includes(effort) ? effort : null;
+}
+
+export function effortIn(text: string | null | undefined): Effort | null {
+  return EFFORTS.find((effort) => effort === text) ?? null;
+}
+
+/** What the chat is answered by, and how hard it thinks; `null` where the agent's is not known. */
+export function inUse(
+  chosen: { readonly model: string | null; readonly effort: Effort | null },
+  agent: Agent | undefined,
+): { model: string | null; effort: Effort | null } {
+  return {
+    model: chosen.model ?? agent?.model ?? null,
+    effort: chosen.effort ?? agent?.effort ?? null,
+  };
+}
+
+/** The place of the next that can be chosen, round and round; -1 when there is none. */
+export function nextPlace(options: readonly Choosable[], at: number, by: 1 | -1): number {
+  for (let step = 1; step <= options.length; step += 1) {
+    const place = (at + by * step + options.length * (step + 1)) % options.length;
+    if (options[place]?.why === null) return place;
+  }
+  return -1;
+}

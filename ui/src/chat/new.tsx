@@ -1,0 +1,180 @@
+/** Where a chat begins. */
+
+import { ArrowLeft, ArrowUp, ChevronDown } from "lucide-react";
+import { type KeyboardEvent, type ReactNode, useMemo, useRef, useState } from "react";
+import { Link } from "wouter";
+import { Keys } from "../api/key";
+import type { Agent, Prompt } from "../api/types";
+import { Box } from "../composer/box";
+import { asked } from "../composer/deliver";
+import { type Draft, draftNamed } from "../composer/draft";
+import { isCoarse } from "../composer/keys";
+import { isEmpty, promptOf } from "../composer/prompt";
+import { useFirstFocus, useSending } from "../composer/speak";
+import { IconButton } from "../parts/button";
+import { fromHere } from "../parts/leaving";
+import { MenuButton } from "../parts/menu";
+import { attempt } from "../parts/notices";
+import { keep, kept } from "../state/kept";
+import { useStore } from "../state/store";
+import { catalog } from "../store/catalog";
+import type { Choice } from "../store/chat";
+import type { ChatList } from "../store/chats";
+import { DemoWords, Suggestions } from "./demo";
+import "./new.css";
+import { ModelPicker } from "./picker";
+import { isDemo } from "./suggestions";
+
+interface Props {
+  readonly list: ChatList;
+}
+
+export function NewChat({ list }: Props) {
+  const draft = useMemo(() => draftNamed("new"), []);
+  const start = useStart();
+  const { creating, create } = useCreate(list, start);
+  const demo = isDemo(start.choice.model ?? start.agent?.model);
+  return (
+    <div className="new">
+      <Link href="/" className="button new-back" data-look="plain" data-icon="">
+        <ArrowLeft size={18} aria-hidden="true" />
+        <span className="hidden-text">Back to the chats</span>
+      </Link>
+      <div className="new-middle">
+        <h1>What should the agent do?</h1>
+        <NewBox draft={draft} creating={creating} onCreate={create}>
+          <AgentPicker {...start} />
+          {start.agent !== undefined && (
+            <ModelPicker
+              agent={start.agent.name}
+              model={start.choice.model ?? null}
+              effort={start.choice.effort ?? null}
+              onChange={({ model, effort }) =>
+                start.setChoice({ ...(model ? { model } : {}), ...(effort ? { effort } : {}) })
+              }
+            />
+          )}
+        </NewBox>
+        {demo && <DemoWords />}
+        {demo && (
+          <Suggestions
+            agent={start.agent}
+            disabled={creating}
+            onChoose={(prompt) => create(prompt)}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface Start {
+  readonly agent: Agent | undefined;
+  readonly agents: readonly Agent[];
+  readonly choice: Choice;
+  readonly setAgent: (name: string) => void;
+  readonly setChoice: (choice: Choice) => void;
+}
+
+/** Who is to answer, and how: as it was last time, where that is still possible. */
+function useStart(): Start {
+  const agents = useStore(catalog)?.agents ?? [];
+  const [{ name, choice }, set] = useState(() =>
+    kept<{ name: string | null; choice: Choice }>("new", { name: null, choice: {} }),
+  );
+  const change = (next: { name: string | null; choice: Choice }) => {
+    set(next);
+    keep("new", next, { name: null, choice: {} });
+  };
+  return {
+    agents,
+    agent: agents.find((each) => each.name === name) ?? agents[0],
+    choice,
+    // Another agent has a model of its own.
+    setAgent: (chosen) => change({ name: chosen, choice: {} }),
+    setChoice: (chosen) => change({ name, choice: chosen }),
+  };
+}
+
+/** Asked again for the same after a failure, the server makes one chat and not two. */
+function useCreate(list: ChatList, { agent, choice }: Start) {
+  const [creating, setCreating] = useState(false);
+  const [keys] = useState(() => new Keys());
+  const create = async (prompt: Prompt): Promise<boolean> => {
+    const key = keys.for([prompt, agent?.name, choice]);
+    const arrive = fromHere();
+    setCreating(true);
+    const done = await attempt(async () => {
+      const chat = await list.create(prompt, agent?.name ?? null, choice, key);
+      keys.done();
+      arrive(`/chats/${chat.id}`, "The chat has begun.");
+    });
+    setCreating(false);
+    return done;
+  };
+  return { creating, create };
+}
+
+interface BoxProps {
+  readonly draft: Draft;
+  readonly creating: boolean;
+  readonly onCreate: (prompt: Prompt) => Promise<boolean>;
+  readonly children: ReactNode;
+}
+
+function NewBox({ draft, creating, onCreate, children }: BoxProps) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const empty = useStore(draft.content, isEmpty);
+  useFirstFocus(field);
+  const { armed, send } = useSending(draft, async () => {
+    const prompt = promptOf(draft.content.get());
+    if (prompt === null || creating) return;
+    // What is refused is still there to be sent.
+    if (await onCreate(prompt)) draft.clear();
+  });
+  const press = (event: KeyboardEvent) => {
+    if (asked(event, isCoarse()) === null) return;
+    event.preventDefault();
+    if (!empty) send("queue");
+  };
+  const busy = creating || armed;
+  return (
+    <div className="composer">
+      <Box
+        draft={draft}
+        field={field}
+        label="Message"
+        placeholder="Describe the work"
+        onKeyDown={press}
+        left={children}
+        right={
+          <IconButton
+            label={armed ? "Sends when the files are there" : "Send"}
+            look="main"
+            busy={creating}
+            disabled={empty}
+            onClick={() => send("queue")}
+          >
+            {busy ? <span className="spinner" /> : <ArrowUp size={18} />}
+          </IconButton>
+        }
+      />
+    </div>
+  );
+}
+
+function AgentPicker({ agent, agents, setAgent }: Start) {
+  if (agents.length < 2 || agent === undefined) return null;
+  const items = agents.map(({ name, model }) => ({
+    name,
+    about: model,
+    chosen: name === agent.name,
+    onChoose: () => setAgent(name),
+  }));
+  return (
+    <MenuButton label={`Agent: ${agent.name}`} items={items} className="button">
+      {agent.name}
+      <ChevronDown size={14} aria-hidden="true" />
+    </MenuButton>
+  );
+}

@@ -1,0 +1,39 @@
+/** One chat: its head, its timeline, what it waits for, and where one speaks to it. */
+
+import { useEffect, useMemo } from "react";
+import { Composer } from "../composer/composer";
+import { Queue } from "../composer/queue";
+import { useStore } from "../state/store";
+import { OpenChat } from "../store/chat";
+import type { ChatList } from "../store/chats";
+import { Timeline } from "../timeline/timeline";
+import { ChatHead } from "./head";
+import { Missing } from "./missing";
+import "./chat.css";
+import { useRead } from "./read";
+
+interface Props {
+  readonly id: string;
+  readonly list: ChatList;
+}
+
+export function ChatScreen({ id, list }: Props) {
+  const chat = useMemo(() => new OpenChat(id), [id]);
+  useEffect(() => {
+    chat.open();
+    return () => chat.close();
+  }, [chat]);
+  useRead(chat);
+  const missing = useStore(chat.missing);
+  if (missing !== null) return <Missing problem={missing} />;
+  return (
+    <div className="chat">
+      <ChatHead chat={chat} list={list} />
+      <Timeline chat={chat} />
+      <div className="chat-foot">
+        <Queue chat={chat} />
+        <Composer chat={chat} />
+      </div>
+    </div>
+  );
+}

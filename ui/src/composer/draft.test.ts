@@ -1,0 +1,152 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Problem } from "../api/problem";
+import type { StoredFile } from "../api/types";
+import type { Uploading } from "../api/upload";
+import { Draft, draftNamed } from "./draft";
+
+interface Sent {
+  readonly name: string;
+  readonly progress: (share: number) => void;
+  arrive: () => void;
+  fail: (why: string) => void;
+  cancelled: boolean;
+}
+
+const sent: Sent[] = [];
+
+function send(_: Blob, name: string, progress: (share: number) => void): Uploading {
+  const one = { name, progress, cancelled: false } as Sent;
+  const done = new Promise<StoredFile>((resolve, reject) => {
+    one.arrive = () => resolve({ id: `id of ${name}` } as StoredFile);
+    one.fail = (why) => reject(new Problem("x", 413, why));
+  });
+  sent.push(one);
+  return { done, cancel: () => Object.assign(one, { cancelled: true }) };
+}
+
+/** Until those who wait for a promise have been told. */
+const settle = () => new Promise((resolve) => setTimeout(resolve));
+
+beforeEach(() => {
+  sent.length = 0;
+  const map = new Map<string, string>();
+  vi.stubGlobal("localStorage", {
+    getItem: (name: string) => map.get(name) ?? null,
+    setItem: (name: string, value: string) => map.set(name, value),
+    removeItem: (name: string) => map.delete(name),
+  });
+});
+
+afterEach(() => void vi.unstubAllGlobals());
+
+const open = () => new Draft("c", undefined, send);
+const kinds = (draft: Draft) => draft.content.get().files.map((file) => file.progress.is);
+const file = (name: string) => new File(["x"], name, { type: "image/png" });
+
+test("what is written survives a reload, and is gone when it was sent", () => {
+  const draft = open();
+  draft.type("half a thought");
+  expect(open().content.get().text).toBe("half a thought");
+  draft.clear();
+  expect(open().content.get().text).toBe("");
+});
+
+test("files that arrived survive a reload, and others do not", async () => {
+  const draft = open();
+  draft.add([file("a.png"), file("b.png")]);
+  sent[0]?.arrive();
+  await settle();
+  expect(kinds(draft)).toEqual(["done", "uploading"]);
+  expect(
+    open()
+      .content.get()
+      .files.map((each) => each.name),
+  ).toEqual(["a.png"]);
+});
+
+test("a pasted text survives a reload also when it had not arrived", async () => {
+  open().addText("a long text");
+  const after = open();
+  expect(sent).toHaveLength(2);
+  sent[1]?.arrive();
+  await settle();
+  expect(kinds(after)).toEqual(["done"]);
+});
+
+test("a file that was refused says why, and can be tried again", async () => {
+  const draft = open();
+  draft.add([file("a.png")]);
+  sent[0]?.fail("too large");
+  await settle();
+  const failed = draft.content.get().files[0];
+  expect(failed?.progress).toEqual({ is: "failed", why: "too large" });
+  draft.retry(failed?.id ?? "");
+  sent[1]?.arrive();
+  await settle();
+  expect(kinds(draft)).toEqual(["done"]);
+});
+
+test("a file that is removed on its way stays away", async () => {
+  const draft = open();
+  draft.add([file("a.png")]);
+  draft.remove(draft.content.get().files[0]?.id ?? "");
+  expect(sent[0]?.cancelled).toBe(true);
+  sent[0]?.progress(0.5);
+  sent[0]?.arrive();
+  await settle();
+  expect(draft.content.get().files).toEqual([]);
+});
+
+test("a pasted text can be put into the message, behind what is there", () => {
+  const draft = open();
+  draft.type("see this: ");
+  draft.addText("one\ntwo");
+  draft.inline(draft.content.get().files[0]?.id ?? "");
+  expect(draft.content.get()).toEqual({ text: "see this:\n\none\ntwo", files: [] });
+});
+
+test("what is given back stands in front of what was written meanwhile", () => {
+  const draft = open();
+  draft.type("later");
+  draft.giveBack({ text: "first", files: [] });
+  expect(draft.content.get().text).toBe("first\n\nlater");
+});
+
+test("one without a name is not kept", () => {
+  const draft = new Draft(null, { text: "said", files: [] }, send);
+  draft.type("said otherwise");
+  expect(new Draft(null, undefined, send).content.get().text).toBe("");
+});
+
+test("a file that is on its way when somebody goes elsewhere is there when they come back", async () => {
+  const draft = draftNamed("c", send);
+  draft.add([file("a.png")]);
+  const again = draftNamed("c", send);
+  expect(kinds(again)).toEqual(["uploading"]);
+  sent[0]?.arrive();
+  await settle();
+  expect(kinds(again)).toEqual(["done"]);
+  again.clear();
+  expect(draftNamed("c", send).content.get().files).toEqual([]);
+});
+
+test("nothing is kept in memory of what no longer uploads", async () => {
+  const draft = draftNamed("c", send);
+  draft.add([file("a.png"), file("b.png"), file("c.png")]);
+  const [first] = draft.content.get().files;
+  draft.remove(first?.id ?? "");
+  sent[1]?.fail("too large");
+  await settle();
+  expect(draftNamed("c", send)).toBe(draft);
+  draft.clear();
+  expect(draftNamed("c", send)).not.toBe(draft);
+});
+
+test("what is called off sends no more of its files", async () => {
+  const draft = new Draft(null, undefined, send);
+  draft.add([file("a.png"), file("b.png")]);
+  sent[0]?.arrive();
+  await settle();
+  draft.stop();
+  expect(sent.map(({ cancelled }) => cancelled)).toEqual([false, true]);
+});

@@ -1,0 +1,206 @@
+/**
+ * What somebody is about to say: kept in this browser until it is sent, with the files that are on
+ * the server already.
+ *
+ * Tabs share it. The one that is written in writes; another takes over what it finds and never
+ * writes because of that, so that the two do not answer each other for ever.
+ */
+
+import { newKey } from "../api/key";
+import { Problem } from "../api/problem";
+import type { StoredFile } from "../api/types";
+import { type Uploading, upload } from "../api/upload";
+import { keep, kept, whenKeptElsewhere } from "../state/kept";
+import { Store } from "../state/store";
+import type { OpenChat } from "../store/chat";
+import { pastedName } from "./paste";
+import { type Attachment, type Content, type GivenPart, NOTHING, type Progress } from "./prompt";
+
+type Upload = typeof upload;
+
+/** By their names: those with files on their way. Whoever comes back finds them as they left them. */
+const busy = new Map<string, Draft>();
+
+/** What is about to be said under a name. Two at a time would write over what the other keeps. */
+export function draftNamed(name: string, send: Upload = upload): Draft {
+  return busy.get(name) ?? new Draft(name, undefined, send);
+}
+
+export class Draft {
+  readonly content: Store<Content>;
+  /** Null for one that is not kept. */
+  readonly #name: string | null;
+  readonly #upload: Upload;
+  readonly #bytes = new Map<string, Blob>();
+  readonly #running = new Map<string, Uploading>();
+
+  constructor(name: string | null, content?: Content, send: Upload = upload) {
+    this.#name = name;
+    this.#upload = send;
+    this.content = new Store(content ?? this.#kept());
+    for (const { id, progress, text } of this.content.get().files) {
+      // The page went away while it was on its way.
+      if (progress.is !== "done" && text !== undefined) this.#begin(id, blobOf(text));
+    }
+  }
+
+  /** Follows other tabs, until the returned function is called. */
+  follow(): () => void {
+    if (this.#name === null) return () => {};
+    return whenKeptElsewhere(`draft.${this.#name}`, () => {
+      if (!document.hasFocus() && this.#running.size === 0) this.content.set(this.#kept());
+    });
+  }
+
+  type(text: string): void {
+    this.#set({ ...this.content.get(), text });
+  }
+
+  add(files: readonly File[]): void {
+    for (const file of files) this.#attach(file, file.name || "file", file.type);
+  }
+
+  /** A long text, beside the message. */
+  addText(text: string): void {
+    const name = pastedName(this.content.get().files.map((file) => file.name));
+    this.#attach(blobOf(text), name, "text/plain", text);
+  }
+
+  retry(id: string): void {
+    const bytes = this.#bytes.get(id);
+    if (bytes !== undefined) this.#begin(id, bytes);
+  }
+
+  remove(id: string): void {
+    this.#running.get(id)?.cancel();
+    this.#over(id);
+    this.#bytes.delete(id);
+    this.#files((files) => files.filter((file) => file.id !== id));
+  }
+
+  /** A text that was put beside the message, into it. */
+  inline(id: string): void {
+    const text = this.content.get().files.find((file) => file.id === id)?.text;
+    if (text === undefined) return;
+    this.remove(id);
+    const before = this.content.get().text;
+    this.type(before === "" ? text : `${before.trimEnd()}\n\n${text}`);
+  }
+
+  /** Puts something back in front of what is there. */
+  giveBack({ text, files }: Content): void {
+    const now = this.content.get();
+    const together = [text, now.text].filter((each) => each.trim() !== "").join("\n\n");
+    const named = files.map((file) => ({ ...file, id: newKey() }));
+    this.#set({ text: together, files: [...named, ...now.files] });
+  }
+
+  clear(): void {
+    this.stop();
+    this.#bytes.clear();
+    this.#set(NOTHING);
+  }
+
+  /** Nobody waits for the files that are on their way. */
+  stop(): void {
+    for (const [id, each] of this.#running) {
+      each.cancel();
+      this.#over(id);
+    }
+  }
+
+  #attach(bytes: Blob, name: string, media: string, text?: string): void {
+    const id = newKey();
+    const progress: Progress = { is: "uploading", share: 0 };
+    const one: Attachment = { id, name, media, size: bytes.size, progress };
+    this.#files((files) => [...files, text === undefined ? one : { ...one, text }]);
+    this.#begin(id, bytes);
+  }
+
+  #begin(id: string, bytes: Blob): void {
+    this.#bytes.set(id, bytes);
+    this.#progress(id, { is: "uploading", share: 0 });
+    const name = this.content.get().files.find((file) => file.id === id)?.name ?? "file";
+    const running = this.#upload(bytes, name, (share) => {
+      // Not worth keeping.
+      if (this.#running.has(id)) this.content.change(having(id, { is: "uploading", share }));
+    });
+    this.#running.set(id, running);
+    if (this.#name !== null) busy.set(this.#name, this);
+    running.done.then(
+      (file) => this.#ended(id, running, { is: "done", part: partOf(file) }),
+      (error) => this.#ended(id, running, { is: "failed", why: Problem.of(error).message }),
+    );
+  }
+
+  #ended(id: string, running: Uploading, progress: Progress): void {
+    if (this.#running.get(id) !== running) return; // taken away meanwhile
+    this.#over(id);
+    if (progress.is === "done") this.#bytes.delete(id);
+    this.#progress(id, progress);
+  }
+
+  #over(id: string): void {
+    this.#running.delete(id);
+    if (this.#name === null || this.#running.size > 0) return;
+    if (busy.get(this.#name) === this) busy.delete(this.#name);
+  }
+
+  #progress(id: string, progress: Progress): void {
+    this.#set(having(id, progress)(this.content.get()));
+  }
+
+  #files(by: (files: readonly Attachment[]) => readonly Attachment[]): void {
+    const now = this.content.get();
+    this.#set({ ...now, files: by(now.files) });
+  }
+
+  #set(content: Content): void {
+    const before = this.content.get();
+    this.content.set(content);
+    if (this.#name === null) return;
+    // Apart, so that a key that is pressed does not write long texts anew.
+    if (content.text !== before.text) keep(`draft.${this.#name}`, content.text, "");
+    if (content.files !== before.files) {
+      keep(`draft.${this.#name}.files`, lasting(content.files), []);
+    }
+  }
+
+  #kept(): Content {
+    if (this.#name === null) return NOTHING;
+    const text = kept(`draft.${this.#name}`, "");
+    return { text, files: kept<readonly Attachment[]>(`draft.${this.#name}.files`, []) };
+  }
+}
+
+/** The server knows its name: it is for those who see the message before it is there. */
+function partOf({ id, media_type, name }: StoredFile): GivenPart {
+  return { type: "file", file: id, media_type, name };
+}
+
+function having(id: string, progress: Progress): (content: Content) => Content {
+  return ({ text, files }) => ({
+    text,
+    files: files.map((file) => (file.id === id ? { ...file, progress } : file)),
+  });
+}
+
+/** What can be had again after a reload. */
+function lasting(files: readonly Attachment[]): readonly Attachment[] {
+  return files.filter(({ progress, text }) => progress.is === "done" || text !== undefined);
+}
+
+function blobOf(text: string): Blob {
+  return new Blob([text], { type: "text/plain" });
+}
+
+const drafts = new WeakMap<OpenChat, Draft>();
+
+/** The one that all parts of the screen of a chat work on. */
+export function draftOf(chat: OpenChat): Draft {
+  const known = drafts.get(chat);
+  if (known !== undefined) return known;
+  const draft = draftNamed(chat.id);
+  drafts.set(chat, draft);
+  return draft;
+}

@@ -1,0 +1,25 @@
+import { useEffect } from "react";
+import { isTyping } from "../shortcuts";
+
+/** A finger: no Shift to hold, and a keyboard that covers half of the screen. */
+export function isCoarse(): boolean {
+  return matchMedia("(pointer: coarse)").matches;
+}
+
+/** Escape, wherever it is pressed, unless it closes something or leaves another field. */
+export function useEscape(onEscape: () => void): void {
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+      if (document.querySelector("dialog[open], :popover-open") !== null) return;
+      if (isTyping(event.target) && !isInComposer(event.target)) return;
+      onEscape();
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, [onEscape]);
+}
+
+function isInComposer(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest(".composer") !== null;
+}

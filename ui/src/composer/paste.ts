@@ -1,0 +1,29 @@
+/** What becomes of something that is pasted. Pure. */
+
+const LONG_LINES = 10;
+const LONG_TEXT = 1_000;
+
+/** A long text is easier to handle as a file beside the message. */
+export function isLong(text: string): boolean {
+  return text.length >= LONG_TEXT || text.split("\n").length >= LONG_LINES;
+}
+
+export type Pasted = "files" | "attach" | "inline";
+
+/**
+ * Programs that copy a table or a page give a picture of it along: the text is what was meant.
+ * `asText`: it was asked for in so many keys that the text stays in the message.
+ */
+export function pasted(text: string, files: number, asText: boolean): Pasted {
+  if (files > 0 && text.trim() === "") return "files";
+  return !asText && isLong(text) ? "attach" : "inline";
+}
+
+/** A name that none of those has. */
+export function pastedName(taken: readonly string[]): string {
+  const names = new Set(taken);
+  for (let number = 1; ; number += 1) {
+    const name = number === 1 ? "pasted.txt" : `pasted-${number}.txt`;
+    if (!names.has(name)) return name;
+  }
+}

@@ -1,0 +1,182 @@
+/** Messages that wait until the agent can read them. */
+
+import {
+  ArrowDown,
+  ArrowUp,
+  GripVertical,
+  Paperclip,
+  Pencil,
+  SendHorizontal,
+  X,
+} from "lucide-react";
+import { type RefObject, useLayoutEffect, useRef } from "react";
+import type { Effort, Queued } from "../api/types";
+import { IconButton } from "../parts/button";
+import { useFocusHandedOn } from "../parts/focus";
+import { attempt, notify } from "../parts/notices";
+import { useStore } from "../state/store";
+import type { OpenChat } from "../store/chat";
+import "./composer.css";
+import { hasChoice, isBusy, WHEN } from "./deliver";
+import { draftOf } from "./draft";
+import { range } from "./order";
+import { contentOf, filesIn, lineOf, promptOf } from "./prompt";
+import { useDrag, useQueue } from "./use-order";
+
+interface Props {
+  readonly chat: OpenChat;
+}
+
+export function Queue({ chat }: Props) {
+  const waiting = useQueue(chat);
+  const { list, dragged, grip } = useDrag(waiting);
+  const editing = useStore(chat.editing);
+  const keepFocus = useKeptFocus(list, waiting.queue);
+  const { queue } = waiting;
+  if (queue.length === 0) return null;
+  return (
+    <section className="queue" aria-label="Queue">
+      <ol ref={list} className="queue-list">
+        {queue.map((queued, at) => (
+          <Row
+            key={queued.id}
+            queued={queued}
+            edited={editing?.is === "queued" && editing.queued.id === queued.id}
+            dragged={dragged === queued.id}
+            grip={grip(queued.id)}
+            places={[at, ...range(queue, queued.id)]}
+            onMove={(to, focus) => {
+              keepFocus(queued.id, focus);
+              waiting.move(queued.id, to);
+            }}
+            onEdit={() => chat.editing.set({ is: "queued", queued })}
+            onRemove={async () => {
+              if (await waiting.remove(queued.id)) offerUndo(chat, queued);
+            }}
+            onSendNow={() => attempt(() => chat.promote(queued.id))}
+          />
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+interface RowProps {
+  readonly queued: Queued;
+  readonly edited: boolean;
+  readonly dragged: boolean;
+  readonly grip: object;
+  /** Where it is, and the first and the last place that it may have. */
+  readonly places: readonly number[];
+  readonly onMove: (to: number, focus: "up" | "down") => void;
+  readonly onEdit: () => void;
+  readonly onRemove: () => void;
+  readonly onSendNow: () => void;
+}
+
+function Row({ queued, edited, dragged, grip, places, onMove, ...acts }: RowProps) {
+  const [at = 0, first = 0, last = 0] = places;
+  const line = lineOf(queued.message);
+  const name = line === "" ? "files" : line.slice(0, 40);
+  const files = filesIn(queued.message);
+  const row = useRef<HTMLLIElement>(null);
+  useFocusHandedOn(row, lastButtonBeside);
+  return (
+    <li ref={row} className="queue-row" data-id={queued.id} data-dragged={dragged || undefined}>
+      <span
+        className="queue-grip"
+        aria-hidden="true"
+        data-still={first === last || undefined}
+        {...grip}
+      >
+        <GripVertical size={14} />
+      </span>
+      <span className="queue-text">{line === "" ? "Files only" : line}</span>
+      {files > 0 && (
+        <span className="queue-files">
+          <Paperclip size={12} aria-hidden="true" />
+          {files}
+          <span className="hidden-text"> {files === 1 ? "file" : "files"}</span>
+        </span>
+      )}
+      <span className="queue-when" data-deliver={queued.deliver}>
+        {edited ? "being changed" : WHEN[queued.deliver]}
+      </span>
+      <span className="queue-acts">
+        {first < last && (
+          <>
+            <Move name={name} up disabled={at === first} onMove={() => onMove(at - 1, "up")} />
+            <Move name={name} disabled={at === last} onMove={() => onMove(at + 1, "down")} />
+          </>
+        )}
+        <IconButton small label={`Change: ${name}`} onClick={acts.onEdit}>
+          <Pencil size={14} />
+        </IconButton>
+        <IconButton small label={`Stop the turn and send now: ${name}`} onClick={acts.onSendNow}>
+          <SendHorizontal size={14} />
+        </IconButton>
+        <IconButton small label={`Remove: ${name}`} onClick={acts.onRemove}>
+          <X size={14} />
+        </IconButton>
+      </span>
+    </li>
+  );
+}
+
+function lastButtonBeside(row: HTMLElement): HTMLElement | null | undefined {
+  const beside = row.nextElementSibling ?? row.previousElementSibling;
+  return beside?.querySelector<HTMLElement>(".queue-acts > :last-child");
+}
+
+interface MoveProps {
+  readonly name: string;
+  readonly up?: boolean;
+  readonly disabled: boolean;
+  readonly onMove: () => void;
+}
+
+/** Stays where the focus can find it also at the end of the list. */
+function Move({ name, up, disabled, onMove }: MoveProps) {
+  const Icon = up ? ArrowUp : ArrowDown;
+  return (
+    <IconButton
+      small
+      label={`Move ${up ? "up" : "down"}: ${name}`}
+      data-move={up ? "up" : "down"}
+      aria-disabled={disabled || undefined}
+      onClick={() => !disabled && onMove()}
+    >
+      <Icon size={14} />
+    </IconButton>
+  );
+}
+
+/** A row that is put elsewhere takes the focus along. */
+function useKeptFocus(list: RefObject<HTMLOListElement | null>, queue: readonly Queued[]) {
+  const wanted = useRef<string | null>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each time that the order is another one
+  useLayoutEffect(() => {
+    if (wanted.current === null) return;
+    list.current?.querySelector<HTMLElement>(wanted.current)?.focus();
+    wanted.current = null;
+  }, [queue, list]);
+  return (id: string, which: "up" | "down") => {
+    wanted.current = `[data-id="${CSS.escape(id)}"] [data-move="${which}"]`;
+  };
+}
+
+/** Back into the queue while there is one, else into the composer: nothing is sent by surprise. */
+function offerUndo(chat: OpenChat, { message, deliver, model, effort }: Queued): void {
+  const content = contentOf(message);
+  const prompt = promptOf(content);
+  if (prompt === null) return;
+  const onChoose = () => {
+    const status = chat.transcript.get().chat?.status ?? null;
+    if (!hasChoice(status)) return draftOf(chat).giveBack(content);
+    chat.send(prompt, deliver === "steer" && isBusy(status) ? "steer" : "queue", {
+      ...(model ? { model } : {}),
+      ...(effort ? { effort: effort as Effort } : {}),
+    });
+  };
+  notify("Removed from the queue.", false, { name: "Undo", onChoose });
+}

@@ -1,0 +1,41 @@
+import { type RefObject, useLayoutEffect } from "react";
+
+/**
+ * When what has the focus goes, something near gets it: else whoever uses keys would begin again at
+ * the top of the page. `next` is asked while it is still there.
+ */
+export function useFocusHandedOn(
+  ref: RefObject<HTMLElement | null>,
+  next: (gone: HTMLElement) => HTMLElement | null | undefined,
+): void {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only when it goes
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (element === null) return;
+    // A button that is disabled while it has the focus loses it to nobody, and says nothing.
+    let wasInside = element.contains(document.activeElement);
+    const look = (event: FocusEvent) => {
+      wasInside = element.contains(event.target as Node);
+    };
+    document.addEventListener("focusin", look);
+    return () => {
+      document.removeEventListener("focusin", look);
+      if (wasInside) handOn(next(element) ?? null);
+    };
+  }, []);
+}
+
+function handOn(to: HTMLElement | null): void {
+  requestAnimationFrame(() => {
+    if (document.activeElement !== document.body) return;
+    const near = to?.isConnected ? to : document.querySelector<HTMLElement>(".composer-field");
+    near?.focus();
+  });
+}
+
+/** Of what floats and closes: to what opened it, unless somebody has gone elsewhere by now. */
+export function giveFocusBack(to: HTMLElement | null | undefined): void {
+  const now = document.activeElement;
+  const isFree = now === null || now === document.body || now.closest("[popover]") !== null;
+  if (isFree) to?.focus();
+}

@@ -1,0 +1,20 @@
+import { useSyncExternalStore } from "react";
+
+/** Whether a condition about the screen holds. */
+export function useMedia(query: string): boolean {
+  return useSyncExternalStore(
+    (tell) => {
+      const media = matchMedia(query);
+      media.addEventListener("change", tell);
+      return () => media.removeEventListener("change", tell);
+    },
+    () => matchMedia(query).matches,
+  );
+}
+
+/** One pane at a time. The same width stands in app.css. */
+export const NARROW = "(max-width: 720px)";
+
+export function useNarrow(): boolean {
+  return useMedia(NARROW);
+}

@@ -1,0 +1,212 @@
+/** Everything by its name: chats, what was said in them, and what one can do here. */
+
+import { Search as Glass, X } from "lucide-react";
+import { type KeyboardEvent, useId, useState } from "react";
+import { useLocation } from "wouter";
+import { IconButton } from "../parts/button";
+import { useModal } from "../parts/dialog";
+import { useKey, useOpening } from "../shortcuts";
+import { useStore } from "../state/store";
+import { catalog } from "../store/catalog";
+import type { ChatList } from "../store/chats";
+import { useFound } from "./found";
+import { commands, type Group, type Option, ofChat, ofPill } from "./options";
+import {
+  asked,
+  offered,
+  PILLS,
+  type Pill,
+  pillName,
+  recent,
+  taken,
+  withoutOffer,
+  withoutPill,
+  withPill,
+} from "./query";
+import { Options } from "./results";
+import "./search.css";
+
+interface Props {
+  readonly list: ChatList;
+  readonly onClose: () => void;
+  readonly onKeys?: () => void;
+}
+
+const RECENT = 7;
+const FEW = 4;
+
+export function useSearchKey() {
+  const opening = useOpening();
+  useKey("mod+k", opening.open);
+  return opening;
+}
+
+export function Search({ list, onClose, onKeys = () => {} }: Props) {
+  const { text, write, pills, setPills, add } = useWritten();
+  const found = useFound(asked(text, pills));
+  const groups = useGroups({ list, text, pills, found: found.chats, add, onKeys });
+  const options = groups.flatMap((group) => group.options);
+  const choice = useChoice(options, text, onClose);
+  const id = useId();
+  const press = (event: KeyboardEvent<HTMLInputElement>) => {
+    if (event.key === "Backspace" && text === "") setPills(pills.slice(0, -1));
+    else choice.press(event);
+  };
+  return (
+    <Frame onClose={onClose}>
+      <div className="search-line">
+        <Glass size={17} aria-hidden="true" />
+        <input
+          role="combobox"
+          aria-expanded="true"
+          aria-controls={id}
+          aria-activedescendant={choice.active ? `${id}-${choice.active}` : undefined}
+          aria-autocomplete="list"
+          aria-label="Search chats and messages, or name something to do"
+          placeholder="Search, or name something to do"
+          autoComplete="off"
+          spellCheck={false}
+          maxLength={400}
+          // biome-ignore lint/a11y/noAutofocus: this is what the dialog was opened for
+          autoFocus
+          value={text}
+          onChange={(event) => write(event.target.value)}
+          onKeyDown={press}
+        />
+        {found.isReading && <span className="spinner" />}
+        <IconButton label="Close" onClick={onClose}>
+          <X size={17} />
+        </IconButton>
+      </div>
+      <PillLine pills={pills} onChange={setPills} />
+      <Options id={id} groups={groups} choice={choice} found={found} />
+    </Frame>
+  );
+}
+
+/** Words, and the filters that some of them become. */
+function useWritten() {
+  const [text, setText] = useState("");
+  const [pills, setPills] = useState<readonly Pill[]>([]);
+  const add = (pill: Pill) => {
+    setPills(withPill(pills, pill));
+    setText(withoutOffer(text));
+  };
+  const write = (written: string) => {
+    const now = taken(written);
+    setText(now.text);
+    if (now.pill !== null) setPills(withPill(pills, now.pill));
+  };
+  return { text, write, pills, setPills, add };
+}
+
+/** It keeps its place on the screen, however much was found. */
+function Frame({ onClose, children }: { onClose: () => void; children: React.ReactNode }) {
+  return (
+    <dialog {...useModal(onClose)} className="search" aria-label="Search">
+      {children}
+    </dialog>
+  );
+}
+
+interface PillProps {
+  readonly pills: readonly Pill[];
+  readonly onChange: (pills: readonly Pill[]) => void;
+}
+
+/** Those that are on can be taken away, the others put on. */
+function PillLine({ pills, onChange }: PillProps) {
+  const agents = pills.filter((pill) => pill.startsWith("agent:"));
+  return (
+    <fieldset className="search-pills">
+      <legend className="hidden-text">Only those that are</legend>
+      {[...agents, ...PILLS].map((pill) => {
+        const isOn = pills.includes(pill);
+        return (
+          <button
+            key={pill}
+            type="button"
+            aria-pressed={isOn}
+            onClick={() => onChange(isOn ? withoutPill(pills, pill) : withPill(pills, pill))}
+          >
+            {pillName(pill)}
+            {isOn && <X size={12} aria-hidden="true" />}
+          </button>
+        );
+      })}
+    </fieldset>
+  );
+}
+
+interface Given {
+  readonly list: ChatList;
+  readonly text: string;
+  readonly pills: readonly Pill[];
+  readonly found: ReturnType<typeof useFound>["chats"];
+  readonly add: (pill: Pill) => void;
+  readonly onKeys: () => void;
+}
+
+function useGroups({ list, text, pills, found, add, onKeys }: Given): readonly Group[] {
+  const chats = useStore(list.chats, ({ byId }) => byId);
+  const agents = useStore(catalog, (now) => now?.agents) ?? [];
+  const go = useGo();
+  const words = withoutOffer(text).trim();
+  const filters = offered(
+    text,
+    agents.map(({ name }) => name),
+  ).map((pill) => ofPill(pill, () => add(pill)));
+  const isEmpty = words === "" && pills.length === 0;
+  const things = pills.length > 0 ? [] : commands(words, go, onKeys);
+  const groups = [
+    { name: "Filters", options: filters },
+    {
+      name: "Recent chats",
+      options: isEmpty ? recent(chats.values(), RECENT).flatMap((chat) => ofChat(chat, go)) : [],
+    },
+    { name: "Do", options: isEmpty ? things : things.slice(0, FEW) },
+    { name: "Chats", options: (found ?? []).flatMap((chat) => ofChat(chat, go)) },
+  ];
+  return groups.filter(({ options }) => options.length > 0);
+}
+
+function useGo(): (address: string) => void {
+  const [, navigate] = useLocation();
+  return (address) => {
+    navigate(address);
+    // The browser only says so of itself when somebody follows a link.
+    if (address.includes("#")) dispatchEvent(new HashChangeEvent("hashchange"));
+  };
+}
+
+export interface Choice {
+  /** The key of the option that Enter chooses. */
+  readonly active: string | null;
+  readonly point: (key: string) => void;
+  readonly choose: (option: Option) => void;
+  readonly press: (event: KeyboardEvent) => void;
+}
+
+function useChoice(options: readonly Option[], text: string, onClose: () => void): Choice {
+  const [pointed, setPointed] = useState<{ key: string; text: string } | null>(null);
+  // With other words it begins at the top again.
+  const kept = pointed?.text === text && options.some(({ key }) => key === pointed.key);
+  const active = kept ? pointed.key : (options[0]?.key ?? null);
+  const point = (key: string) => setPointed({ key, text });
+  const choose = (option: Option) => {
+    if (!option.key.startsWith("pill-")) onClose();
+    option.choose();
+  };
+  const press = (event: KeyboardEvent) => {
+    const at = options.findIndex(({ key }) => key === active);
+    const count = options.length;
+    const to = { ArrowDown: (at + 1) % count, ArrowUp: (at - 1 + count) % count }[event.key];
+    const option = to === undefined ? options[at] : options[to];
+    if (option === undefined || event.nativeEvent.isComposing) return;
+    if (to !== undefined) point(option.key);
+    else if (event.key === "Enter") choose(option);
+    else return;
+    event.preventDefault();
+  };
+  return { active, point, choose, press };
+}

@@ -1,0 +1,73 @@
+import type { Agent } from "../api/types";
+import { effortWords, short } from "../chat/models";
+import { count } from "../parts/words";
+import { Inline } from "../timeline/inline";
+import { FromCatalog, Section } from "./section";
+import { effectWords, type Tool, waitWords, windowWords } from "./words";
+
+export function Agents() {
+  return (
+    <Section
+      title="Agents"
+      about="Who answers. They are set up in holdfast.toml, on the server; the first one answers when none is named."
+    >
+      <FromCatalog>
+        {({ agents }) => agents.map((agent, at) => <One key={agent.name} agent={agent} at={at} />)}
+      </FromCatalog>
+    </Section>
+  );
+}
+
+function One({ agent, at }: { readonly agent: Agent; readonly at: number }) {
+  const { name, model, effort, window, compacts_at, tools, provider_tools } = agent;
+  const facts = [
+    short(model),
+    effort === null ? null : `effort ${effortWords(effort).toLowerCase()}`,
+    windowWords(window),
+    compacts_at === null ? "never summarized" : `summarized at ${count(compacts_at)}`,
+  ];
+  const many = tools.length === 1 ? "1 tool" : `${tools.length} tools`;
+  return (
+    <section className="settings-group" aria-label={name}>
+      <h3 className="settings-name">
+        <span>{name}</span>
+        {at === 0 && <span className="settings-tag">answers first</span>}
+      </h3>
+      <p className="settings-facts">{facts.filter((fact) => fact !== null).join(" · ")}</p>
+      {provider_tools.length > 0 && (
+        <p className="settings-facts">
+          Tools that the model's provider runs: {provider_tools.join(", ")}
+        </p>
+      )}
+      {tools.length === 0 ? (
+        <p className="settings-facts">It has no tools.</p>
+      ) : (
+        <details className="settings-tools" open={at === 0}>
+          <summary>{many}</summary>
+          <ul className="settings-list">
+            {tools.map((tool) => (
+              <ToolLine key={tool.name} tool={tool} />
+            ))}
+          </ul>
+        </details>
+      )}
+    </section>
+  );
+}
+
+function ToolLine({ tool }: { readonly tool: Tool }) {
+  const waits = waitWords(tool);
+  const [first = ""] = tool.description.split("\n");
+  return (
+    <li>
+      <p className="settings-name">
+        <code>{tool.name}</code>
+        {waits !== null && <span className="settings-tag">{waits}</span>}
+      </p>
+      <p className="settings-facts">
+        <Inline text={first} />
+      </p>
+      {tool.waits_for === null && <p className="settings-fine">It {effectWords(tool.effect)}.</p>}
+    </li>
+  );
+}

@@ -1,0 +1,176 @@
+import { type FormEvent, useCallback, useEffect, useState } from "react";
+import { call } from "../api/call";
+import { newKey } from "../api/key";
+import { Problem } from "../api/problem";
+import type { Schemas } from "../api/schema";
+import type { Me } from "../api/types";
+import { Button } from "../parts/button";
+import { attempt } from "../parts/notices";
+import { Field, Section } from "./section";
+import { Tokens } from "./tokens";
+
+type User = Schemas["User"];
+type Role = User["role"];
+
+const ROLES: readonly (readonly [Role, string])[] = [
+  ["viewer", "Viewer"],
+  ["member", "Member"],
+  ["admin", "Administrator"],
+];
+
+export function Users({ me }: { readonly me: Me }) {
+  const [users, setUsers] = useState<readonly User[] | null>(null);
+  const [why, setWhy] = useState<string>();
+  const read = useCallback(async () => {
+    try {
+      setUsers(await readAll());
+      setWhy(undefined);
+    } catch (error) {
+      setWhy(Problem.of(error).message);
+    }
+  }, []);
+  useEffect(() => void read(), [read]);
+  return (
+    <Section
+      title="Users"
+      about="Each has chats of their own. To let somebody in, add them and make a token for them."
+    >
+      {why !== undefined && (
+        <p className="settings-bad" role="alert">
+          {why}
+        </p>
+      )}
+      <NewUser onMade={() => void read()} />
+      <ul className="settings-list">
+        {users?.map((user) => (
+          <One key={user.id} user={user} me={me} onChange={() => void read()} />
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+async function readAll(): Promise<readonly User[]> {
+  const found: User[] = [];
+  let after = "";
+  for (;;) {
+    const page = await call("GET /users", { query: { after, limit: 1000 } });
+    found.push(...page.users);
+    if (page.next == null) return found;
+    after = page.next;
+  }
+}
+
+function NewUser({ onMade }: { readonly onMade: () => void }) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Role>("member");
+  const [why, setWhy] = useState<string>();
+  const [busy, setBusy] = useState(false);
+  const add = async (event: FormEvent) => {
+    event.preventDefault();
+    if (name.trim() === "") return setWhy("Give the name of whoever it is.");
+    setBusy(true);
+    try {
+      await call("POST /users", { body: { name: name.trim(), role }, key: newKey() });
+      setName("");
+      setWhy(undefined);
+      onMade();
+    } catch (error) {
+      setWhy(Problem.of(error).message);
+    }
+    setBusy(false);
+  };
+  return (
+    <form className="settings-form settings-row" onSubmit={(event) => void add(event)} noValidate>
+      <Field label="Name" why={why}>
+        {(id, described) => (
+          <input
+            id={id}
+            className="field"
+            autoComplete="off"
+            value={name}
+            aria-invalid={why !== undefined}
+            aria-describedby={described}
+            onChange={(event) => setName(event.target.value)}
+          />
+        )}
+      </Field>
+      <Field label="Role">{(id) => <RoleSelect id={id} role={role} onChange={setRole} />}</Field>
+      <Button look="main" type="submit" busy={busy}>
+        Add
+      </Button>
+    </form>
+  );
+}
+
+interface RoleProps {
+  readonly id?: string;
+  readonly label?: string;
+  readonly role: Role;
+  readonly onChange: (role: Role) => void;
+}
+
+function RoleSelect({ id, label, role, onChange }: RoleProps) {
+  return (
+    <select
+      id={id}
+      className="field settings-select"
+      aria-label={label}
+      value={role}
+      onChange={(event) => onChange(event.target.value as Role)}
+    >
+      {ROLES.map(([value, words]) => (
+        <option key={value} value={value}>
+          {words}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+interface OneProps {
+  readonly user: User;
+  readonly me: Me;
+  readonly onChange: () => void;
+}
+
+function One({ user, me, onChange }: OneProps) {
+  const [isOpen, setOpen] = useState(false);
+  const off = user.disabled_at != null;
+  const change = async (body: Schemas["UserChange"]) => {
+    const path = { user: user.id };
+    await attempt(() => call("PATCH /users/{user}", { path, body, key: newKey() }));
+    // Also when it was refused: the choice goes back to what it was.
+    onChange();
+  };
+  return (
+    <li data-off={off ? "" : undefined}>
+      <div className="settings-line">
+        <p className="settings-name">
+          <span>{user.name}</span>
+          {user.id === me.user && <span className="settings-tag">you</span>}
+          {off && <span className="settings-tag">disabled</span>}
+        </p>
+        <div className="settings-buttons">
+          <RoleSelect
+            label={`Role of ${user.name}`}
+            role={user.role}
+            onChange={(role) => void change({ role })}
+          />
+          <Button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            Tokens<span className="hidden-text"> of {user.name}</span>
+          </Button>
+          <Button look={off ? "usual" : "danger"} onClick={() => void change({ disabled: !off })}>
+            {off ? "Enable" : "Disable"}
+            <span className="hidden-text"> {user.name}</span>
+          </Button>
+        </div>
+      </div>
+      {isOpen && (
+        <div className="settings-inner">
+          <Tokens me={me} user={user.id} />
+        </div>
+      )}
+    </li>
+  );
+}

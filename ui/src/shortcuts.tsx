@@ -1,0 +1,118 @@
+import { useEffect, useEffectEvent, useState } from "react";
+import { isPressed, keysOf } from "./keys";
+import { Dialog } from "./parts/dialog";
+
+/** Every key that the page knows: combinations, and what they do. */
+const BY_PLACE: Readonly<Record<string, readonly (readonly [readonly string[], string])[]>> = {
+  Anywhere: [
+    [["Ctrl+K"], "Search, and do anything by its name"],
+    [["Alt+N"], "A new chat"],
+    [["Alt+I"], "What waits for you"],
+    [["Alt+↑", "Alt+↓"], "The chat above or below in the list"],
+    [["Alt+B"], "Show or hide the list"],
+    [["?"], "These keys"],
+  ],
+  "In a message": [
+    [["Enter"], "Send; while the agent works: queue"],
+    [["Shift+Enter"], "A new line"],
+    [["Ctrl+Enter"], "While the agent works: steer, before its next step"],
+    [["Ctrl+Shift+Enter"], "While the agent works: interrupt it, and send"],
+    [["Escape"], "Leave the menu, then the edit; then stop the agent"],
+    [["↑"], "In an empty message: what you said before"],
+    [["/"], "At the start: commands"],
+  ],
+  "On a question of the agent": [
+    [["A"], "Allow it once"],
+    [["D"], "Deny it"],
+    [["J", "K"], "In the inbox: the next, the one before"],
+  ],
+  "In the list": [
+    [["↑", "↓"], "Another row"],
+    [["Enter"], "Open the chat"],
+    [["F2"], "Rename it"],
+    [["Delete"], "Delete it, after a question"],
+    [["Shift+F10"], "All that can be done with it"],
+    [["←", "→"], "Fold a part of the list, or unfold it"],
+  ],
+};
+
+/** The same without their places: keys with spaces between them, and what they do. */
+export const KEYS: readonly (readonly [string, string])[] = Object.values(BY_PLACE)
+  .flat()
+  .map(([combinations, what]) => {
+    const keys = combinations.flatMap((each) => keysOf(each));
+    return [[...new Set(keys)].join(" "), what];
+  });
+
+export function useOpening(): { isOpen: boolean; open: () => void; close: () => void } {
+  const [isOpen, set] = useState(false);
+  return { isOpen, open: () => set(true), close: () => set(false) };
+}
+
+/** Do something when a combination is pressed, anywhere on the page but in a dialog. */
+export function useKey(combination: string, act: () => void): void {
+  const press = useEffectEvent((event: KeyboardEvent) => {
+    if (event.defaultPrevented || !isPressed(event, combination)) return;
+    if (combination.length === 1 && isTyping(event.target)) return;
+    if (document.querySelector("dialog[open]") !== null) return;
+    event.preventDefault();
+    act();
+  });
+  useEffect(() => {
+    const listen = (event: KeyboardEvent) => press(event);
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, []);
+}
+
+export function useShortcutsKey() {
+  const opening = useOpening();
+  useKey("?", opening.open);
+  return opening;
+}
+
+/** Whether a key that is pressed there is a letter of a text. */
+export function isTyping(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]")
+  );
+}
+
+/** One combination, as it is written on this keyboard. */
+export function Keys({ of }: { readonly of: string }) {
+  return (
+    <span className="keys-combination">
+      {keysOf(of).map((key) => (
+        <kbd key={key}>{key}</kbd>
+      ))}
+    </span>
+  );
+}
+
+export function Shortcuts({ onClose }: { readonly onClose: () => void }) {
+  return (
+    <Dialog title="Shortcut keys" onClose={onClose} wide>
+      <KeyTables />
+    </Dialog>
+  );
+}
+
+export function KeyTables() {
+  return Object.entries(BY_PLACE).map(([where, keys]) => (
+    <section key={where} className="keys-part">
+      <h3>{where}</h3>
+      <dl className="keys">
+        {keys.map(([combinations, what]) => (
+          <div key={what}>
+            <dt>
+              {combinations.map((each) => (
+                <Keys key={each} of={each} />
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  ));
+}

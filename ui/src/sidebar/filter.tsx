@@ -1,0 +1,105 @@
+import { ListFilter, X } from "lucide-react";
+import { useId, useRef, useState } from "react";
+import { Button, IconButton } from "../parts/button";
+import { Popover } from "../parts/popover";
+import { useStore } from "../state/store";
+import { catalog } from "../store/catalog";
+import { DOING, type Doing, type Filters, howMany, NO_FILTERS } from "./filters";
+import { useFilters } from "./shown";
+
+/** Which chats the list shows. */
+export function FilterButton() {
+  const [filters, change] = useFilters();
+  const [isOpen, setOpen] = useState(false);
+  const button = useRef<HTMLSpanElement>(null);
+  const many = howMany(filters);
+  return (
+    <span ref={button} className="sidebar-filter-button" data-on={many > 0 || undefined}>
+      <IconButton
+        label={many > 0 ? `Filter the list: ${many} on` : "Filter the list"}
+        aria-expanded={isOpen}
+        aria-haspopup="dialog"
+        onClick={() => setOpen(!isOpen)}
+      >
+        <ListFilter size={17} />
+      </IconButton>
+      {isOpen && button.current?.firstElementChild instanceof HTMLElement && (
+        <Popover
+          label="Filter the list"
+          at={button.current.firstElementChild}
+          onClose={() => setOpen(false)}
+        >
+          <FilterForm filters={filters} onChange={change} />
+        </Popover>
+      )}
+    </span>
+  );
+}
+
+/** What is not shown, for whoever wonders where a chat is. */
+export function FilterLine() {
+  const [filters, change] = useFilters();
+  if (howMany(filters) === 0) return null;
+  const { archived, doing, agent } = filters;
+  const names = [archived && "Archived", doing && DOING[doing], agent && `Agent ${agent}`];
+  return (
+    <div className="sidebar-filter-line">
+      <span>{names.filter(Boolean).join(", ")}</span>
+      <IconButton label="Show all chats" small onClick={() => change(NO_FILTERS)}>
+        <X size={14} />
+      </IconButton>
+    </div>
+  );
+}
+
+interface FormProps {
+  readonly filters: Filters;
+  readonly onChange: (filters: Filters) => void;
+}
+
+function FilterForm({ filters, onChange }: FormProps) {
+  const agents = useStore(catalog, (now) => now?.agents) ?? [];
+  const name = useId();
+  return (
+    <form className="sidebar-filter" onSubmit={(event) => event.preventDefault()}>
+      <fieldset>
+        <legend>Show</legend>
+        {[null, ...(Object.keys(DOING) as Doing[])].map((doing) => (
+          <label key={doing}>
+            <input
+              type="radio"
+              name={name}
+              checked={filters.doing === doing}
+              onChange={() => onChange({ ...filters, doing })}
+            />
+            {doing === null ? "Everything" : DOING[doing]}
+          </label>
+        ))}
+      </fieldset>
+      {(agents.length > 1 || filters.agent !== null) && (
+        <label className="sidebar-filter-agent">
+          Agent
+          <select
+            className="field"
+            value={filters.agent ?? ""}
+            onChange={(event) => onChange({ ...filters, agent: event.target.value || null })}
+          >
+            <option value="">Any</option>
+            {agents.map((agent) => (
+              <option key={agent.name}>{agent.name}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      <label className="sidebar-filter-archived">
+        <input
+          type="checkbox"
+          checked={filters.archived}
+          onChange={(event) => onChange({ ...filters, archived: event.target.checked })}
+        />
+        Archived ones instead
+      </label>
+      {howMany(filters) > 0 && <Button onClick={() => onChange(NO_FILTERS)}>Show all chats</Button>}
+    </form>
+  );
+}

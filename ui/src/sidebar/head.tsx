@@ -1,0 +1,108 @@
+import { Inbox, PanelLeftClose, PanelLeftOpen, Search, SquarePen } from "lucide-react";
+import type { ReactNode } from "react";
+import { Link, useRoute } from "wouter";
+import { useNeeds } from "../needs/title";
+import { IconButton } from "../parts/button";
+import { useNarrow } from "../parts/media";
+import { Keys } from "../shortcuts";
+import type { ChatList } from "../store/chats";
+import { prefer } from "../store/preferences";
+import { FilterButton } from "./filter";
+import { Mark } from "./mark";
+import { SmallTrouble } from "./trouble";
+
+interface Props {
+  readonly list: ChatList;
+  readonly onSearch: () => void;
+}
+
+const SIZE = 17;
+
+export function Head({ list, onSearch }: Props) {
+  const needs = useNeeds(list);
+  const narrow = useNarrow();
+  return (
+    <header className="sidebar-head">
+      <div className="sidebar-top">
+        <Link href="/" className="sidebar-name">
+          <Mark />
+          Holdfast
+        </Link>
+        <FilterButton />
+        {!narrow && (
+          <IconButton label="Hide the list (Alt+B)" onClick={() => prefer({ sidebar: false })}>
+            <PanelLeftClose size={SIZE} />
+          </IconButton>
+        )}
+      </div>
+      <Place
+        href="/new"
+        icon={<SquarePen size={SIZE} />}
+        name="New chat"
+        hint={<Keys of="Alt+N" />}
+      />
+      <button type="button" className="sidebar-link" onClick={onSearch}>
+        <Search size={SIZE} />
+        <span>Search</span>
+        <Keys of="Ctrl+K" />
+      </button>
+      <Place href="/inbox" icon={<Inbox size={SIZE} />} name="Inbox" hint={<Count of={needs} />} />
+    </header>
+  );
+}
+
+interface PlaceProps {
+  readonly href: string;
+  readonly icon: ReactNode;
+  readonly name: string;
+  readonly hint: ReactNode;
+}
+
+function Place({ href, icon, name, hint }: PlaceProps) {
+  const [isHere] = useRoute(href);
+  return (
+    <Link href={href} className="sidebar-link" aria-current={isHere ? "page" : undefined}>
+      {icon}
+      <span>{name}</span>
+      {hint}
+    </Link>
+  );
+}
+
+function Count({ of }: { readonly of: number }) {
+  if (of === 0) return <Keys of="Alt+I" />;
+  return (
+    <span className="sidebar-count">
+      {of}
+      <span className="hidden-text"> waiting for you</span>
+    </span>
+  );
+}
+
+/** What is left of the list when it is hidden. */
+export function Rail({ list, onSearch }: Props) {
+  const needs = useNeeds(list);
+  return (
+    <nav className="sidebar-rail" aria-label="Chats">
+      <IconButton label="Show the list (Alt+B)" onClick={() => prefer({ sidebar: true })}>
+        <PanelLeftOpen size={SIZE} />
+      </IconButton>
+      <Link href="/new" className="sidebar-rail-link" aria-label="New chat" title="New chat">
+        <SquarePen size={SIZE} />
+      </Link>
+      <IconButton label="Search" onClick={onSearch}>
+        <Search size={SIZE} />
+      </IconButton>
+      <Link
+        href="/inbox"
+        className="sidebar-rail-link"
+        aria-label={needs > 0 ? `Inbox: ${needs} waiting for you` : "Inbox"}
+        title="Inbox"
+        data-on={needs > 0 || undefined}
+      >
+        <Inbox size={SIZE} />
+      </Link>
+      <SmallTrouble list={list} />
+    </nav>
+  );
+}

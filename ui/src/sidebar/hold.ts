@@ -1,0 +1,50 @@
+/** Rows do not move while somebody points at them, or walks through them with the keys. */
+
+import { type RefObject, useEffect, useRef, useState } from "react";
+import type { ChatList } from "../store/chats";
+import { type Hold, holdOf } from "./sections";
+
+/** Whoever has not pressed a key for this long reads something else. */
+const KEYS_REST = 10_000;
+
+export function useHold(list: ChatList, region: RefObject<HTMLElement | null>): Hold | null {
+  const [hold, setHold] = useState<Hold | null>(null);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => {
+    const element = region.current;
+    if (element === null) return;
+    let isPointed = false;
+    const begin = () => {
+      clearTimeout(timer.current);
+      setHold((now) => now ?? holdOf(list.chats.get().byId.values(), Date.now()));
+    };
+    const end = () => {
+      clearTimeout(timer.current);
+      if (!isPointed) setHold(null);
+    };
+    const enter = () => {
+      isPointed = true;
+      begin();
+    };
+    const leave = () => {
+      isPointed = false;
+      end();
+    };
+    const press = () => {
+      begin();
+      timer.current = setTimeout(end, KEYS_REST);
+    };
+    element.addEventListener("pointerenter", enter);
+    element.addEventListener("pointerleave", leave);
+    element.addEventListener("pointercancel", leave);
+    element.addEventListener("keydown", press);
+    return () => {
+      leave();
+      element.removeEventListener("pointerenter", enter);
+      element.removeEventListener("pointerleave", leave);
+      element.removeEventListener("pointercancel", leave);
+      element.removeEventListener("keydown", press);
+    };
+  }, [list, region]);
+  return hold;
+}

@@ -1,0 +1,165 @@
+/** The chats, part by part, and what stands there instead of them. */
+
+import { ChevronRight } from "lucide-react";
+import { type KeyboardEvent, useEffect, useMemo, useRef } from "react";
+import { Button } from "../parts/button";
+import { whileNear } from "../parts/end";
+import { ago } from "../parts/words";
+import { isTyping } from "../shortcuts";
+import { useStore } from "../state/store";
+import { catalog } from "../store/catalog";
+import type { ChatList } from "../store/chats";
+import type { Actions } from "./actions";
+import { Empty } from "./empty";
+import { ChatRow } from "./row";
+import type { Section } from "./sections";
+import { fold, type Shown } from "./shown";
+
+interface Props {
+  readonly list: ChatList;
+  readonly shown: Shown;
+  readonly actions: Actions;
+}
+
+export function Rows({ list, shown, actions }: Props) {
+  const is = useStore(list.chats, (now) => now.is);
+  const isEmpty = shown.sections.length === 0;
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: keys move between what is inside
+    <div className="sidebar-rows" onKeyDown={move}>
+      {shown.sections.map((section, index) => (
+        <Part
+          key={section.key}
+          section={section}
+          shown={shown}
+          actions={actions}
+          isFirst={index === 0}
+        />
+      ))}
+      {isEmpty && is === "reading" && <Skeleton />}
+      {isEmpty && is === "rest" && <Empty list={list} />}
+      <More list={list} isEmpty={isEmpty} />
+    </div>
+  );
+}
+
+interface PartProps {
+  readonly section: Section;
+  readonly shown: Shown;
+  readonly actions: Actions;
+  readonly isFirst: boolean;
+}
+
+function Part({ section, shown, actions, isFirst }: PartProps) {
+  const { key, rows } = section;
+  const agents = useStore(catalog, (now) => now?.agents);
+  const usual = useMemo(
+    () => new Map(agents?.map(({ name: agent, model }) => [agent, model])),
+    [agents],
+  );
+  const hasOpen = shown.sections.some((each) =>
+    each.rows.some(({ chat }) => chat.id === shown.open),
+  );
+  const id = `part-${key}`;
+  return (
+    <section className="sidebar-part" aria-labelledby={id}>
+      <PartHead id={id} section={section} />
+      <ul>
+        {rows.map(({ chat, depth }, index) => (
+          <ChatRow
+            key={chat.id}
+            row={chat}
+            depth={depth}
+            isOpen={chat.id === shown.open}
+            isStop={hasOpen ? chat.id === shown.open : isFirst && index === 0}
+            href={`/chats/${chat.id}${shown.query}`}
+            time={ago(chat.updated_at, shown.now)}
+            usual={usual.get(chat.agent) ?? null}
+            actions={actions}
+          />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function PartHead({ id, section }: { readonly id: string; readonly section: Section }) {
+  const { key, name, isOpen, count } = section;
+  return (
+    <h2>
+      <button
+        id={id}
+        type="button"
+        className="sidebar-part-head"
+        aria-expanded={isOpen}
+        data-stop=""
+        data-key={key}
+        onClick={() => fold(key, isOpen)}
+      >
+        <span>{name}</span>
+        <span className="sidebar-part-count">
+          <span className="hidden-text">, chats: </span>
+          {count}
+        </span>
+        <ChevronRight size={14} className="sidebar-part-arrow" />
+      </button>
+    </h2>
+  );
+}
+
+/** Older ones come when somebody gets near the end; what went wrong waits for them to say so. */
+function More({ list, isEmpty }: { readonly list: ChatList; readonly isEmpty: boolean }) {
+  const end = useRef<HTMLDivElement>(null);
+  const { next, is, problem } = useStore(list.chats);
+  useEffect(() => {
+    if (end.current === null || next === null || is !== "rest") return;
+    const sight = { root: end.current.closest(".sidebar-list"), rootMargin: "600px" };
+    return whileNear(end.current, sight, () => void list.readMore());
+  }, [list, next, is]);
+  return (
+    <div ref={end} className="sidebar-rows-more">
+      {is === "failed" && (
+        <div role="alert">
+          <p>{problem?.message}</p>
+          <Button onClick={() => void list.retry()}>Try again</Button>
+        </div>
+      )}
+      {is === "reading" && !isEmpty && next !== null && <span className="spinner" />}
+    </div>
+  );
+}
+
+function Skeleton() {
+  return (
+    <div className="sidebar-rows-skeleton" role="status">
+      <span className="hidden-text">Your chats are being read.</span>
+      {[72, 54, 88, 61, 79, 48, 66].map((width) => (
+        <div key={width} aria-hidden="true">
+          <span className="sidebar-rows-bar" style={{ width: `${width}%` }} />
+          <span className="sidebar-rows-bar" style={{ width: `${width / 2}%` }} />
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** Arrow keys go from row to row, across all parts. */
+function move(event: KeyboardEvent<HTMLElement>): void {
+  // The menu of a row has had it.
+  if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
+  const on = event.target as HTMLElement;
+  if (isTyping(on)) return;
+  if (on.dataset.key !== undefined && (event.key === "ArrowLeft" || event.key === "ArrowRight")) {
+    fold(on.dataset.key as Section["key"], event.key === "ArrowLeft");
+    return;
+  }
+  const stops = [...event.currentTarget.querySelectorAll<HTMLElement>("[data-stop]")];
+  const at = stops.indexOf(
+    on.closest(".sidebar-row")?.querySelector<HTMLElement>("[data-stop]") ?? on,
+  );
+  if (at === -1) return;
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: stops.length - 1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  stops[to]?.focus();
+}

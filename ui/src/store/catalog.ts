@@ -1,0 +1,48 @@
+/** Who can answer, and with what: read once, and again when somebody changed it here. */
+
+import { useEffect, useState } from "react";
+import { call } from "../api/call";
+import { Problem } from "../api/problem";
+import type { Agent, Model, Provider } from "../api/types";
+import { Store, useStore } from "../state/store";
+
+export interface Catalog {
+  readonly agents: readonly Agent[];
+  readonly models: readonly Model[];
+  readonly providers: readonly Provider[];
+  /** The day on which the prices were true. */
+  readonly pricedOn: string;
+  /** Whether the server can keep keys of providers. */
+  readonly canStore: boolean;
+}
+
+export const catalog = new Store<Catalog | null>(null);
+
+export async function readCatalog(): Promise<void> {
+  const [{ agents }, { models, priced_on }, { providers, can_store }] = await Promise.all([
+    call("GET /agents", {}),
+    call("GET /models", {}),
+    call("GET /providers", {}),
+  ]);
+  catalog.set({ agents, models, providers, pricedOn: priced_on, canStore: can_store });
+}
+
+export type Known =
+  | { readonly is: "read"; readonly catalog: Catalog }
+  | { readonly is: "reading" }
+  | { readonly is: "failed"; readonly problem: Problem; readonly again: () => void };
+
+/** The catalog for a part of the page that is nothing without it. */
+export function useCatalog(): Known {
+  const known = useStore(catalog);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [tries, setTries] = useState(0);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: read again with each try
+  useEffect(() => {
+    setProblem(null);
+    readCatalog().catch((error: unknown) => setProblem(Problem.of(error)));
+  }, [tries]);
+  if (known !== null) return { is: "read", catalog: known };
+  if (problem === null) return { is: "reading" };
+  return { is: "failed", problem, again: () => setTries(tries + 1) };
+}

@@ -1,0 +1,158 @@
+/**
+ * What a running attempt has said so far, from its fragments. Pure.
+ *
+ * It is shown with the same components as a committed message, so it is made of the same parts; what
+ * calls say of themselves while they run is kept beside, by call, because the message that asks for
+ * them may be committed already.
+ */
+
+import type { Fragment, Part, ToolResult } from "../api/types";
+
+export interface Attempt {
+  readonly epoch: number;
+  readonly history_version: number;
+  readonly attempt: number;
+}
+
+/** A call that runs, or that is about to. */
+export interface LiveCall {
+  readonly label: string;
+  /** What it would do, shown before it is allowed to. */
+  readonly preview: string;
+  /** What it has put out so far. */
+  readonly output: string;
+  readonly running: boolean;
+  /** By this page's clock: when it was first seen to run. */
+  readonly since: number | null;
+  readonly result: ToolResult | null;
+  readonly seconds: number | null;
+  /** Some of the output was left out on the way. */
+  readonly omitted: boolean;
+}
+
+export interface Live {
+  readonly attempt: Attempt | null;
+  readonly seq: number;
+  /** The answer as far as it goes. */
+  readonly parts: readonly Part[];
+  readonly calls: ReadonlyMap<string, LiveCall>;
+  /** The summary that is being written; null when none is. */
+  readonly summary: string | null;
+  readonly warnings: readonly string[];
+}
+
+export const NOTHING: Live = {
+  attempt: null,
+  seq: 0,
+  parts: [],
+  calls: new Map(),
+  summary: null,
+  warnings: [],
+};
+
+const NEW_CALL: LiveCall = {
+  label: "",
+  preview: "",
+  output: "",
+  running: false,
+  since: null,
+  result: null,
+  seconds: null,
+  omitted: false,
+};
+
+export interface Delta extends Attempt {
+  readonly first: number;
+  readonly last: number;
+  readonly fragment: Fragment;
+}
+
+/** A delta of an attempt that was left behind changes nothing; one of the next begins anew. */
+export function heard(live: Live, delta: Delta, now: number): Live {
+  const order = live.attempt === null ? 1 : compared(delta, live.attempt);
+  if (order < 0 || (order === 0 && delta.last <= live.seq)) return live;
+  const { epoch, history_version, attempt } = delta;
+  const base = order > 0 ? NOTHING : live;
+  const at = order > 0 ? { epoch, history_version, attempt } : live.attempt;
+  return said({ ...base, attempt: at, seq: delta.last }, delta.fragment, now);
+}
+
+function compared(one: Attempt, other: Attempt): number {
+  return (
+    one.epoch - other.epoch ||
+    one.history_version - other.history_version ||
+    one.attempt - other.attempt
+  );
+}
+
+function said(live: Live, fragment: Fragment, now: number): Live {
+  switch (fragment.type) {
+    case "text_delta":
+      return { ...live, parts: withText(live.parts, "text", fragment.text) };
+    case "reasoning_delta":
+      return { ...live, parts: withText(live.parts, "reasoning", fragment.text) };
+    case "call_started": {
+      const { call_id, tool } = fragment;
+      return {
+        ...live,
+        parts: [...live.parts, { type: "call", id: call_id, tool, arguments: "" }],
+      };
+    }
+    case "arguments_delta":
+      return { ...live, parts: withArguments(live.parts, fragment.call_id, fragment.text) };
+    case "tool_called":
+      return { ...live, parts: withCall(live.parts, fragment.call) };
+    case "tool_started": {
+      const { call_id, label } = fragment;
+      return withLive(live, call_id, { label, running: true, since: now });
+    }
+    case "tool_progressed": {
+      const { call_id, text } = fragment;
+      if (fragment.what === "preview") return withLive(live, call_id, { preview: text });
+      const before = live.calls.get(call_id)?.output ?? "";
+      return withLive(live, call_id, { output: before + text });
+    }
+    case "tool_finished": {
+      const { result, seconds } = fragment;
+      return withLive(live, result.call_id, { running: false, result, seconds });
+    }
+    case "compacting":
+      // An empty piece begins the summary anew.
+      return { ...live, summary: fragment.delta ? (live.summary ?? "") + fragment.delta : "" };
+    case "warning":
+      if (live.warnings.includes(fragment.text)) return live;
+      return { ...live, warnings: [...live.warnings, fragment.text] };
+    case "omitted":
+      return fragment.call_ids.reduce((all, id) => withLive(all, id, { omitted: true }), live);
+    default:
+      return live; // of a newer server
+  }
+}
+
+function withText(
+  parts: readonly Part[],
+  type: "text" | "reasoning",
+  text: string,
+): readonly Part[] {
+  const last = parts.at(-1);
+  if (last?.type !== type) return [...parts, { type, text }];
+  return [...parts.slice(0, -1), { ...last, text: last.text + text }];
+}
+
+function withArguments(parts: readonly Part[], id: string, text: string): readonly Part[] {
+  return parts.map((part) =>
+    part.type === "call" && part.id === id ? { ...part, arguments: part.arguments + text } : part,
+  );
+}
+
+function withCall(parts: readonly Part[], call: Part & { type: "call" }): readonly Part[] {
+  const known = parts.some((part) => part.type === "call" && part.id === call.id);
+  if (!known) return [...parts, call];
+  return parts.map((part) => (part.type === "call" && part.id === call.id ? call : part));
+}
+
+function withLive(live: Live, id: string, change: Partial<LiveCall>): Live {
+  const calls = new Map(live.calls);
+  calls.set(id, { ...NEW_CALL, ...live.calls.get(id), ...change });
+  return { ...live, calls };
+}

@@ -1,0 +1,192 @@
+/**
+ * What was said on this page and has not arrived yet.
+ *
+ * A message is kept, also over a reload, until the chat's own stream shows it. It is sent under one
+ * key, so that it arrives once however often it is sent. Each is kept under a name of its own, so
+ * that two tabs do not write over what the other has to send.
+ */
+
+import { call } from "../api/call";
+import { newKey } from "../api/key";
+import { Problem } from "../api/problem";
+import { isStillIn } from "../api/session";
+import type { LineState } from "../api/socket";
+import type { Deliver, Effort, Prompt } from "../api/types";
+import { forget, keep, kept, keptNames } from "../state/kept";
+import { same } from "../state/same";
+import { Store } from "../state/store";
+import { type Before, beforeNow, hasArrived, stillToShow } from "./arrived";
+import { EMPTY, type Transcript } from "./transcript";
+
+export interface Unsent {
+  /** Its idempotency key. */
+  readonly key: string;
+  readonly prompt: Prompt;
+  readonly deliver: Deliver;
+  readonly model?: string;
+  readonly effort?: Effort;
+  readonly at: number;
+  readonly before?: Before;
+  /** Where it is in the chat, once the server has said so. */
+  readonly number?: number;
+  readonly queued?: string;
+  /** Of the chat, when the message was in its queue, or no longer. */
+  readonly version?: number;
+  /** Why the server refused it. */
+  readonly refused?: string;
+}
+
+/** Of all names under which something is kept that was not sent: then the chat, and the key. */
+export const PREFIX = "outbox.";
+const FIRST_WAIT = 1_000;
+const LONGEST_WAIT = 15_000;
+
+export class Outbox {
+  /** What the chat does not show, in the order in which it was said. */
+  readonly unsent: Store<readonly Unsent[]>;
+  readonly #chat: string;
+  readonly #name: string;
+  #all: readonly Unsent[];
+  #transcript: Transcript = EMPTY;
+  #sending = false;
+  #tries = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #leave: (() => void) | null = null;
+
+  constructor(chat: string) {
+    this.#chat = chat;
+    this.#name = `${PREFIX}${chat}.`;
+    const names = keptNames(this.#name);
+    const found = names.map((name) => kept<Unsent | null>(name, null));
+    this.#all = found.filter((one) => one !== null).sort((one, other) => one.at - other.at);
+    this.unsent = new Store(this.#all);
+  }
+
+  open(line: Store<LineState>): void {
+    this.#leave = line.subscribe(() => {
+      if (line.get().is === "open") void this.#send();
+    });
+    void this.#send();
+  }
+
+  close(): void {
+    this.#leave?.();
+    this.#leave = null;
+    clearTimeout(this.#timer);
+  }
+
+  put(prompt: Prompt, deliver: Deliver, choice: { model?: string; effort?: Effort }): void {
+    // Behind whatever is there, also when the clock does not move.
+    const at = Math.max(Date.now(), (this.#all.at(-1)?.at ?? 0) + 1);
+    this.#add({ key: newKey(), prompt, deliver, ...choice, at, ...beforeNow(this.#transcript) });
+    void this.#send();
+  }
+
+  discard(key: string): void {
+    this.#drop((each) => each.key === key);
+  }
+
+  /** Send again what was refused. */
+  again(key: string): void {
+    const one = this.#all.find((each) => each.key === key);
+    if (one === undefined) return;
+    const { refused: _, ...rest } = one;
+    this.discard(key);
+    // Under another key: the first one stands for the refusal.
+    this.#add({ ...rest, key: newKey(), ...beforeNow(this.#transcript) });
+    void this.#send();
+  }
+
+  /** What the chat shows is no longer ours to show. */
+  arrived(transcript: Transcript): void {
+    this.#transcript = transcript;
+    if (this.#all.length > 0) this.#drop((each) => hasArrived(each, transcript));
+  }
+
+  /** One after the other, so that they arrive in their order. */
+  async #send(): Promise<void> {
+    if (this.#sending) return;
+    this.#sending = true;
+    clearTimeout(this.#timer);
+    try {
+      for (let next = this.#next(); next !== undefined; next = this.#next()) {
+        if (await this.#attempt(next)) this.#tries = 0;
+        else return this.#tryLater();
+      }
+    } finally {
+      this.#sending = false;
+    }
+  }
+
+  #tryLater(): void {
+    if (this.#leave === null) return;
+    const wait = Math.min(FIRST_WAIT * 2 ** this.#tries, LONGEST_WAIT);
+    this.#tries += 1;
+    this.#timer = setTimeout(() => void this.#send(), wait);
+  }
+
+  /** The first that is to be sent, or whose way through the queue is not known yet. */
+  #next(): Unsent | undefined {
+    return this.#all.find(
+      ({ refused, number, queued, version }) =>
+        refused === undefined && number === undefined && (queued === undefined || !version),
+    );
+  }
+
+  /** False when it is to be tried again when the server can be reached. */
+  async #attempt(one: Unsent): Promise<boolean> {
+    try {
+      this.#mark(one.key, await (one.queued === undefined ? this.#post(one) : this.#look()));
+    } catch (error) {
+      const problem = Problem.of(error);
+      // Whoever signs in again goes on where they were.
+      if (problem.passing || (problem.status === 401 && !(await isStillIn()))) return false;
+      if (one.queued === undefined) this.#mark(one.key, { refused: problem.message });
+      else this.discard(one.key); // there is no such chat to look at
+    }
+    return true;
+  }
+
+  async #post({ key, prompt, deliver, model, effort }: Unsent): Promise<Partial<Unsent>> {
+    const { number, queued } = await call("POST /chats/{chat}/messages", {
+      path: { chat: this.#chat },
+      body: { prompt, deliver, ...(model ? { model } : {}), ...(effort ? { effort } : {}) },
+      key,
+    });
+    return number != null ? { number } : { queued: queued ?? "" };
+  }
+
+  /** A message may leave the queue before the stream tells of it: then it never says its name. */
+  async #look(): Promise<Partial<Unsent>> {
+    const chat = await call("GET /chats/{chat}", { path: { chat: this.#chat } });
+    return { version: chat.snapshot_version };
+  }
+
+  #add(one: Unsent): void {
+    this.#all = [...this.#all, one].sort((each, other) => each.at - other.at);
+    keep<Unsent | null>(this.#name + one.key, one, null);
+    this.#show();
+  }
+
+  #mark(key: string, mark: Partial<Unsent>): void {
+    this.#all = this.#all.map((each) => (each.key === key ? { ...each, ...mark } : each));
+    const marked = this.#all.find((each) => each.key === key);
+    const name = this.#name + key;
+    // Another tab that had it too may be done with it.
+    if (marked !== undefined && kept(name, null) !== null) keep<Unsent | null>(name, marked, null);
+    // The stream may have been faster.
+    this.#drop((each) => hasArrived(each, this.#transcript));
+  }
+
+  #drop(isDone: (each: Unsent) => boolean): void {
+    const done = this.#all.filter(isDone);
+    for (const { key } of done) forget(this.#name + key);
+    if (done.length > 0) this.#all = this.#all.filter((each) => !done.includes(each));
+    this.#show();
+  }
+
+  #show(): void {
+    const shown = stillToShow(this.#all, this.#transcript);
+    if (!same(shown, this.unsent.get())) this.unsent.set(shown);
+  }
+}

@@ -1,0 +1,224 @@
+import { describe, expect, it } from "vitest";
+import type { Message, Pending } from "../api/types";
+import {
+  answer,
+  BEGAN,
+  call,
+  chatIs,
+  delta,
+  message,
+  prompt,
+  reset,
+  result,
+  results,
+  stored,
+  told,
+} from "./fixtures";
+import { type Row, Rows } from "./rows";
+
+function blocksOf(row: Row | undefined) {
+  return row?.kind === "answer" ? row.blocks : [];
+}
+
+function callIn(row: Row | undefined) {
+  const block = blocksOf(row).find(({ type }) => type === "call");
+  return block?.type === "call" ? block : null;
+}
+
+const PENDING: Pending = {
+  kind: "approval",
+  call: call("a", "execute"),
+  arguments: "{}",
+  digest: "d",
+};
+
+describe("rows", () => {
+  it("show people what is for people, and results with their calls", () => {
+    const transcript = told([
+      message(prompt(1, "hi")),
+      message(answer(2, [call("a", "read_file")])),
+      message(results(3, [result("a", "read_file", "text")])),
+      message(prompt(4, "only the model sees it", { visibility: "model" })),
+      message(stored(5, { role: "system", kind: "note", parts: [], visibility: "user" })),
+    ]);
+    const rows = new Rows().of(transcript);
+    expect(rows.map(({ kind, key }) => [kind, key])).toEqual([
+      ["prompt", "m1"],
+      ["answer", "m2"],
+      ["note", "m5"],
+    ]);
+    expect(callIn(rows[1])?.result?.content).toEqual([{ type: "text", text: "text" }]);
+    expect(callIn(rows[1])?.resultAt).toBe(BEGAN + 3_000_000);
+  });
+
+  it("show a summary, which is for the model, once: not what is said about it as well", () => {
+    const summary: Message = { role: "user", kind: "checkpoint", visibility: "model", parts: [] };
+    const note: Message = { role: "system", kind: "note", visibility: "user", parts: [] };
+    const transcript = told([1, 2, 3].map((at) => message(stored(at, at === 1 ? summary : note))));
+    const rows = new Rows().of(transcript);
+    expect(rows.map(({ kind, key }) => [kind, key])).toEqual([
+      ["checkpoint", "m1"],
+      ["note", "m3"],
+    ]);
+  });
+
+  it("are the same objects while an answer grows", () => {
+    const rows = new Rows();
+    const first = told([message(prompt(1, "hi")), delta(1, { type: "text_delta", text: "a" })]);
+    const before = rows.of(first);
+    const now = rows.of(told([delta(2, { type: "text_delta", text: "b" })], first));
+    expect(now[0]).toBe(before[0]);
+    expect(now[1]).not.toBe(before[1]);
+    expect(rows.committed(first)).toBe(rows.committed(told([], first)));
+  });
+
+  it("are the same objects when another message comes", () => {
+    const rows = new Rows();
+    const first = told([
+      chatIs({}),
+      message(prompt(1, "hi")),
+      message(answer(2, [call("a", "x")])),
+      message(results(3, [result("a", "x", "1")])),
+      message(answer(4, "done")),
+    ]);
+    const before = rows.of(first);
+    const now = rows.of(told([message(prompt(5, "more"))], first));
+    expect(now.slice(0, before.length)).toEqual(before);
+    now.slice(0, before.length).forEach((row, at) => {
+      expect(row).toBe(before[at]);
+    });
+  });
+
+  it("change when a call of theirs says something, and no other does", () => {
+    const rows = new Rows();
+    const first = told([
+      message(answer(1, "text")),
+      message(answer(2, [call("a", "execute")])),
+      delta(1, { type: "tool_started", call_id: "a", tool: "execute", label: "run" }),
+    ]);
+    const before = rows.of(first);
+    const now = rows.of(
+      told(
+        [
+          delta(2, {
+            type: "tool_progressed",
+            call_id: "a",
+            tool: "execute",
+            what: "progress",
+            text: "out",
+          }),
+        ],
+        first,
+      ),
+    );
+    expect(now[0]).toBe(before[0]);
+    expect(callIn(now[1])?.live?.output).toBe("out");
+  });
+
+  it("change when a call of theirs begins to wait, and when it no longer does", () => {
+    const rows = new Rows();
+    const first = told([message(answer(1, [call("a", "execute")]))]);
+    rows.of(first);
+    const waits = told([{ id: null, event: "actions", data: { actions: [PENDING] } }], first);
+    expect(callIn(rows.of(waits)[0])?.action).toBe(PENDING);
+    const over = told([{ id: null, event: "actions", data: { actions: [] } }], waits);
+    expect(callIn(rows.of(over)[0])?.action).toBeNull();
+  });
+
+  it("keep how long a call took when what was live of it is gone", () => {
+    const rows = new Rows();
+    const first = told([
+      message(answer(1, [call("a", "execute")])),
+      delta(1, { type: "tool_finished", result: result("a", "execute", "x"), seconds: 1.25 }),
+    ]);
+    expect(callIn(rows.of(first)[0])?.seconds).toBe(1.25);
+    const over = told([message(results(2, [result("a", "execute", "x")])), reset("live")], first);
+    expect(callIn(rows.of(over)[0])?.seconds).toBe(1.25);
+  });
+});
+
+describe("an answer that is being written", () => {
+  it("has the key that its message will have", () => {
+    const rows = new Rows();
+    const live = told([message(prompt(1, "hi")), delta(1, { type: "text_delta", text: "hello" })]);
+    const growing = rows.of(live).at(-1);
+    const committed = told([message(answer(2, "hello"))], live);
+    expect(rows.of(committed).map(({ key }) => key)).toEqual(["m1", growing?.key]);
+    expect(rows.of(committed)).toHaveLength(2);
+  });
+
+  it("keeps the blocks that no longer grow", () => {
+    const rows = new Rows();
+    const first = told([
+      delta(1, { type: "reasoning_delta", text: "hm" }),
+      delta(2, { type: "text_delta", text: "a" }),
+    ]);
+    const before = blocksOf(rows.of(first)[0]);
+    const now = blocksOf(rows.of(told([delta(3, { type: "text_delta", text: "b" })], first))[0]);
+    expect(now[0]).toBe(before[0]);
+    expect(now[1]).toEqual({ type: "text", text: "ab", growing: true });
+  });
+});
+
+describe("a turn", () => {
+  const usage = (input: number, output: number, cost: number | null) => ({ input, output, cost });
+
+  it("is told with its last answer, once it is over", () => {
+    const events = [
+      message(prompt(1, "hi")),
+      message(answer(2, [call("a", "x")], { usage: usage(10, 5, 0.25) })),
+      message(results(3, [result("a", "x", "1")])),
+      message(answer(4, "done", { usage: usage(20, 7, 0.5) })),
+    ];
+    const busy = told([chatIs({ status: "running" }), ...events]);
+    const rows = new Rows();
+    expect(rows.of(busy).map((row) => row.kind === "answer" && row.turn)).toEqual([
+      false,
+      null,
+      null,
+    ]);
+    const over = told([chatIs({ status: "idle", snapshot_version: 2 })], busy);
+    const last = rows.of(over).at(-1);
+    expect(last?.kind === "answer" && last.turn).toEqual({
+      steps: 2,
+      micros: 3_000_000,
+      input: 30,
+      output: 12,
+      cost: 0.75,
+    });
+  });
+
+  it("has no price when one of its answers has none", () => {
+    const transcript = told([
+      message(prompt(1, "hi")),
+      message(answer(2, "a", { usage: usage(1, 1, null) })),
+      message(answer(3, "b", { usage: usage(1, 1, 0.5) })),
+    ]);
+    const last = new Rows().of(transcript).at(-1);
+    expect(last?.kind === "answer" && last.turn?.cost).toBeNull();
+  });
+
+  it("is not told of one whose beginning has not been read", () => {
+    const transcript = told([message(answer(8, "end")), message(prompt(9, "next"))]);
+    const first = new Rows().of(transcript)[0];
+    expect(first?.kind === "answer" && first.turn).toBeNull();
+  });
+});
+
+it("rows of which one call prints are those that would be made from nothing", () => {
+  const asks = (number: number) => message(answer(number, [call("a", "execute"), call("b", "x")]));
+  const prints = (seq: number, text: string) =>
+    delta(seq, { type: "tool_progressed", call_id: "a", tool: "execute", what: "progress", text });
+  // Some providers give the same id in another answer.
+  let transcript = told([chatIs({ status: "running" }), asks(1), message(prompt(2, "x")), asks(3)]);
+  const rows = new Rows();
+  const first = rows.committed(transcript);
+  for (const seq of [1, 2, 3]) {
+    transcript = told([prints(seq, `${seq}\n`)], transcript);
+    expect(rows.committed(transcript)).toEqual(new Rows().committed(transcript));
+  }
+  expect(callIn(rows.committed(transcript)[2])?.live?.output).toBe("1\n2\n3\n");
+  expect(rows.committed(transcript)[1]).toBe(first[1]);
+  transcript = told([reset("live")], transcript);
+  expect(rows.committed(transcript)).toEqual(new Rows().committed(transcript));
+});

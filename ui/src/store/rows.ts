@@ -1,0 +1,393 @@
+/**
+ * What stands in the timeline, row by row, from a transcript. Pure but for its memory: a row whose
+ * message did not change is the same object, so that nothing is drawn again for it.
+ */
+
+import type {
+  File,
+  Part,
+  Pending,
+  Reasoning,
+  Source,
+  Stored,
+  ToolCall,
+  ToolResult,
+} from "../api/types";
+import { same } from "../state/same";
+import type { LiveCall } from "./live";
+import type { Transcript } from "./transcript";
+
+/** A call with all that is known of it, wherever it stands. */
+export interface CallBlock {
+  readonly type: "call";
+  readonly call: ToolCall;
+  readonly result: ToolResult | null;
+  /** When the result was committed, in microseconds; null when it was not. */
+  readonly resultAt: number | null;
+  /** What it says of itself while it runs. */
+  readonly live: LiveCall | null;
+  /** What it waits for. */
+  readonly action: Pending | null;
+  /** Its arguments are still being written. */
+  readonly writing: boolean;
+  /** How long it ran, where this page saw it: from the stored times nobody can tell how much of it
+      was waiting for a person. */
+  readonly seconds: number | null;
+}
+
+export type Block =
+  | { readonly type: "text"; readonly text: string; readonly growing: boolean }
+  | { readonly type: "reasoning"; readonly reasoning: Reasoning; readonly growing: boolean }
+  | { readonly type: "file"; readonly file: File }
+  | { readonly type: "source"; readonly source: Source }
+  | CallBlock;
+
+/** What a turn took, shown below its last answer. */
+export interface Turn {
+  readonly steps: number;
+  readonly micros: number;
+  readonly input: number;
+  readonly output: number;
+  /** Null when the price of a call is unknown. */
+  readonly cost: number | null;
+}
+
+export type Row =
+  | { readonly kind: "prompt"; readonly key: string; readonly stored: Stored }
+  | {
+      readonly kind: "answer";
+      readonly key: string;
+      /** Null while it is being written. */
+      readonly stored: Stored | null;
+      readonly blocks: readonly Block[];
+      /** Of the turn that ends with this answer. */
+      readonly turn: Turn | null;
+    }
+  /** A summary that stands for what came before. */
+  | { readonly kind: "checkpoint"; readonly key: string; readonly stored: Stored }
+  /** Something that neither the person nor the model said. */
+  | { readonly kind: "note"; readonly key: string; readonly stored: Stored };
+
+interface Answered {
+  readonly result: ToolResult;
+  readonly at: number;
+}
+
+interface Kept<T> {
+  readonly from: readonly unknown[];
+  readonly made: T;
+}
+
+export class Rows {
+  #kept = new Map<number, Kept<Row | null>>();
+  #from: readonly unknown[] = [];
+  #calls: Transcript["live"]["calls"] = new Map();
+  #rows: readonly Row[] = [];
+  /** By call: the rows that show it. An id may come again in another answer. */
+  #places = new Map<string, number[]>();
+  #seen: { readonly from: readonly unknown[]; readonly known: Seen } | null = null;
+  /** By the part that it shows. */
+  readonly #blocks = new WeakMap<Part, Kept<Block | null>>();
+  /** By call: what its worker said, which is not written down. */
+  readonly #seconds = new Map<string, number>();
+
+  /** The rows of what is committed, and behind them the answer that is being written, if any. */
+  of(transcript: Transcript): readonly Row[] {
+    const committed = this.committed(transcript);
+    const growing = this.growing(transcript);
+    return growing === null ? committed : [...committed, growing];
+  }
+
+  /** The same array until something in it changes: while an answer grows, nothing else does. */
+  committed(transcript: Transcript): readonly Row[] {
+    const { messages, live, actions, chat } = transcript;
+    const from = [messages, actions, chat?.status];
+    if (!same(this.#from, from)) {
+      this.#from = from;
+      this.#rows = this.#made(transcript);
+      this.#places = placesIn(this.#rows);
+    } else if (live.calls !== this.#calls) this.#rows = this.#withCalls(transcript);
+    this.#calls = live.calls;
+    return this.#rows;
+  }
+
+  /** Has the key of the message that it is about to become: its elements stay when it is committed. */
+  growing({ live, messages }: Transcript): Row | null {
+    if (live.parts.length === 0) return null;
+    const next = (messages.at(-1)?.number ?? 0) + 1;
+    const known = { results: new Map(), live: live.calls, actions: new Map() };
+    const blocks = this.#blocksOf(live.parts, known, true);
+    return { kind: "answer", key: keyOf(next), stored: null, blocks, turn: null };
+  }
+
+  /** A call that prints does so many times a second: its row alone is made again. */
+  #withCalls(transcript: Transcript): readonly Row[] {
+    const known = this.#knownIn(transcript);
+    const rows = [...this.#rows];
+    for (const id of changed(this.#calls, transcript.live.calls)) {
+      for (const at of this.#places.get(id) ?? []) {
+        const row = rows[at];
+        if (row?.kind !== "answer" || row.stored === null) continue;
+        const made = this.#rowOf(row.stored, row.turn, known);
+        this.#kept.set(row.stored.number, { from: inputs(row.stored, row.turn, known), made });
+        if (made !== null) rows[at] = made;
+      }
+    }
+    return rows;
+  }
+
+  #knownIn(transcript: Transcript): Known {
+    const { results } = this.#seenIn(transcript);
+    const actions = new Map(transcript.actions.map((action) => [action.call.id, action]));
+    this.#remember(transcript.live.calls);
+    return { results, live: transcript.live.calls, actions };
+  }
+
+  #made(transcript: Transcript): readonly Row[] {
+    const { turns } = this.#seenIn(transcript);
+    const known = this.#knownIn(transcript);
+    const kept = new Map<number, Kept<Row | null>>();
+    const rows: Row[] = [];
+    let isBehindCheckpoint = false;
+    for (const stored of transcript.messages) {
+      const { kind } = stored.message;
+      // Says no more than the checkpoint does.
+      const isSaid = isBehindCheckpoint && kind === "note";
+      isBehindCheckpoint = kind === "checkpoint";
+      if (isSaid) continue;
+      const turn = turns.get(stored.number) ?? null;
+      const from = inputs(stored, turn, known);
+      const before = this.#kept.get(stored.number);
+      const one =
+        before !== undefined && same(before.from, from)
+          ? before
+          : { from, made: this.#rowOf(stored, turn, known) };
+      kept.set(stored.number, one);
+      if (one.made !== null) rows.push(one.made);
+    }
+    this.#kept = kept;
+    return rows;
+  }
+
+  /** What follows from the messages alone is found anew only when they change. */
+  #seenIn({ messages, chat }: Transcript): Seen {
+    const isBusy = chat?.status === "running" || chat?.status === "interrupting";
+    const from = [messages, isBusy];
+    if (this.#seen !== null && same(this.#seen.from, from)) return this.#seen.known;
+    const before = this.#seen?.known ?? null;
+    const known = {
+      results: resultsOf(messages, before?.results),
+      turns: turnsOf(messages, isBusy, before?.turns),
+    };
+    this.#seen = { from, known };
+    return known;
+  }
+
+  #remember(calls: ReadonlyMap<string, LiveCall>): void {
+    for (const [id, { seconds }] of calls) if (seconds !== null) this.#seconds.set(id, seconds);
+  }
+
+  #rowOf(stored: Stored, turn: Turn | null, known: Known): Row | null {
+    const { message, number } = stored;
+    const key = keyOf(number);
+    // A summary is for the model; people see where it stands, and may read it.
+    if (message.visibility === "model" && message.kind !== "checkpoint") return null;
+    switch (message.kind) {
+      case "prompt":
+        return { kind: "prompt", key, stored };
+      case "answer": {
+        const blocks = this.#blocksOf(message.parts, known, false);
+        return { kind: "answer", key, stored, blocks, turn };
+      }
+      case "checkpoint":
+        return { kind: "checkpoint", key, stored };
+      case "results": // shown with the calls that they are the results of
+        return null;
+      default:
+        return { kind: "note", key, stored };
+    }
+  }
+
+  #blocksOf(parts: Parts, known: Known, growing: boolean): readonly Block[] {
+    return parts.flatMap((part, at) => {
+      const block = this.#blockOf(part, parts, known, growing && at === parts.length - 1);
+      return block === null ? [] : [block];
+    });
+  }
+
+  #blockOf(part: Part, parts: Parts, known: Known, growing: boolean): Block | null {
+    const from = part.type === "call" ? [growing, ...ofCall(part.id, known)] : [growing];
+    const before = this.#blocks.get(part);
+    if (before !== undefined && same(before.from, from)) return before.made;
+    const made = this.#madeBlock(part, parts, known, growing);
+    this.#blocks.set(part, { from, made });
+    return made;
+  }
+
+  #madeBlock(part: Part, parts: Parts, known: Known, growing: boolean): Block | null {
+    switch (part.type) {
+      case "text":
+        return { type: "text", text: part.text, growing };
+      case "reasoning":
+        return { type: "reasoning", reasoning: part, growing };
+      case "file":
+        return { type: "file", file: part };
+      case "source":
+        return { type: "source", source: part };
+      case "call":
+        return callBlock(part, parts, known, growing, this.#seconds.get(part.id) ?? null);
+      default: // a result, which is shown with its call
+        return null;
+    }
+  }
+}
+
+/** What the messages say beside themselves. */
+interface Seen {
+  readonly results: ReadonlyMap<string, Answered>;
+  readonly turns: ReadonlyMap<number, Turn>;
+}
+
+/** What is known of calls, by their ids. */
+interface Known {
+  readonly results: ReadonlyMap<string, Answered>;
+  readonly live: ReadonlyMap<string, LiveCall>;
+  readonly actions: ReadonlyMap<string, Pending>;
+}
+
+/** All that the row of a message is made from. */
+function inputs(stored: Stored, turn: Turn | null, known: Known): readonly unknown[] {
+  const from: unknown[] = [stored, turn];
+  for (const part of stored.message.parts) {
+    if (part.type !== "call") continue;
+    from.push(...ofCall(part.id, known));
+  }
+  return from;
+}
+
+function ofCall(id: string, known: Known): readonly unknown[] {
+  return [known.results.get(id), known.live.get(id), known.actions.get(id)];
+}
+
+/** The calls that are not what they were, or are no longer. */
+function changed(
+  before: ReadonlyMap<string, LiveCall>,
+  now: ReadonlyMap<string, LiveCall>,
+): readonly string[] {
+  const ids = new Set([...before.keys(), ...now.keys()]);
+  return [...ids].filter((id) => before.get(id) !== now.get(id));
+}
+
+function placesIn(rows: readonly Row[]): Map<string, number[]> {
+  const places = new Map<string, number[]>();
+  for (const [at, row] of rows.entries()) {
+    if (row.kind !== "answer") continue;
+    for (const block of row.blocks) {
+      if (block.type !== "call") continue;
+      const there = places.get(block.call.id);
+      if (there === undefined) places.set(block.call.id, [at]);
+      else there.push(at);
+    }
+  }
+  return places;
+}
+
+/** The value from before when the new one says the same. */
+function keptIfSame<T extends object>(before: T | undefined, now: T): T {
+  if (before === undefined) return now;
+  const names = Object.keys(now) as (keyof T)[];
+  return names.every((name) => Object.is(before[name], now[name])) ? before : now;
+}
+
+function keyOf(number: number): string {
+  return `m${number}`;
+}
+
+type Parts = readonly Part[];
+
+function callBlock(
+  call: ToolCall,
+  parts: Parts,
+  known: Known,
+  growing: boolean,
+  told: number | null,
+): CallBlock {
+  const answered = known.results.get(call.id) ?? ownResult(parts, call.id);
+  const live = known.live.get(call.id) ?? null;
+  return {
+    type: "call",
+    call,
+    result: answered?.result ?? live?.result ?? null,
+    resultAt: answered?.at ?? null,
+    live,
+    action: known.actions.get(call.id) ?? null,
+    writing: growing,
+    seconds: told ?? live?.seconds ?? null,
+  };
+}
+
+/** Of a call that the provider ran: it stands in the answer itself. */
+function ownResult(parts: Parts, id: string): { result: ToolResult; at: null } | null {
+  const result = parts.find((part) => part.type === "result" && part.call_id === id);
+  return result?.type === "result" ? { result, at: null } : null;
+}
+
+function resultsOf(
+  messages: readonly Stored[],
+  before: ReadonlyMap<string, Answered> | undefined,
+): ReadonlyMap<string, Answered> {
+  const results = new Map<string, Answered>();
+  for (const { message, created_at } of messages) {
+    if (message.role !== "tool") continue;
+    for (const part of message.parts) {
+      if (part.type !== "result") continue;
+      const now = { result: part, at: created_at };
+      results.set(part.call_id, keptIfSame(before?.get(part.call_id), now));
+    }
+  }
+  return results;
+}
+
+/** By the number of its last answer: what each turn that is over took. */
+function turnsOf(
+  messages: readonly Stored[],
+  isBusy: boolean,
+  before: ReadonlyMap<number, Turn> | undefined,
+): ReadonlyMap<number, Turn> {
+  const turns = new Map<number, Turn>();
+  let began: number | null = null;
+  let answers: Stored[] = [];
+  const close = () => {
+    const last = answers.at(-1);
+    if (began !== null && last !== undefined) {
+      turns.set(last.number, keptIfSame(before?.get(last.number), turnOf(began, answers)));
+    }
+    answers = [];
+  };
+  for (const stored of messages) {
+    if (stored.message.kind === "prompt") {
+      // Prompts that are delivered together begin one turn.
+      if (answers.length > 0 || began === null) {
+        close();
+        began = stored.created_at;
+      }
+    } else if (stored.message.kind === "answer") answers.push(stored);
+  }
+  if (!isBusy) close();
+  return turns;
+}
+
+function turnOf(began: number, answers: readonly Stored[]): Turn {
+  let input = 0;
+  let output = 0;
+  let cost: number | null = 0;
+  for (const { message } of answers) {
+    const usage = message.usage;
+    if (usage == null) continue;
+    input += (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
+    output += usage.output ?? 0;
+    cost = cost === null || usage.cost == null ? null : cost + usage.cost;
+  }
+  const micros = (answers.at(-1)?.created_at ?? began) - began;
+  return { steps: answers.length, micros, input, output, cost };
+}

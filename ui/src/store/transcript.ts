@@ -1,0 +1,121 @@
+/**
+ * An open chat as far as this page has been told, from the events of its stream. Pure.
+ *
+ * The server's rules hold here too: messages are told apart by their numbers and may come again; the
+ * message that an attempt became comes before the reset of its fragments.
+ */
+
+import type { ChatEvent, Pending, Queued, Snapshot, Status, Stored } from "../api/types";
+import { heard, type Live, NOTHING } from "./live";
+
+export interface Transcript {
+  /** Null until the server has said anything. */
+  readonly chat: Snapshot | null;
+  /** In the order of their numbers; without those that an edit took out. */
+  readonly messages: readonly Stored[];
+  /** There are earlier messages than this number; null when there are none. */
+  readonly moreBefore: number | null;
+  readonly queue: readonly Queued[];
+  readonly actions: readonly Pending[];
+  readonly live: Live;
+}
+
+export const EMPTY: Transcript = {
+  chat: null,
+  messages: [],
+  moreBefore: null,
+  queue: [],
+  actions: [],
+  live: NOTHING,
+};
+
+/**
+ * How the chat stands. What is being said gets here by another way than what is stored, and may be
+ * faster: whoever hears the agent speak may stop or steer it, whatever was stored when one looked.
+ */
+export function statusOf({ chat, live }: Transcript): Status | null {
+  const isHeard = live.parts.length > 0 || live.summary !== null;
+  return chat?.status === "idle" && isHeard ? "running" : (chat?.status ?? null);
+}
+
+/** Whether its messages are here up to the last one: the chat itself is told before they are. */
+export function isRead({ chat, messages }: Transcript): boolean {
+  return chat !== null && (messages.at(-1)?.number ?? 0) >= chat.messages;
+}
+
+/** All events of a moment together, so that nothing is shown that was never so. */
+export function applied(
+  transcript: Transcript,
+  events: readonly ChatEvent[],
+  now: number,
+): Transcript {
+  return events.reduce((before, event) => after(before, event, now), transcript);
+}
+
+function after(before: Transcript, said: ChatEvent, now: number): Transcript {
+  switch (said.event) {
+    case "chat":
+      return isOlder(said.data, before.chat) ? before : { ...before, chat: said.data };
+    case "message":
+      return withMessage(before, said.data);
+    case "superseded":
+      return { ...before, messages: without(before.messages, said.data.numbers) };
+    case "queue":
+      return { ...before, queue: said.data.queue };
+    case "actions":
+      return { ...before, actions: said.data.actions };
+    case "delta":
+      return { ...before, live: heard(before.live, said.data, now) };
+    case "reset":
+      if (said.data.what === "live") return { ...before, live: NOTHING };
+      return { ...EMPTY, chat: before.chat, moreBefore: said.data.more_before ?? null };
+    default:
+      return before; // an end, which concerns the connection; or of a newer server
+  }
+}
+
+function isOlder(chat: Snapshot, than: Snapshot | null): boolean {
+  return than !== null && chat.snapshot_version < than.snapshot_version;
+}
+
+function withMessage(before: Transcript, stored: Stored): Transcript {
+  const messages = inserted(before.messages, stored);
+  return { ...before, messages, live: handedOver(before.live, stored) };
+}
+
+/** What a message says is no longer shown as live: not for a moment twice. */
+function handedOver(live: Live, { message }: Stored): Live {
+  if (message.role === "assistant") return live.parts.length > 0 ? { ...live, parts: [] } : live;
+  if (message.kind === "checkpoint") return { ...live, summary: null };
+  const answered = message.parts.filter((part) => part.type === "result");
+  if (!answered.some((part) => live.calls.has(part.call_id))) return live;
+  const calls = new Map(live.calls);
+  for (const part of answered) calls.delete(part.call_id);
+  return { ...live, calls };
+}
+
+export function inserted(messages: readonly Stored[], stored: Stored): readonly Stored[] {
+  if (stored.superseded_at != null) return without(messages, [stored.number]);
+  const last = messages.at(-1);
+  if (last === undefined || last.number < stored.number) return [...messages, stored];
+  const at = messages.findIndex((each) => each.number >= stored.number);
+  const there = messages[at];
+  if (there?.number !== stored.number) return messages.toSpliced(at, 0, stored);
+  return there.revision > stored.revision ? messages : messages.with(at, stored);
+}
+
+function without(messages: readonly Stored[], numbers: readonly number[]): readonly Stored[] {
+  const gone = new Set(numbers);
+  return messages.filter((each) => !gone.has(each.number));
+}
+
+/** A page of earlier messages, put in front of those that are there. */
+export function withEarlier(
+  before: Transcript,
+  page: readonly Stored[],
+  next: number | null,
+): Transcript {
+  const first = before.messages[0]?.number ?? Number.POSITIVE_INFINITY;
+  const earlier = page.filter((each) => each.number < first && each.superseded_at == null);
+  return { ...before, messages: [...earlier, ...before.messages], moreBefore: next };
+}

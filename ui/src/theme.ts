@@ -1,0 +1,19 @@
+import { preferences } from "./store/preferences";
+
+/** Light, dark, or as the system has it; the browser's own bars follow. */
+export function followTheme(): void {
+  const bar = document.createElement("meta");
+  bar.name = "theme-color";
+  document.head.append(bar);
+  const apply = () => {
+    const { theme } = preferences.get();
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    bar.content = getComputedStyle(document.body).backgroundColor;
+  };
+  apply();
+  preferences.subscribe(apply);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
+  // Styles may come after the script.
+  addEventListener("load", apply);
+}

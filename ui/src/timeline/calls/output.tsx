@@ -1,0 +1,59 @@
+/** What something printed, in the colours that it asked for. */
+
+import { memo, useEffect, useState } from "react";
+import { endingOf, parted } from "../parted";
+import { type Piece, Pieces } from "../spans";
+import type { Colours } from "./ansi";
+
+const ESCAPE = "\u001b";
+// biome-ignore lint/suspicious/noControlCharactersInRegex: this is what they begin with
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])/g;
+
+/** Of what is still being printed, as much as somebody can follow. */
+const LONGEST = 60_000;
+
+export const Output = memo(function Output({ text }: { readonly text: string }) {
+  const shown = endingOf(text, LONGEST);
+  const parts = parted(shown);
+  const coloured = useColours(shown.includes(ESCAPE))?.of(parts);
+  return (
+    <>
+      {shown !== text && <p className="call-words">The beginning is left out.</p>}
+      <pre>
+        {parts.map((part, at) => (
+          // Parts have no names, and none comes or goes but at the end.
+          <Part key={String(at)} text={part} pieces={coloured?.[at] ?? null} />
+        ))}
+      </pre>
+    </>
+  );
+});
+
+interface PartProps {
+  readonly text: string;
+  readonly pieces: readonly Piece[] | null;
+}
+
+const Part = memo(function Part({ text, pieces }: PartProps) {
+  const plain = text.includes(ESCAPE) ? text.replace(ESCAPES, "") : text;
+  return <span>{pieces === null ? plain : <Pieces all={pieces} />}</span>;
+});
+
+/** Null until there are any, and for a text that needs none. */
+function useColours(isNeeded: boolean): Colours | null {
+  const [colours, setColours] = useState<Colours | null>(null);
+  useEffect(() => {
+    if (!isNeeded) return;
+    let isGone = false;
+    const load = async () => {
+      const ansi = await import("./ansi");
+      if (!isGone) setColours(new ansi.Colours());
+    };
+    // Without its colours it says the same.
+    load().catch(() => {});
+    return () => {
+      isGone = true;
+    };
+  }, [isNeeded]);
+  return isNeeded ? colours : null;
+}

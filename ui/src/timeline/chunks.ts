@@ -1,0 +1,176 @@
+/**
+ * Rows in groups. A group that did not change is the same object: it is neither drawn again nor
+ * laid out while it is out of sight. Pure but for its memory.
+ */
+
+import { same } from "../state/same";
+import type { Row } from "../store/rows";
+import { isQuietLook } from "./items";
+
+export interface Chunk {
+  readonly key: string;
+  /** Its number among all that there may be. */
+  readonly group: number;
+  readonly rows: readonly Row[];
+  /** Who gave the last answer in front of it. */
+  readonly modelBefore: string | null;
+}
+
+type Answer = Extract<Row, { kind: "answer" }>;
+
+/** Messages of a group. By their numbers, so that earlier ones move none to another group. */
+const SIZE = 40;
+/** Chunks that are one box for the browser while all of them are far away. */
+const FAR = 10;
+
+export function numberOf(row: Row): number {
+  return Number(row.key.slice(1));
+}
+
+function groupOf(row: Row): number {
+  return Math.floor(numberOf(row) / SIZE);
+}
+
+interface Made {
+  readonly from: readonly Row[];
+  readonly chunk: Chunk;
+}
+
+export class Chunks {
+  #committed: readonly Row[] | null = null;
+  #made: ReadonlyMap<number, Made> = new Map();
+  #chunks: readonly Chunk[] = [];
+  readonly #merged = new WeakMap<Row, { from: readonly Answer[]; row: Answer }>();
+
+  of(committed: readonly Row[], growing: Row | null): readonly Chunk[] {
+    if (committed !== this.#committed) this.#remake(committed);
+    if (growing === null) return this.#chunks;
+    const group = groupOf(growing);
+    const made = this.#made.get(group);
+    const last = this.#chunks.at(-1);
+    const modelBefore = made?.chunk.modelBefore ?? modelOf(committed.at(-1)) ?? null;
+    const rows = this.#together([...(made?.from ?? []), growing]);
+    const chunk = { key: `g${group}`, group, rows, modelBefore };
+    return last?.key === chunk.key
+      ? [...this.#chunks.slice(0, -1), chunk]
+      : [...this.#chunks, chunk];
+  }
+
+  #remake(committed: readonly Row[]): void {
+    const made = this.#patched(committed) ?? this.#remade(committed);
+    this.#committed = committed;
+    this.#made = made;
+    this.#chunks = [...made.values()].map(({ chunk }) => chunk);
+  }
+
+  /** Null when more is another than what some rows say. */
+  #patched(committed: readonly Row[]): ReadonlyMap<number, Made> | null {
+    const changes = changesIn(this.#committed, committed);
+    if (changes === null) return null;
+    const all = new Map(this.#made);
+    for (const [before, now] of changes) {
+      const group = groupOf(now);
+      const made = all.get(group);
+      if (made === undefined) return null;
+      const from = made.from.map((row) => (row === before ? now : row));
+      all.set(group, this.#madeOf(group, from, made.chunk.modelBefore));
+    }
+    return all;
+  }
+
+  #remade(committed: readonly Row[]): ReadonlyMap<number, Made> {
+    const made = new Map<number, Made>();
+    let modelBefore: string | null = null;
+    for (const [group, from] of grouped(committed, groupOf)) {
+      const before = this.#made.get(group);
+      const isSame = before?.chunk.modelBefore === modelBefore && same(before.from, from);
+      made.set(group, isSame ? before : this.#madeOf(group, from, modelBefore));
+      for (const row of from) modelBefore = modelOf(row) ?? modelBefore;
+    }
+    return made;
+  }
+
+  #madeOf(group: number, from: readonly Row[], modelBefore: string | null): Made {
+    const rows = this.#together(from);
+    return { from, chunk: { key: `g${group}`, group, rows, modelBefore } };
+  }
+
+  /** Answers that do nothing but look, one after the other, are one row. */
+  #together(from: readonly Row[]): readonly Row[] {
+    const rows: Row[] = [];
+    let run: Answer[] = [];
+    const close = () => {
+      if (run.length > 0) rows.push(this.#mergedOf(run));
+      run = [];
+    };
+    for (const row of from) {
+      if (isLooks(row)) run.push(row);
+      else {
+        close();
+        rows.push(row);
+      }
+    }
+    close();
+    return rows;
+  }
+
+  /** Has the key of the first: it grows, and is not another one each time. */
+  #mergedOf(run: readonly Answer[]): Answer {
+    const first = run[0] as Answer;
+    const last = run.at(-1) as Answer;
+    if (first === last) return first;
+    const before = this.#merged.get(first);
+    if (before !== undefined && same(before.from, run)) return before.row;
+    const blocks = run.flatMap((row) => row.blocks);
+    const row = { ...last, key: first.key, blocks };
+    this.#merged.set(first, { from: run, row });
+    return row;
+  }
+}
+
+/** Rows that say something else in the same place; null when any came, went or moved. */
+function changesIn(
+  before: readonly Row[] | null,
+  now: readonly Row[],
+): readonly (readonly [Row, Row])[] | null {
+  if (before?.length !== now.length) return null;
+  const changes: (readonly [Row, Row])[] = [];
+  for (const [at, row] of now.entries()) {
+    const old = before[at] as Row;
+    if (old === row) continue;
+    if (old.key !== row.key || modelOf(old) !== modelOf(row)) return null;
+    changes.push([old, row]);
+  }
+  return changes;
+}
+
+function isLooks(row: Row): row is Answer {
+  return row.kind === "answer" && row.blocks.length > 0 && row.blocks.every(isQuietLook);
+}
+
+export function modelOf(row: Row | undefined): string | null {
+  return row?.kind === "answer" ? (row.stored?.message.model ?? null) : null;
+}
+
+/** Chunks by the stretch of the conversation that they are in, from the first to the last. */
+export function stretches(chunks: readonly Chunk[]): Map<number, Chunk[]> {
+  return grouped(chunks, ({ group }) => Math.floor(group / FAR));
+}
+
+function grouped<T>(all: readonly T[], groupOf: (one: T) => number): Map<number, T[]> {
+  const groups = new Map<number, T[]>();
+  for (const one of all) {
+    const group = groupOf(one);
+    const there = groups.get(group);
+    if (there === undefined) groups.set(group, [one]);
+    else there.push(one);
+  }
+  return groups;
+}
+
+/** Rows behind the last one that somebody saw. */
+export function unseen(rows: readonly Row[], seen: number): number {
+  let count = 0;
+  for (let at = rows.length - 1; at >= 0 && numberOf(rows[at] as Row) > seen; at -= 1) count += 1;
+  return count;
+}

@@ -1,0 +1,33 @@
+import { useEffect, useState } from "react";
+import { IconButton } from "../parts/button";
+import { notify } from "../parts/notices";
+import { Icon } from "./icon";
+
+interface Props {
+  readonly label: string;
+  /** Made when it is wanted. */
+  readonly text: () => string;
+}
+
+export function CopyButton({ label, text }: Props) {
+  const [done, setDone] = useState(false);
+  useEffect(() => {
+    if (!done) return;
+    const timer = setTimeout(() => setDone(false), 1_500);
+    return () => clearTimeout(timer);
+  }, [done]);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      setDone(true);
+    } catch {
+      // Only pages over HTTPS, or of this machine, may.
+      notify("The browser does not let this page copy. Select the text and copy it.", true);
+    }
+  };
+  return (
+    <IconButton small label={done ? "Copied" : label} onClick={copy}>
+      {done ? <Icon name="check" size={14} /> : <Icon name="copy" size={14} />}
+    </IconButton>
+  );
+}

@@ -1,0 +1,155 @@
+/** A change to files, as unified diff. */
+
+import { memo, useState } from "react";
+import "./diff.css";
+import { Button } from "../parts/button";
+import { lastParts, type Placed } from "./parted";
+import { type Mark, type Patch, patches } from "./patch";
+import { Scroller } from "./scroller";
+
+interface Props {
+  readonly text: string;
+  /** Without the names of files: they stand elsewhere. */
+  readonly bare?: boolean;
+}
+
+/** A text that is no diff is shown as it stands. */
+export const Diff = memo(function Diff({ text, bare = false }: Props) {
+  const files = patches(text);
+  if (files.length === 0) return <pre className="diff-words">{text}</pre>;
+  return (
+    <div className="diff">
+      {files.map((patch, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: a file may be there twice
+        <PatchView key={at} patch={patch} bare={bare && files.length === 1} />
+      ))}
+    </div>
+  );
+});
+
+/** Lines that are shown before somebody asks for more. */
+const FIRST = 400;
+
+interface PatchProps {
+  readonly patch: Patch;
+  readonly bare: boolean;
+}
+
+function PatchView({ patch, bare }: PatchProps) {
+  const [all, setAll] = useState(false);
+  const shown = all ? patch.lines : patch.lines.slice(0, FIRST);
+  const more = patch.lines.length - shown.length;
+  return (
+    <div className="diff-file">
+      {!bare && (
+        <div className="diff-head">
+          <span className="diff-name">{patch.file || "Change"}</span>
+          <Counts patch={patch} />
+        </div>
+      )}
+      <Scroller className="diff-lines" label={`Change to ${patch.file || "a file"}`}>
+        <table>
+          <tbody>
+            {shown.map((line, at) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: lines have no names
+              <LineView key={at} mark={line.mark} number={line.new ?? line.old} text={line.text} />
+            ))}
+          </tbody>
+        </table>
+      </Scroller>
+      {more > 0 && (
+        <Button look="plain" onClick={() => setAll(true)}>
+          Show {more} more lines
+        </Button>
+      )}
+    </div>
+  );
+}
+
+export function Counts({ patch }: { readonly patch: Pick<Patch, "added" | "removed" | "isNew"> }) {
+  return (
+    <span className="diff-counts">
+      {patch.isNew && <span>new</span>}
+      <span className="diff-added">
+        +{patch.added}
+        <span className="hidden-text"> lines added</span>
+      </span>
+      {!patch.isNew && (
+        <span className="diff-removed">
+          −{patch.removed}
+          <span className="hidden-text"> lines removed</span>
+        </span>
+      )}
+    </span>
+  );
+}
+
+const SIGNS = { added: "+", removed: "−", same: " ", words: " " };
+
+interface LineProps {
+  readonly mark: Mark;
+  readonly number: number | null;
+  readonly text: string;
+}
+
+const LineView = memo(function LineView({ mark, number, text }: LineProps) {
+  if (mark === "words") {
+    return (
+      <tr data-mark="words">
+        <td colSpan={3}>{text}</td>
+      </tr>
+    );
+  }
+  return (
+    <tr data-mark={mark}>
+      <td className="diff-number">{number}</td>
+      <td className="diff-sign">{SIGNS[mark]}</td>
+      <td className="diff-text">{text}</td>
+    </tr>
+  );
+});
+
+/** Parts of a file that is being written: more is drawn anew with each piece than one can read. */
+const LAST = 3;
+
+interface WrittenProps {
+  readonly path: string;
+  /** As far as it goes. */
+  readonly text: string;
+}
+
+/** A new file while it is being written, by its end. */
+export const Written = memo(function Written({ path, text }: WrittenProps) {
+  const parts = lastParts(text, LAST);
+  const before = (parts[0]?.line ?? 1) - 1;
+  return (
+    <div className="diff-file">
+      <Scroller className="diff-lines" label={`What is written to ${path || "a file"}`} follow>
+        <table>
+          {before > 0 && (
+            <tbody>
+              <LineView mark="words" number={null} text={`⋯ ${before} lines before`} />
+            </tbody>
+          )}
+          {parts.map((part) => (
+            <WrittenPart key={part.line} {...part} />
+          ))}
+        </table>
+      </Scroller>
+    </div>
+  );
+});
+
+const WrittenPart = memo(function WrittenPart({ line, text }: Placed) {
+  return (
+    <tbody>
+      {text
+        .replace(/\n$/, "")
+        .split("\n")
+        .map((each, at) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: lines have no names
+          <LineView key={at} mark="added" number={line + at} text={each} />
+        ))}
+    </tbody>
+  );
+});

@@ -1,0 +1,77 @@
+/** Files of a message: pictures as such, anything else to be saved. */
+
+import { useState } from "react";
+import type { File } from "../api/types";
+import { type Address, addressOf, nameOf } from "./address";
+import { Icon } from "./icon";
+
+interface Props {
+  readonly chatId: string;
+  readonly files: readonly File[];
+}
+
+export function Attachments({ chatId, files }: Props) {
+  if (files.length === 0) return null;
+  return (
+    <ul className="attachments" aria-label="Files">
+      {files.map((file, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the same file may be there twice
+        <li key={at}>
+          <Attachment file={file} address={addressOf(file, chatId)} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface AttachmentProps {
+  readonly file: File;
+  readonly address: Address;
+}
+
+function Attachment({ file, address }: AttachmentProps) {
+  const [isBroken, setBroken] = useState(false);
+  const name = nameOf(file);
+  if (address.href === null || !address.isPicture || isBroken) {
+    return <Chip name={name} address={address} isBroken={isBroken} />;
+  }
+  // A browser opens no page from what the address itself holds: that is saved.
+  const way = address.href.startsWith("data:")
+    ? { download: name }
+    : { target: "_blank", rel: "noopener" };
+  return (
+    <a className="attachment-picture" href={address.href} {...way}>
+      <img src={address.href} alt={name} loading="lazy" onError={() => setBroken(true)} />
+    </a>
+  );
+}
+
+interface ChipProps {
+  readonly name: string;
+  readonly address: Address;
+  readonly isBroken: boolean;
+}
+
+function Chip({ name, address, isBroken }: ChipProps) {
+  const { href, isRemote } = address;
+  if (href === null || isBroken) {
+    return (
+      <span className="attachment" title="It cannot be shown">
+        <Icon name="image-off" size={14} />
+        <span>{name}</span>
+      </span>
+    );
+  }
+  return isRemote ? (
+    <a className="attachment" href={href} target="_blank" rel="noopener noreferrer nofollow">
+      <Icon name="external-link" size={14} />
+      <span>{name}</span>
+    </a>
+  ) : (
+    <a className="attachment" href={href} download={name}>
+      <Icon name="file-text" size={14} />
+      <span>{name}</span>
+      <Icon name="download" size={13} />
+    </a>
+  );
+}

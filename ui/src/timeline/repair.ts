@@ -1,0 +1,136 @@
+/**
+ * The end of a text that is still being written, so that half a mark is not shown as letters: what
+ * is open is closed, and what has only begun is left out until it is clear what it becomes. Pure.
+ */
+
+/** How far from the end something open is looked for. */
+const FARTHEST = 4_000;
+
+export function repaired(raw: string): string {
+  if (isCode(raw)) return raw.replace(/\n {0,3}(`{1,2}|~{1,2})$/, "\n");
+  const text = withoutStub(raw);
+  const table = tableBegun(text);
+  if (table !== null) return table;
+  // Marks do not reach over an empty line, nor from one item of a list to the next.
+  const from = Math.max(lastRun(text), text.length - FARTHEST);
+  return text.slice(0, from) + closed(text.slice(from));
+}
+
+function isCode(raw: string): boolean {
+  return /^ {0,3}(`{3,}|~{3,})/.test(raw);
+}
+
+/** A last line that may become an underline, a rule, an item, a heading, a quotation or a fence. */
+function withoutStub(raw: string): string {
+  return raw.replace(/(^|\n) {0,3}(-+|=+|\*+|_+|\++|#+|>|`+|~+|\d{1,9}[.)]?) *$/, (line) => {
+    const isNumber = /^\n? *\d+$/.test(line);
+    // A number alone at the very start may well be the answer.
+    return isNumber && !line.startsWith("\n") ? line : "";
+  });
+}
+
+/** The first line of what looks like a table, as the head of one. */
+function tableBegun(text: string): string | null {
+  const [head = "", ...more] = text.replace(/^\n+/, "").split("\n");
+  if (!head.trimStart().startsWith("|") || more.length > 1) return null;
+  const rule = more[0] ?? "";
+  if (!/^[\s:|-]*$/.test(rule)) return null;
+  const whole = head.trimEnd().endsWith("|") && head.trim().length > 1 ? head : `${head}|`;
+  const columns = (whole.match(/(?<!\\)\|/g)?.length ?? 2) - 1;
+  return columns < 1 ? "" : `${whole}\n|${"---|".repeat(columns)}`;
+}
+
+function lastRun(text: string): number {
+  const blank = text.lastIndexOf("\n\n");
+  const item = text.search(/\n[ \t]*(?:[-*+]|\d{1,9}[.)]|\|)[ \t][^\n]*$/);
+  return Math.max(blank < 0 ? 0 : blank, item < 0 ? 0 : item + 1);
+}
+
+interface Open {
+  readonly mark: string;
+  readonly at: number;
+}
+
+const MARKS = /[\\`[!*_~]/g;
+
+/** A run of text with each of its open marks closed. */
+function closed(run: string): string {
+  const open: Open[] = [];
+  let at = leadOf(run);
+  for (;;) {
+    MARKS.lastIndex = at;
+    const found = MARKS.exec(run);
+    if (found === null) return closing(run, open);
+    const step = stepOver(run, found.index, open);
+    if (typeof step === "string") return closing(run.slice(0, found.index) + step, open);
+    at = found.index + step;
+  }
+}
+
+/** How far to go on; or, of something that does not end, what is to stand in its place. */
+function stepOver(run: string, at: number, open: Open[]): number | string {
+  const rest = run.slice(at);
+  if (rest.startsWith("\\")) return 2;
+  const code = /^`+/.exec(rest)?.[0];
+  if (code !== undefined) return endOfCode(rest, code) ?? openCode(rest, code);
+  if (/^!?\[/.test(rest)) return endOfLink(rest) ?? openLink(rest);
+  const mark = /^(\*\*\*|\*\*|\*|___|__|_|~~)/.exec(rest)?.[0];
+  if (mark === undefined) return 1;
+  turn(open, mark, at, run);
+  return mark.length;
+}
+
+/** The bullet of an item is no mark. */
+function leadOf(run: string): number {
+  return /^\s*(?:[-*+]|\d{1,9}[.)]) +/.exec(run)?.[0].length ?? 0;
+}
+
+function turn(open: Open[], mark: string, at: number, run: string): void {
+  const last = open.at(-1);
+  if (last?.mark === mark && !/\s/.test(run[at - 1] ?? " ")) open.pop();
+  else if (isOpening(run, at, mark)) open.push({ mark, at });
+}
+
+function isOpening(run: string, at: number, mark: string): boolean {
+  const next = run[at + mark.length];
+  if (next !== undefined && /\s/.test(next)) return false;
+  const before = run[at - 1] ?? " ";
+  return mark.startsWith("_") ? !/\w/.test(before) : true;
+}
+
+function endOfCode(rest: string, mark: string): number | null {
+  const found = new RegExp(`(?<!\`)${mark}(?!\`)`).exec(rest.slice(mark.length));
+  return found === null ? null : found.index + 2 * mark.length;
+}
+
+function openCode(rest: string, mark: string): string {
+  const inner = rest.slice(mark.length).replace(/`+$/, "");
+  return inner.trim() === "" ? "" : `${mark}${inner}${mark}`;
+}
+
+/** Behind a whole link, or behind brackets that are none; null when it may still become one. */
+function endOfLink(rest: string): number | null {
+  const text = /^!?\[(?:\\.|[^\]\\])*\]/.exec(rest)?.[0];
+  if (text === undefined) return rest.includes("\n") || rest.length > 300 ? 1 : null;
+  if (rest.length === text.length) return null;
+  if (rest[text.length] !== "(") return text.length;
+  const target = /^\((?:[^()\\\s]|\\.|\([^()]*\)|\s)*\)/.exec(rest.slice(text.length))?.[0];
+  if (target !== undefined) return text.length + target.length;
+  return rest.includes("\n") ? text.length : null;
+}
+
+/** What it will say; nothing of where it will lead. */
+function openLink(rest: string): string {
+  if (rest.startsWith("!")) return "";
+  return /^\[((?:\\.|[^\]\\])*)/.exec(rest)?.[1] ?? "";
+}
+
+function closing(text: string, open: readonly Open[]): string {
+  let made = text;
+  for (const { mark } of [...open].reverse()) {
+    const bare = made.trimEnd();
+    // Nothing stands behind it yet.
+    made = bare.endsWith(mark) ? bare.slice(0, -mark.length).trimEnd() : bare + mark;
+  }
+  return made;
+}

@@ -1,0 +1,93 @@
+/** Something that scrolls within itself, for the keyboard too. */
+
+import { type ReactNode, type RefObject, useEffect, useRef } from "react";
+import { whenIdle, whenNear } from "./near";
+
+interface Props {
+  readonly label: string;
+  readonly className?: string;
+  readonly children: ReactNode;
+  /** More is coming at its end: it is followed as long as nobody scrolls away from it. */
+  readonly follow?: boolean;
+}
+
+/** It gets the focus only while there is something to scroll: else it would be in the way. */
+export function Scroller({ label, className, children, follow = false }: Props) {
+  const outer = useRef<HTMLDivElement>(null);
+  useScrollable(outer);
+  useFollowed(outer, follow);
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: it groups no fields
+    <div ref={outer} className={className} role="group" aria-label={label} data-scroller="">
+      <div className="scroller-inner">{children}</div>
+    </div>
+  );
+}
+
+/** Looked at when it is near, and again when there is more in it. */
+function useScrollable(outer: RefObject<HTMLElement | null>): void {
+  const isNear = useRef(false);
+  useEffect(() => {
+    const element = outer.current;
+    if (element === null) return;
+    const look = () => {
+      isNear.current = true;
+      measure(element);
+    };
+    return isNear.current ? whenIdle(look) : whenNear(element, look);
+  });
+}
+
+/** Wider or narrower, others scroll. Those that are not laid out are looked at when they are near. */
+if (typeof window !== "undefined") {
+  let stop = () => {};
+  addEventListener("resize", () => {
+    stop();
+    stop = whenIdle(() => {
+      for (const element of document.querySelectorAll<HTMLElement>("[data-scroller]")) {
+        if (element.checkVisibility({ contentVisibilityAuto: true })) measure(element);
+        else measureWhenNear(element);
+      }
+    });
+  });
+}
+
+const awaited = new WeakSet<HTMLElement>();
+
+function measureWhenNear(element: HTMLElement): void {
+  if (awaited.has(element)) return;
+  awaited.add(element);
+  whenNear(element, () => {
+    awaited.delete(element);
+    measure(element);
+  });
+}
+
+function measure(element: HTMLElement): void {
+  const scrolls =
+    element.scrollWidth > element.clientWidth + 1 ||
+    element.scrollHeight > element.clientHeight + 1;
+  if (scrolls) element.tabIndex = 0;
+  else element.removeAttribute("tabindex");
+}
+
+function useFollowed(outer: RefObject<HTMLElement | null>, follow: boolean): void {
+  useEffect(() => {
+    const element = outer.current;
+    const inner = element?.firstElementChild;
+    if (!follow || element == null || inner == null) return;
+    let isAtEnd = true;
+    const look = () => {
+      isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 8;
+    };
+    const sized = new ResizeObserver(() => {
+      if (isAtEnd) element.scrollTop = element.scrollHeight;
+    });
+    sized.observe(inner);
+    element.addEventListener("scroll", look, { passive: true });
+    return () => {
+      sized.disconnect();
+      element.removeEventListener("scroll", look);
+    };
+  }, [outer, follow]);
+}

@@ -1,0 +1,57 @@
+/**
+ * What a library marked up, as elements. It is read, and never put into the page as HTML: whatever
+ * it says, nothing but spans with a class and text can come of it.
+ */
+
+import { memo, type ReactNode } from "react";
+
+/** A text, or pieces that look like something. */
+export type Piece = string | Marked;
+
+interface Marked {
+  readonly look: string;
+  readonly inner: readonly Piece[];
+}
+
+const MARKS = /<span\b([^>]*)>|<\/span>|[^<]+|</g;
+const CLASS = /\bclass="([\w -]*)"/;
+const ENTITY = /&(?:amp|lt|gt|quot|#x27|#39);/g;
+const ENTITIES: Readonly<Record<string, string>> = {
+  "&amp;": "&",
+  "&lt;": "<",
+  "&gt;": ">",
+  "&quot;": '"',
+  "&#x27;": "'",
+  "&#39;": "'",
+};
+
+/** Of HTML that has spans alone: any other element is text. */
+export function piecesOf(html: string): readonly Piece[] {
+  const outermost: Piece[] = [];
+  const open = [outermost];
+  for (const [mark, attributes] of html.matchAll(MARKS)) {
+    if (mark === "</span>") {
+      if (open.length > 1) open.pop();
+    } else if (attributes === undefined) {
+      open.at(-1)?.push(mark.replace(ENTITY, (name) => ENTITIES[name] ?? name));
+    } else {
+      const inner: Piece[] = [];
+      open.at(-1)?.push({ look: CLASS.exec(attributes)?.[1] ?? "", inner });
+      open.push(inner);
+    }
+  }
+  return outermost;
+}
+
+export const Pieces = memo(function Pieces({ all }: { readonly all: readonly Piece[] }): ReactNode {
+  return all.map((piece, at) =>
+    typeof piece === "string" ? (
+      piece
+    ) : (
+      // biome-ignore lint/suspicious/noArrayIndexKey: pieces have no names, and stay in their order
+      <span key={at} className={piece.look}>
+        <Pieces all={piece.inner} />
+      </span>
+    ),
+  );
+});

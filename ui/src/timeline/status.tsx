@@ -1,0 +1,335 @@
+/** Behind the rows: what is on its way, and how the chat is. */
+
+import {
+  Archive,
+  CircleAlert,
+  Hand,
+  Hourglass,
+  OctagonX,
+  RotateCw,
+  Square,
+  TriangleAlert,
+  WifiOff,
+} from "lucide-react";
+import { memo, type ReactNode, useEffect, useRef, useState } from "react";
+import { Link } from "wouter";
+import { outage } from "../api/outage";
+import type { Failure, Part } from "../api/types";
+import { Button } from "../parts/button";
+import { useSecondsUntil } from "../parts/clock";
+import { useFocusHandedOn } from "../parts/focus";
+import { attempt } from "../parts/notices";
+import { useStore } from "../state/store";
+import type { OpenChat } from "../store/chat";
+import type { Unsent } from "../store/outbox";
+import { Note } from "./notes";
+import { Bubble } from "./prompt";
+import { announced, ENDINGS, isOfKeys, type Tail, tailOf, titleOf } from "./tail";
+
+interface Props {
+  readonly chat: OpenChat;
+}
+
+export function TailView({ chat }: Props) {
+  const unsent = useStore(chat.outbox.unsent);
+  const warnings = useStore(chat.transcript, ({ live }) => live.warnings);
+  const tail = useTail(chat);
+  return (
+    <div className="tail">
+      {unsent.map((one) => (
+        <UnsentView key={one.key} chat={chat} one={one} />
+      ))}
+      {warnings.map((text) => (
+        <Note key={text} icon={<TriangleAlert size={14} />} look="warn">
+          {text}
+        </Note>
+      ))}
+      <StatusLine chat={chat} tail={tail} />
+      <Announcer is={tail.is} />
+    </div>
+  );
+}
+
+function useTail(chat: OpenChat): Tail {
+  const { chat: snapshot, live, actions } = useStore(chat.transcript);
+  const line = useStore(chat.line.state);
+  const stopping = useStore(chat.stopping);
+  return tailOf({ chat: snapshot, live, actions, line, stopping });
+}
+
+/** Says what begins and ends, once, to those who do not see it. */
+function Announcer({ is }: { readonly is: Tail["is"] }) {
+  const before = useRef<Tail["is"] | null>(null);
+  const [words, say] = useState("");
+  useEffect(() => {
+    const said = announced(before.current, is);
+    before.current = is;
+    if (said !== null) say(said);
+  }, [is]);
+  return (
+    <div className="hidden-text" role="status">
+      {words}
+    </div>
+  );
+}
+
+interface UnsentProps {
+  readonly chat: OpenChat;
+  readonly one: Unsent;
+}
+
+const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
+  const { key, prompt, refused } = one;
+  return (
+    <article className="timeline-row" data-unsent={key} aria-label="Your message, not sent yet">
+      <div className="prompt" data-unsent={refused === undefined ? "sending" : "refused"}>
+        <Bubble chatId={chat.id} parts={partsOf(prompt)} />
+        {refused === undefined ? (
+          <div className="prompt-state">Sending…</div>
+        ) : (
+          <div className="prompt-state" role="alert">
+            <span>Not sent: {refused}</span>
+            <Button onClick={() => chat.outbox.again(key)}>Send again</Button>
+            <Button look="plain" onClick={() => chat.outbox.discard(key)}>
+              Discard
+            </Button>
+          </div>
+        )}
+      </div>
+    </article>
+  );
+});
+
+/** As it will be once it is there. */
+function partsOf(prompt: Unsent["prompt"]): readonly Part[] {
+  if (typeof prompt === "string") return [{ type: "text", text: prompt }];
+  return prompt.map((part): Part => {
+    if (part.type !== "file") return part;
+    const { file, data, url, media_type, name } = part;
+    return {
+      type: "file",
+      media_type: media_type ?? "application/octet-stream",
+      name: name ?? null,
+      data: data ?? null,
+      // Not the chat's yet: it cannot be read by way of it.
+      ref: file != null ? null : (url ?? null),
+    };
+  });
+}
+
+interface StatusProps {
+  readonly chat: OpenChat;
+  readonly tail: Tail;
+}
+
+/** While the agent works it takes as much room as the foot of the answer that comes instead. */
+const StatusLine = memo(
+  function StatusLine({ chat, tail }: StatusProps) {
+    switch (tail.is) {
+      case "rest":
+        return null;
+      case "retry":
+        return <Retrying retry={tail.retry} />;
+      case "failed":
+        return <FailedTurn chat={chat} failure={tail.failure} />;
+      case "reconnecting":
+        return <Reconnecting retryAt={tail.retryAt} tries={tail.tries} />;
+      case "max_steps":
+        return <MaxSteps chat={chat} steps={tail.steps} />;
+      case "stranded":
+        return <Stranded />;
+      default:
+        return <Plain tail={tail} />;
+    }
+  },
+  (one, other) => one.chat === other.chat && sameTail(one.tail, other.tail),
+);
+
+function sameTail(one: Tail, other: Tail): boolean {
+  const names = Object.keys(one) as (keyof Tail)[];
+  return (
+    names.length === Object.keys(other).length && names.every((name) => one[name] === other[name])
+  );
+}
+
+function Plain({ tail }: { readonly tail: Tail }) {
+  switch (tail.is) {
+    case "thinking":
+      return <Quiet icon={<Dots />}>Thinking…</Quiet>;
+    case "working":
+      return <Quiet icon={<Dots />}>Working…</Quiet>;
+    case "stopping":
+      return <Quiet icon={<span className="spinner" />}>Stopping…</Quiet>;
+    case "stopped":
+      return <Quiet icon={<Square size={13} />}>Stopped by you.</Quiet>;
+    case "archived":
+      return <Quiet icon={<Archive size={14} />}>This chat is archived.</Quiet>;
+    case "waiting":
+      return <Quiet icon={<Hand size={14} />}>{waits(tail.people, tail.agents)}</Quiet>;
+    case "ended":
+      return (
+        <Quiet icon={<OctagonX size={14} />}>
+          {ENDINGS[tail.reason] ?? "The server ended this."} <Link href="/new">New chat</Link>
+        </Quiet>
+      );
+    default:
+      return null;
+  }
+}
+
+function waits(people: number, agents: number): string {
+  if (people > 0) return "It waits for an answer, above.";
+  return agents > 0 ? "It waits for its agents." : "It waits.";
+}
+
+function Dots() {
+  return (
+    <span className="dots" aria-hidden>
+      <span />
+      <span />
+      <span />
+    </span>
+  );
+}
+
+interface QuietProps {
+  readonly icon: ReactNode;
+  readonly children: ReactNode;
+}
+
+function Quiet({ icon, children }: QuietProps) {
+  return (
+    <div className="tail-quiet">
+      <span className="call-icon" aria-hidden>
+        {icon}
+      </span>
+      <span>{children}</span>
+    </div>
+  );
+}
+
+interface BannerProps {
+  readonly look: "warn" | "bad" | "info";
+  readonly icon: ReactNode;
+  readonly title: ReactNode;
+  readonly children?: ReactNode;
+  readonly action?: ReactNode;
+}
+
+function Banner({ look, icon, title, children, action }: BannerProps) {
+  return (
+    <section className="banner" data-look={look} aria-label="How the chat is">
+      <span className="banner-icon" aria-hidden>
+        {icon}
+      </span>
+      <div className="banner-words">
+        <strong>{title}</strong>
+        {children}
+      </div>
+      {action}
+    </section>
+  );
+}
+
+function Retrying({ retry }: { readonly retry: (Tail & { is: "retry" })["retry"] }) {
+  const left = useSecondsUntil((retry.at ?? 0) / 1_000);
+  return (
+    <Banner look="warn" icon={<RotateCw size={16} />} title={titleOf(retry.failure)}>
+      <p>{retry.failure.message}</p>
+      <p className="banner-soft">
+        {left > 0 ? `It is tried again in ${left} s` : "It is being tried again"} · attempt{" "}
+        {retry.attempt} of {retry.of}
+      </p>
+    </Banner>
+  );
+}
+
+interface FailedProps {
+  readonly chat: OpenChat;
+  readonly failure: Failure;
+}
+
+function FailedTurn({ chat, failure }: FailedProps) {
+  const [isAsked, setAsked] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  // It goes when the turn goes on.
+  useFocusHandedOn(button, () => null);
+  // It may fail again before this page has seen it work.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: with each failure
+  useEffect(() => setAsked(false), [failure]);
+  const again = async () => {
+    setAsked(true);
+    if (!(await attempt(() => chat.retry()))) setAsked(false);
+  };
+  const facts = [failure.model, failure.status && `HTTP ${failure.status}`].filter(Boolean);
+  return (
+    <Banner
+      look="bad"
+      icon={<CircleAlert size={16} />}
+      title={titleOf(failure)}
+      action={
+        <Button ref={button} busy={isAsked} onClick={() => void again()}>
+          <RotateCw size={14} aria-hidden /> Retry
+        </Button>
+      }
+    >
+      <p>
+        {failure.message}{" "}
+        {isOfKeys(failure) && <Link href="/settings/providers">Providers and keys</Link>}
+      </p>
+      {(failure.detail || facts.length > 0) && (
+        <details>
+          <summary>Details</summary>
+          {facts.length > 0 && <p>{facts.join(" · ")}</p>}
+          {failure.detail && <pre>{failure.detail}</pre>}
+        </details>
+      )}
+    </Banner>
+  );
+}
+
+interface ReconnectingProps {
+  readonly retryAt: number;
+  readonly tries: number;
+}
+
+function Reconnecting({ retryAt, tries }: ReconnectingProps) {
+  const first = useStore(outage);
+  const left = useSecondsUntil(first?.retryAt ?? retryAt);
+  return (
+    <Banner look="info" icon={<WifiOff size={16} />} title="The connection is lost">
+      <p>
+        The agent goes on without this page.{" "}
+        {left > 0 ? `It is tried again in ${left} s` : "It is being tried again"}
+        {tries > 1 ? `, for the ${ordinal(tries)} time.` : "."}
+      </p>
+    </Banner>
+  );
+}
+
+function ordinal(value: number): string {
+  if (value % 100 >= 11 && value % 100 <= 13) return `${value}th`;
+  return `${value}${["th", "st", "nd", "rd"][value % 10] ?? "th"}`;
+}
+
+function MaxSteps({ chat, steps }: { readonly chat: OpenChat; readonly steps: number }) {
+  const title = steps > 0 ? `It stopped after ${steps} steps` : "It stopped: too many steps";
+  return (
+    <Banner
+      look="info"
+      icon={<OctagonX size={16} />}
+      title={title}
+      action={<Button onClick={() => chat.send("Go on.", "queue")}>Continue</Button>}
+    >
+      <p>That is the most that this agent does in one turn.</p>
+    </Banner>
+  );
+}
+
+function Stranded() {
+  return (
+    <Banner look="warn" icon={<Hourglass size={16} />} title="Nobody works on this yet">
+      <p>It is in line for a worker that is free. Nothing is lost meanwhile.</p>
+    </Banner>
+  );
+}

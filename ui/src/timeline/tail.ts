@@ -1,0 +1,152 @@
+/** What stands at the end of the timeline: how the chat is. Pure. */
+
+import type { LineState } from "../api/socket";
+import type { Failure, Snapshot } from "../api/types";
+import type { Live } from "../store/live";
+
+export type Tail =
+  | { readonly is: "retry"; readonly retry: NonNullable<Snapshot["retry"]> }
+  | { readonly is: "failed"; readonly failure: Failure }
+  | { readonly is: "ended"; readonly reason: string }
+  | { readonly is: "stopping" }
+  | { readonly is: "reconnecting"; readonly retryAt: number; readonly tries: number }
+  /** Nobody works on it although somebody should. */
+  | { readonly is: "stranded" }
+  /** Before the first word. */
+  | { readonly is: "thinking" }
+  | { readonly is: "working" }
+  | { readonly is: "waiting"; readonly people: number; readonly agents: number }
+  | { readonly is: "stopped" }
+  | { readonly is: "max_steps"; readonly steps: number }
+  | { readonly is: "archived" }
+  | { readonly is: "rest" };
+
+export interface Given {
+  readonly chat: Snapshot | null;
+  readonly live: Pick<Live, "parts" | "calls" | "summary">;
+  readonly actions: readonly { readonly kind: string }[];
+  readonly line: LineState;
+  /** This page has asked for a stop. */
+  readonly stopping: boolean;
+}
+
+/** The first that is so. */
+export function tailOf({ chat, live, actions, line, stopping }: Given): Tail {
+  if (line.is === "ended") return { is: "ended", reason: line.reason };
+  if (chat === null) return { is: "rest" };
+  const isBusy = chat.status === "running" || chat.status === "interrupting";
+  if (isBusy && chat.retry !== null) return { is: "retry", retry: chat.retry };
+  if (chat.status === "error" && chat.error !== null) return { is: "failed", failure: chat.error };
+  if (chat.status === "interrupting" || (isBusy && stopping)) return { is: "stopping" };
+  // A chat at rest says nothing new: there it is not worth a word.
+  if ((isBusy || chat.status === "requires_action") && line.is === "broken") {
+    return { is: "reconnecting", retryAt: line.retryAt, tries: line.tries };
+  }
+  if (isBusy) return busy(chat, live);
+  return resting(chat, actions);
+}
+
+function busy(chat: Snapshot, { parts, calls, summary }: Given["live"]): Tail {
+  if (chat.stranded) return { is: "stranded" };
+  const isHeard = parts.length > 0 || calls.size > 0 || summary !== null;
+  return { is: isHeard ? "working" : "thinking" };
+}
+
+function resting(chat: Snapshot, actions: Given["actions"]): Tail {
+  if (chat.status === "requires_action") {
+    const agents = actions.filter(({ kind }) => kind === "child").length;
+    return { is: "waiting", people: actions.length - agents, agents };
+  }
+  if (chat.archived) return { is: "archived" };
+  if (chat.outcome?.reason === "interrupted") return { is: "stopped" };
+  if (chat.outcome?.reason === "max_steps") {
+    return { is: "max_steps", steps: chat.outcome.steps ?? 0 };
+  }
+  return { is: "rest" };
+}
+
+const TITLES: Readonly<Record<Failure["kind"], string>> = {
+  auth: "The provider does not accept the key",
+  cancelled: "It was called off",
+  config: "Something is not set up",
+  content_filter: "The provider held the answer back",
+  context_overflow: "The conversation is too long for the model",
+  empty_response: "The model said nothing",
+  escalated: "The agent gave up",
+  internal: "Something went wrong in the server",
+  invalid_output: "The answer does not have the form that was asked for",
+  invalid_request: "The provider did not understand the request",
+  network: "The provider could not be reached",
+  not_found: "The model is not there",
+  overloaded: "The provider has too much to do",
+  permission: "The provider does not allow this",
+  poison: "This turn stopped the worker again and again",
+  prepare: "The turn could not be prepared",
+  quota: "The account at the provider is used up",
+  rate_limit: "The provider asks to slow down",
+  server: "The provider failed",
+  still_over_limit: "The conversation is too long, also when it is summarized",
+  stream_cut: "The answer broke off",
+  stream_silent: "The provider fell silent",
+  stream_too_long: "The answer did not end",
+  timeout: "The provider took too long",
+  unknown: "Something went wrong",
+};
+
+/** In words, by the kind. */
+export function titleOf({ kind }: Pick<Failure, "kind">): string {
+  return TITLES[kind] ?? TITLES.unknown;
+}
+
+/** Whether a key, or another one, would help. */
+export function isOfKeys({ kind }: Pick<Failure, "kind">): boolean {
+  return kind === "auth" || kind === "config";
+}
+
+export const ENDINGS: Readonly<Record<string, string>> = {
+  deleted: "This chat was deleted.",
+  revoked: "You may no longer see this chat.",
+  refused: "This chat can no longer be followed.",
+};
+
+/** For those who do not see the page: only where something begins, ends, or needs somebody. */
+export function announced(before: Tail["is"] | null, now: Tail["is"]): string | null {
+  if (before === null || phaseOf(before) === phaseOf(now)) return null;
+  switch (phaseOf(now)) {
+    case "busy":
+      return "The agent is working.";
+    case "needed":
+      return "The agent waits for an answer.";
+    case "failed":
+      return "The turn failed.";
+    case "stopped":
+      return "The agent was stopped.";
+    case "lost":
+      return "The connection is lost. It is tried again.";
+    case "rest":
+      return "The agent has finished.";
+  }
+}
+
+type Phase = "busy" | "needed" | "failed" | "stopped" | "lost" | "rest";
+
+function phaseOf(is: Tail["is"]): Phase {
+  switch (is) {
+    case "thinking":
+    case "working":
+    case "stranded":
+    case "retry":
+    case "stopping":
+      return "busy";
+    case "waiting":
+      return "needed";
+    case "failed":
+      return "failed";
+    case "stopped":
+      return "stopped";
+    case "reconnecting":
+      return "lost";
+    default:
+      return "rest";
+  }
+}

@@ -1,0 +1,219 @@
+/**
+ * What was said and done in a chat, from the earliest that was read to what is being written.
+ *
+ * A log, with its announcements off: they would read out each word as it comes. What begins, ends
+ * or needs somebody is said apart (status.tsx). All rows stay in the page, so that finding, selecting
+ * and screen readers work; those out of sight cost the browser nothing, by `content-visibility`.
+ */
+
+import { ArrowDown } from "lucide-react";
+import { type CSSProperties, memo, useLayoutEffect, useRef } from "react";
+import { same } from "../state/same";
+import { useStore } from "../state/store";
+import type { OpenChat } from "../store/chat";
+import { type Row, Rows } from "../store/rows";
+import type { Transcript } from "../store/transcript";
+import { type Chunk, Chunks, modelOf, numberOf, stretches, unseen } from "./chunks";
+import { EarlierView } from "./earlier";
+import { useFollow, useKeptPlace } from "./follow";
+import { useNamed } from "./named";
+import { Summarizing } from "./notes";
+import { RowView } from "./row";
+import { TailView } from "./status";
+import "./timeline.css";
+
+interface Props {
+  readonly chat: OpenChat;
+}
+
+export function Timeline({ chat }: Props) {
+  const transcript = useStore(chat.transcript);
+  const { committed, growing, chunks } = useChunks(transcript);
+  const scroller = useRef<HTMLElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const { isFollowing, toNewest, leave } = useFollow(scroller, content);
+  useKeptPlace(scroller, anchorOf(committed));
+  useNamed(chat, scroller, committed, leave);
+  const fresh = useUnseen(committed, isFollowing);
+  const summary = transcript.live.summary;
+  return (
+    <div className="timeline">
+      {/* What is headed in an answer stands below it. */}
+      <h2 className="hidden-text">Conversation</h2>
+      <section
+        ref={scroller}
+        className="timeline-scroll"
+        role="log"
+        aria-live="off"
+        aria-label="Conversation"
+        aria-busy={transcript.chat === null}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by keyboard
+        tabIndex={0}
+      >
+        <div ref={content} className="timeline-content">
+          <EarlierView chat={chat} scroller={scroller} />
+          {transcript.chat === null && <Skeleton />}
+          <Everything chat={chat} chunks={chunks} />
+          {summary !== null && (
+            <div className="timeline-row">
+              <Summarizing text={summary} />
+            </div>
+          )}
+          {isEmpty(transcript, growing) && <Empty chat={chat} />}
+          <TailView chat={chat} />
+        </div>
+      </section>
+      {!isFollowing && <ToNewest fresh={fresh} onClick={toNewest} />}
+    </div>
+  );
+}
+
+interface Made {
+  readonly committed: readonly Row[];
+  readonly growing: Row | null;
+  readonly chunks: readonly Chunk[];
+}
+
+function useChunks(transcript: Transcript): Made {
+  const memory = useRef<{ rows: Rows; chunks: Chunks }>(null);
+  memory.current ??= { rows: new Rows(), chunks: new Chunks() };
+  const { rows, chunks } = memory.current;
+  const committed = rows.committed(transcript);
+  const growing = rows.growing(transcript);
+  return { committed, growing, chunks: chunks.of(committed, growing) };
+}
+
+/** A row near the top that will not become part of another one when earlier rows come. */
+function anchorOf(rows: readonly Row[]): string | null {
+  const row = rows.find(({ kind }) => kind === "prompt") ?? rows[0];
+  return row?.key ?? null;
+}
+
+/** How many rows came while somebody read further up. */
+function useUnseen(rows: readonly Row[], isFollowing: boolean): number {
+  const seen = useRef(0);
+  const last = rows.at(-1);
+  const number = last === undefined ? 0 : numberOf(last);
+  useLayoutEffect(() => {
+    if (isFollowing) seen.current = number;
+  }, [isFollowing, number]);
+  return isFollowing ? 0 : unseen(rows, seen.current);
+}
+
+function isEmpty({ chat, messages, live }: Transcript, growing: Row | null): boolean {
+  const isBusy = chat?.status === "running" || live.summary !== null;
+  return chat !== null && messages.length === 0 && growing === null && !isBusy;
+}
+
+interface EverythingProps {
+  readonly chat: OpenChat;
+  readonly chunks: readonly Chunk[];
+}
+
+function Everything({ chat, chunks }: EverythingProps) {
+  const edited = useStore(chat.editing, (now) =>
+    now?.is === "message" ? now.stored.number : null,
+  );
+  return [...stretches(chunks)].map(([number, stretch], at) => (
+    <StretchView key={number} chat={chat} chunks={stretch} isFirst={at === 0} edited={edited} />
+  ));
+}
+
+interface StretchProps {
+  readonly chat: OpenChat;
+  readonly chunks: readonly Chunk[];
+  readonly isFirst: boolean;
+  /** The message that is being changed: all behind it would go. */
+  readonly edited: number | null;
+}
+
+/** Far from the screen it is all that the browser looks at, for each of its frames. */
+const StretchView = memo(
+  function StretchView({ chat, chunks, isFirst, edited }: StretchProps) {
+    const rows = chunks.reduce((sum, chunk) => sum + chunk.rows.length, 0);
+    return (
+      <div className="stretch" data-first={isFirst || undefined} style={unseenSize(rows)}>
+        {chunks.map((chunk) => (
+          <ChunkView key={chunk.key} chat={chat} chunk={chunk} edited={edited} />
+        ))}
+      </div>
+    );
+  },
+  (one, other) =>
+    one.chat === other.chat &&
+    one.isFirst === other.isFirst &&
+    one.edited === other.edited &&
+    same(one.chunks, other.chunks),
+);
+
+interface ChunkProps {
+  readonly chat: OpenChat;
+  readonly chunk: Chunk;
+  readonly edited: number | null;
+}
+
+/** What a row takes on average. */
+const HEIGHT = 96;
+
+/** Of rows that nobody has seen yet. */
+function unseenSize(rows: number): CSSProperties {
+  return { containIntrinsicBlockSize: `auto ${rows * HEIGHT}px` };
+}
+
+const ChunkView = memo(function ChunkView({ chat, chunk, edited }: ChunkProps) {
+  const { rows } = chunk;
+  let model = chunk.modelBefore;
+  return (
+    <div className="chunk" style={unseenSize(rows.length)}>
+      {rows.map((row) => {
+        const modelBefore = model;
+        model = modelOf(row) ?? model;
+        const number = numberOf(row);
+        const place = edited === null || number < edited ? "" : number > edited ? "gone" : "edited";
+        return (
+          <RowView key={row.key} chat={chat} row={row} modelBefore={modelBefore} place={place} />
+        );
+      })}
+    </div>
+  );
+});
+
+interface ToNewestProps {
+  readonly fresh: number;
+  readonly onClick: () => void;
+}
+
+function ToNewest({ fresh, onClick }: ToNewestProps) {
+  const words = fresh === 0 ? "" : fresh === 1 ? ", 1 new message" : `, ${fresh} new messages`;
+  return (
+    <button
+      type="button"
+      className="timeline-newest"
+      aria-label={`To the newest${words}`}
+      title="To the newest"
+      onClick={onClick}
+    >
+      <ArrowDown size={18} aria-hidden />
+      {fresh > 0 && <span aria-hidden>{fresh}</span>}
+    </button>
+  );
+}
+
+function Empty({ chat }: Props) {
+  const isSending = useStore(chat.outbox.unsent, (all) => all.length > 0);
+  return isSending ? null : <p className="timeline-empty">Nothing has been said yet.</p>;
+}
+
+function Skeleton() {
+  return (
+    <div className="skeleton" role="status" aria-label="The chat is being read">
+      <div data-of="prompt" />
+      <div />
+      <div />
+      <div data-of="short" />
+      <div data-of="prompt" />
+      <div />
+      <div data-of="short" />
+    </div>
+  );
+}
