@@ -84,6 +84,8 @@ class Retold:
         self.actions: tuple[Pending, ...] = ()
         self.settled = False
         """Everything of the last change was told."""
+        self._at = 0
+        """The version of the chat up to which everything was told."""
         self._view = view
         self._known = known
         self._echo = echo
@@ -135,8 +137,8 @@ class Retold:
             case Reset():
                 self._void()
                 self.actions, self.queue = (), ()
+        self.settled = self._is_settled(event)
         chat = self.chat
-        self.settled = chat is not None and event.cursor.snapshot >= chat.snapshot_version
         if chat is None or not self.settled:
             return
         if chat.status not in _RUNS:
@@ -144,6 +146,15 @@ class Retold:
         elif self._waits:
             self._waits = False
             self._view.show(StepStarted(self._turn.steps + 1, chat.messages, 0))
+
+    def _is_settled(self, event: StreamEvent) -> bool:
+        """A change is told in several events, and only the last of them moves the cursor on."""
+        before, self._at = self._at, event.cursor.snapshot
+        if self.chat is None or self._at < self.chat.snapshot_version:
+            return False
+        if isinstance(event, LiveDelta | Reset):  # no part of a change
+            return self.settled or self._at > before
+        return isinstance(event, ChatChanged) or self._at > before
 
     # --- the turn ---
 

@@ -262,3 +262,19 @@ def test_what_else_happens_is_told() -> None:
     ]
     stranded = told(*(chat(Status.RUNNING, at, stranded=True) for at in (1, 2)))
     assert stranded.count(Warned("no worker that lives knows the agent 'helper'")) == 1
+
+
+def test_a_change_that_is_told_by_half_is_not_settled() -> None:
+    retold = Retold(Seen(), 0, echo=True)
+    retold.tell(chat(Status.REQUIRES_ACTION, 5))
+    assert retold.settled
+    retold.tell(ActionsChanged(Cursor(5), ()))  # and that the chat runs again comes next
+    assert not retold.settled
+    retold.tell(chat(Status.RUNNING, 6))
+    assert retold.settled
+    retold.tell(LiveDelta(Cursor(6, 1, 1, 1, 1), 1, 1, TextDelta("it goes")))
+    assert retold.settled
+    retold.tell(chat(Status.IDLE, 9, cursor=6))
+    assert not retold.settled
+    retold.tell(message(1, "it goes", at=9))
+    assert retold.settled
