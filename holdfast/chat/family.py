@@ -28,7 +28,6 @@ from holdfast.chat.locked import (
     lock,
     lock_if_there,
     message_row,
-    now_of,
     read_chat,
 )
 from holdfast.chat.state import (
@@ -72,12 +71,11 @@ class NewChat(Struct, frozen=True, kw_only=True):
 
 async def create(tx: Tx, new: NewChat) -> Chat:
     """A chat begins, and wants a worker."""
-    locked = await _insert(tx, new, await now_of(tx))
-    return await _begin(locked, new)
+    return await _begin(await _insert(tx, new), new)
 
 
 async def _insert(
-    tx: Tx, new: NewChat, now: int, parent: Chat | None = None, spawned_by: str | None = None
+    tx: Tx, new: NewChat, parent: Chat | None = None, spawned_by: str | None = None
 ) -> Locked:
     """The bare row of a chat, at version 0: the rest follows in the same transaction."""
     for name in ("owner", "title", "model", "effort"):
@@ -100,18 +98,19 @@ async def _insert(
         "snapshot_version": 0,
         "history_version": 0,
         "queue_version": 0,
-        "created_at": now,
-        "updated_at": now,
     }
+    now = tx.dialect.now
     row = await tx.one(
         f"""
-        INSERT INTO chats ({", ".join(values)}) VALUES ({", ".join(f":{n}" for n in values)})
+        INSERT INTO chats ({", ".join(values)}, created_at, updated_at)
+        VALUES ({", ".join(f":{n}" for n in values)}, {now}, {now})
         RETURNING {", ".join(NAMES)}
         """,
         values,
     )
     assert row is not None
-    return Locked(tx, chat_of(row), now)
+    chat = chat_of(row)
+    return Locked(tx, chat, chat.created_at)
 
 
 async def _begin(locked: Locked, new: NewChat) -> Chat:
@@ -172,7 +171,7 @@ async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
     if row is not None and row[0] > MAX_CHILDREN:
         raise TooDeep("children", MAX_CHILDREN)
     new = replace(new, owner=parent.chat.owner)
-    child = await _insert(parent.tx, new, parent.now, parent.chat, call_id)
+    child = await _insert(parent.tx, new, parent.chat, call_id)
     await _begin(child, new)
 
 
@@ -258,7 +257,7 @@ async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
     """A new chat with the live history up to a message; up to before it, with a prompt."""
     source = (await lock(tx, chat_id)).chat
     await _check_place(tx, chat_id, number, prompt=new.message is not None)
-    locked = await _insert(tx, new, await now_of(tx))
+    locked = await _insert(tx, new)
     last = number if new.message is None else number - 1
     copied = await tx.execute(
         """
@@ -280,7 +279,7 @@ async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
 async def restore(tx: Tx, new: NewChat, messages: Sequence[Stored]) -> Chat:
     """A new chat with messages that were exported, under the same numbers. It is idle."""
     _check_exported(messages)
-    locked = await _insert(tx, new, await now_of(tx))
+    locked = await _insert(tx, new)
     await tx.execute_many(
         INSERT_MESSAGE,
         [

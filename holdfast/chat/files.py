@@ -268,13 +268,14 @@ async def list_files(
 
 
 def refs_in(messages: Iterable[Message]) -> set[str]:
-    """The files that these messages only name."""
-    return {
-        part.ref
-        for message in messages
-        for part in _files_in(message.parts)
-        if part.data is None and part.ref is not None and part.ref.startswith(SCHEME)
-    }
+    """The files that these messages only name. Asked of every message: most have none."""
+    refs: set[str] = set()
+    for message in messages:
+        for part in message.parts:
+            for one in part.content if type(part) is ToolResult else (part,):
+                if type(one) is File and one.data is None and one.ref is not None:
+                    refs.add(one.ref)
+    return {ref for ref in refs if ref.startswith(SCHEME)} if refs else refs
 
 
 def _files_in(parts: Iterable[Part]) -> Iterator[File]:

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.journal import read_journal
-from holdfast.chat.locked import now_of, read_chat
+from holdfast.chat.locked import read_chat
 from holdfast.chat.queue import read_queue
 from holdfast.chat.state import (
+    NAMES,
     SELECT_CHAT,
     SELECT_MESSAGE,
     Call,
@@ -43,17 +45,33 @@ class Loaded(Struct, frozen=True):
 
 
 async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
-    """A chat for its runner, which has the history of version `known`."""
-    chat = await read_chat(tx, chat_id)
+    """A chat for its runner, which has the history of version `known`.
+
+    Most chats have nothing beside it: what there is to read is asked with the chat itself.
+    """
+    row = await tx.one(
+        f"""
+        SELECT {tx.dialect.now}, {", ".join(NAMES)},
+               EXISTS (SELECT 1 FROM queue WHERE chat_id = :id),
+               EXISTS (SELECT 1 FROM tool_calls WHERE chat_id = :id),
+               EXISTS (SELECT 1 FROM partials WHERE chat_id = :id)
+          FROM chats WHERE id = :id
+        """,
+        {"id": chat_id},
+    )
+    if row is None:
+        raise ChatNotFound(chat_id)
+    now, *columns, queued, called, begun = row
+    chat = chat_of(columns)
     changed = chat.history_version != known
     return Loaded(
         chat,
         tuple(await read_history(tx, chat_id)) if changed else (),
-        tuple(await read_queue(tx, chat_id)),
-        await read_journal(tx, chat_id),
-        await read_partial(tx, chat_id),
-        await now_of(tx),
-        await _void_calls(tx, chat_id) if changed else frozenset(),
+        tuple(await read_queue(tx, chat_id)) if queued else (),
+        await read_journal(tx, chat_id) if called else {},
+        await read_partial(tx, chat_id) if begun else None,
+        now,
+        await _void_calls(tx, chat_id) if changed and called else frozenset(),
         known=not changed,
     )
 

@@ -221,16 +221,19 @@ class Book:
             outcome = running.Outcome(messages=messages, runtime=runtime)
             await self.write(running.commit_step, outcome)
             return
+        step = Step(self.fence, messages, runtime)
         with self._own:
-            await self._commit(Step(self.fence, messages, runtime))
+            made = await self._patiently(lambda: self._db.write_together(COMMIT_STEP, step))
+            if not isinstance(made, Committed):
+                raise Moved
+            row = self.seen
+            if made.version > row.snapshot_version + 1:
+                row = await self._meanwhile()
+            self._take_commit(row, made)
+            self._append(messages, made.messages - len(messages) + 1)
 
-    async def _commit(self, step: Step) -> None:
-        made = await self._patiently(lambda: self._db.write_together(COMMIT_STEP, step))
-        if not isinstance(made, Committed):
-            raise Moved
-        row = self.seen
-        if made.version > row.snapshot_version + 1:
-            row = await self._meanwhile()
+    def _take_commit(self, row: Chat, made: Committed) -> None:
+        """The row as our commit left it, on top of what others wrote before that."""
         self._take_row(
             structs.replace(
                 row,
@@ -245,7 +248,6 @@ class Book:
                 crashes=0,
             )
         )
-        self._append(step.messages, made.messages - len(step.messages) + 1)
 
     async def _meanwhile(self) -> Chat:
         """Somebody else wrote before our commit: they may have sent something, chosen another

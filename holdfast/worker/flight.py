@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,9 @@ class Unfinished(Struct, frozen=True, kw_only=True):
     runtime: int | None = None
     asking: bool = False
     """The model was being asked."""
+
+
+NOTHING: Final = Unfinished()
 
 
 class Aside(Struct, frozen=True):
@@ -101,13 +104,10 @@ class Flight:
     def __init__(self, live: Live) -> None:
         self.screen = Screen(live)
         self.inbox = Inbox()
+        self.interruption = self.inbox.interruption
         self.batch: Batch | None = None
         """The calls of an answer, from the stream that brings them to their results."""
-        self.left = Unfinished()
-
-    @property
-    def interruption(self) -> Interruption:
-        return self.inbox.interruption
+        self.left = NOTHING
 
     def stop(self) -> None:
         """Whatever the step is at, it is not wanted any more."""
@@ -121,7 +121,7 @@ class Flight:
     def begin(self) -> None:
         """A step begins, unless it was stopped before. The one before it is committed: should this
         one be stopped at once, nothing is left of that."""
-        self.left = Unfinished()
+        self.left = NOTHING
         self.end_if_stopped()
 
     def end_if_stopped(self) -> None:
@@ -155,5 +155,5 @@ class Flight:
             left = replace(left, results=(*left.results, *without(batch.writes, more)))
         self.screen.close()
         self.interruption.requested = False
-        self.left = Unfinished()
+        self.left = NOTHING
         return left

@@ -50,7 +50,7 @@ from holdfast.store.database import Database, StoreError
 from holdfast.worker.answering import Answering, cost
 from holdfast.worker.book import Book, Gone, Moved
 from holdfast.worker.calling import Calling
-from holdfast.worker.flight import Aside, Flight, Stopped, Unfinished
+from holdfast.worker.flight import NOTHING, Aside, Flight, Stopped, Unfinished
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.setup import Setup
 
@@ -295,7 +295,7 @@ class Runner:
     async def _in_trouble(self, error: Exception, aside: Aside) -> bool:
         """An error that is nobody's outcome: try a few times, and then say so. Whether to go on."""
         self._troubles += 1
-        if aside.left != Unfinished():
+        if aside.left != NOTHING:
             self._aside = aside
             await self._calling.hand_over(aside.left)
         failure = _expected(error)
