@@ -28,6 +28,7 @@ Action: TypeAlias = Literal[
     "user.change",
     "share.create",
     "share.revoke",
+    "chat.delete",
     "secret.store",
     "secret.remove",
     "secret.rotate",

@@ -28,6 +28,7 @@ from holdfast.server.given import (
     Title,
     prompt_of,
 )
+from holdfast.server.identity.audit import entry, record
 from holdfast.server.once import answered, once
 from holdfast.server.operation import Call, operation
 from holdfast.server.pages import cursor_of, cut, place_of
@@ -222,7 +223,9 @@ async def was_deleted(call: Call, chat: Id) -> bool:
 )
 async def delete_chat(call: Call, chat: Id) -> None:
     async def delete(tx: Tx) -> tuple[str, ...]:
-        return await family.delete(tx, chat)
+        gone = await family.delete(tx, chat)
+        await record(tx, entry(call, "chat.delete", chat, below=gone[1:]))
+        return gone
 
     await once(call, f"delete {chat}", None, tuple[str, ...], delete)
 

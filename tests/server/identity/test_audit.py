@@ -27,6 +27,7 @@ async def test_whatever_is_changed_stands_in_the_log(db: Database, clock: Clock)
         await here.ask("DELETE", f"/chats/{chat}/shares/{shared.body['info']['id']}", by="root")
         await here.ask("PUT", "/providers/openai", {"key": "sk-secret-value"}, by="root")
         await here.ask("DELETE", "/providers/openai", by="root")
+        await here.ask("DELETE", f"/chats/{chat}", by="root")
         begun = await here.ask("POST", "/session", {"token": here.tokens["root"]})
         ((session,),) = await here.rows("SELECT id FROM sessions")
         headers = {CSRF: begun.body["csrf"]}
@@ -40,6 +41,7 @@ async def test_whatever_is_changed_stands_in_the_log(db: Database, clock: Clock)
             ("share.revoke", chat, "root"),
             ("secret.store", "provider/openai", "root"),
             ("secret.remove", "provider/openai", "root"),
+            ("chat.delete", chat, "root"),
             ("session.begin", session, "root"),
             ("session.end", session, "root"),
         ]
@@ -50,6 +52,23 @@ async def test_whatever_is_changed_stands_in_the_log(db: Database, clock: Clock)
         assert all(at == clock.now() for *_, at in log)
 
 
+async def test_a_chat_that_was_deleted_is_in_the_log_with_all_below_it(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann")
+        top, below = await here.chat("ann"), await here.chat("ann")
+        await here.write(
+            "UPDATE chats SET parent_id = :top, root_id = :top WHERE id = :id", top=top, id=below
+        )
+        for _ in range(2):
+            key = {"Idempotency-Key": "k"}
+            answer = await here.ask("DELETE", f"/chats/{top}", by="ann", headers=key)
+            assert answer.status == 204
+        rows = await here.rows("SELECT action, subject, user_id, detail FROM audit")
+        assert rows == [("chat.delete", top, "ann", f'{{"below":["{below}"]}}')]
+
+
 async def test_what_was_not_done_is_not_in_the_log(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
         await here.user("root", "admin")
@@ -58,6 +77,7 @@ async def test_what_was_not_done_is_not_in_the_log(db: Database, clock: Clock) -
             await here.ask("PATCH", "/users/root", {"role": "member"}, by="root"),
             await here.ask("DELETE", "/tokens/nothing", by="root"),
             await here.ask("DELETE", "/providers/openai", by="root"),
+            await here.ask("DELETE", "/chats/nothing", by="root"),
         ):
             assert answer.status in (404, 409)
         assert await here.audited() == []

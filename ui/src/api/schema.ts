@@ -95,7 +95,7 @@ export interface Schemas {
     /** @default null */
     user?: string | null;
     /** @default null */
-    action?: "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
+    action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
   };
   Between: {
     /** @default 0 */
@@ -205,7 +205,7 @@ export interface Schemas {
   };
   Entry: {
     id: string;
-    action: "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
+    action: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
     subject: string;
     user: string | null;
     token: string | null;
@@ -984,7 +984,7 @@ export interface Operations {
       /** @default null */
       user?: string | null;
       /** @default null */
-      action?: "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
+      action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
     };
     body: undefined;
     answer: Schemas["Page"];
