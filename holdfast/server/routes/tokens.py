@@ -49,7 +49,12 @@ class Tokens(Struct, frozen=True):
 async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
     """The newest first; never the tokens themselves."""
     user = _whose(call, query.user)
-    return Tokens(await call.server.db.read(lambda tx: list_tokens(tx, user)))
+
+    async def read(tx: Tx) -> tuple[Token, ...]:
+        await _check_there(tx, call, user)
+        return await list_tokens(tx, user)
+
+    return Tokens(await call.server.db.read(read))
 
 
 @operation("POST", "/tokens", "Make a token", status=201)
@@ -70,8 +75,7 @@ async def post_token(call: Call, body: AskedToken) -> IssuedToken:
     )
 
     async def change(tx: Tx) -> Token:
-        if new.user != call.user:
-            await find_user(tx, new.user)
+        await _check_there(tx, call, new.user)
         made = await issue(tx, new)
         detail = {"user": new.user, "name": made.name, "scopes": made.scopes}
         await record(tx, entry(call, "token.issue", made.id, **detail))
@@ -101,6 +105,12 @@ def _whose(call: Call, user: str | None) -> str:
     if not _is_admin(call.caller):
         raise Forbidden("these are somebody else's tokens: ask an administrator")
     return user
+
+
+async def _check_there(tx: Tx, call: Call, user: str) -> None:
+    """Whoever calls is, also the user of a local server, who is not found."""
+    if user != call.user:
+        await find_user(tx, user)
 
 
 def _is_admin(caller: Caller | None) -> bool:

@@ -165,6 +165,18 @@ async def test_an_administrator_makes_lists_and_revokes_tokens_of_others(
         assert (nobody.status, nobody.kind) == (404, "user_not_found")
 
 
+async def test_tokens_of_nobody_are_not_taken_for_no_tokens(db: Database, clock: Clock) -> None:
+    async with house(db, clock) as here:
+        await here.user("root", "admin")
+        made = await here.ask("POST", "/users", {"name": "bob"}, by="root")
+        whose = f"/tokens?user={made.body['id']}"
+        assert (await here.ask("GET", whose, by="root")).body == {"tokens": []}
+        for user in ("bob", "nobody"):  # the name of somebody is not their id
+            answer = await here.ask("GET", f"/tokens?user={user}", by="root")
+            assert (answer.status, answer.kind) == (404, "user_not_found")
+            assert f"no user with the id '{user}'" in answer.body["detail"]
+
+
 async def test_an_admin_without_the_scope_is_nobody_special(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
         await here.user("root", "admin", scopes=frozenset(("read", "write")))
