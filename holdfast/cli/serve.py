@@ -167,6 +167,12 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(streams=streams, quota=given.files * 1024 * 1024, audit=given.audit)
 
 
+def base_urls_of(settings: Settings) -> dict[str, str]:
+    """By the name of the provider."""
+    named = settings.providers.items()
+    return {name: options["base_url"] for name, options in named if "base_url" in options}
+
+
 def _application(
     setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
 ) -> web.Application:
@@ -187,7 +193,8 @@ def _application(
     )
     limits = limits_of(setup.settings)
     meters = setup.observing.meters
-    server = Server(host, db, People(db, access), ports, limits, access, meters)
+    base_urls = base_urls_of(setup.settings)
+    server = Server(host, db, People(db, access), ports, limits, access, meters, base_urls)
     app = serve_page(attach(application(server), link, host, meters))
     return protect(app, server, front, None if link is None else link.front)
 

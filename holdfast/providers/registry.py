@@ -127,6 +127,22 @@ def unusable_providers(environ: Mapping[str, str] | None = None) -> tuple[Unusab
     return tuple(found)
 
 
+def base_url_of(
+    provider: str, given: str | None = None, environ: Mapping[str, str] | None = None
+) -> str | None:
+    """Where a provider is asked, for people. None when nobody has said where, or no address.
+
+    Without what an address may hold of secrets: a password, which no model takes, and a query.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        parts = urlsplit(_base_url(PROVIDERS[provider], given, environ))
+    except ConfigError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
+
+
 def _broken(facts: ProviderFacts, environ: Mapping[str, str]) -> str | None:
     """What is set for this provider and cannot be right."""
     try:

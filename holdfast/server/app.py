@@ -93,6 +93,7 @@ class Server:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         access: Access = Access(),  # noqa: B008 - frozen
         meters: Meters | None = None,
+        base_urls: Mapping[str, str] = {},
     ) -> None:
         self.host = host
         self.db = db
@@ -102,6 +103,8 @@ class Server:
         self.access = access
         self.meters = meters or Meters()
         """The numbers of this process."""
+        self.base_urls = base_urls
+        """Of providers that the settings name another one for than their own."""
         self.hub = Hub(limits.streams, getattr(identity, "still", None))
         """Serves the streams."""
         self.rosters = Rosters(host.feed, self.hub.spawn)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.serve import limits_of
+from holdfast.cli.serve import base_urls_of, limits_of
 from holdfast.cli.settings import LimitSettings, ServerSettings, Settings
 from holdfast.cli.setup import address
 from holdfast.kernel.errors import ConfigError
@@ -259,6 +259,14 @@ def test_an_address_may_be_a_port_alone(text: str, means: tuple[str, int]) -> No
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="write 127"):
         address(text)
+
+
+def test_the_server_knows_which_base_urls_the_settings_name() -> None:
+    named: dict[str, dict[str, Any]] = {
+        "openai": {"base_url": "https://gateway.example/v1"},
+        "groq": {"headers": {}},
+    }
+    assert base_urls_of(Settings(providers=named)) == {"openai": "https://gateway.example/v1"}
 
 
 def test_the_limits_of_the_settings_are_those_of_the_server() -> None:

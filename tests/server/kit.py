@@ -157,11 +157,12 @@ async def serving_api(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     identity: Identity | None = None,
     world: Ports | None = None,
+    base_urls: Mapping[str, str] = {},
 ) -> AsyncIterator[Api]:
     """A worker, the API over it, and a client to it, for as long as the block lasts."""
     world = world or _world(clock)
     async with serving(db, agents, ports=world, worker=worker, titles=False) as host:
-        server = Server(host, db, identity or Named(db), world, limits)
+        server = Server(host, db, identity or Named(db), world, limits, base_urls=base_urls)
         async with listening(application(server)) as url, session() as client:
             yield Api(url, client, server, user)
 

@@ -143,6 +143,25 @@ async def test_providers_say_where_their_key_comes_from(
         assert (shown["ollama"]["needs_key"], shown["azure"]["url"]) == (False, None)
 
 
+async def test_providers_say_where_they_are_asked(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_BASE_URL", "GROQ_BASE_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MISTRAL_BASE_URL", "https://user:pw@proxy.example/m?key=secret")
+    monkeypatch.setenv("GROQ_BASE_URL", "no address")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://of-the-environment.example/v1")
+    named = {"openai": "https://gateway.example/v1/"}
+    async with serving_api(db, [agent((), clock)], clock=clock, base_urls=named) as api:
+        answer = await api.get("/providers")
+        urls = {one["name"]: one["url"] for one in answer.body["providers"]}
+        assert urls["anthropic"] == "https://api.anthropic.com"
+        assert urls["openai"] == "https://gateway.example/v1"
+        assert urls["openai-chat"] == "https://of-the-environment.example/v1"
+        assert urls["mistral"] == "https://proxy.example/m"
+        assert urls["groq"] is None
+
+
 async def test_a_server_whose_worker_lives_is_ready(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent((), clock)], clock=clock, user="") as api:
         for prefix in ("", "/api/v1"):

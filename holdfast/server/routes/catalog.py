@@ -15,7 +15,7 @@ from holdfast.kernel.tool import Effect, Tool
 from holdfast.providers import profiles, registry
 from holdfast.providers.known import PROVIDERS
 from holdfast.providers.profile import Family, Price, Profile
-from holdfast.providers.registry import DEMO, unusable_providers, usable_providers
+from holdfast.providers.registry import DEMO, base_url_of, unusable_providers, usable_providers
 from holdfast.server.identity.secrets import stored_at
 from holdfast.server.operation import Call, operation
 
@@ -168,7 +168,8 @@ class ProviderShown(Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...]
     """Of the environment, that its key is looked for in."""
     url: str | None
-    """Where it is asked, unless the environment says otherwise. None: that has to say it."""
+    """Where it is asked: as the settings or the environment say, or else at its own address. None:
+    they have to say it."""
     default: str | None
     """The model to begin with, as provider:model."""
 
@@ -186,7 +187,8 @@ async def list_providers(call: Call) -> Providers:
     others = {one.name: one for one in unusable_providers()}
     shown = []
     for name in sorted(PROVIDERS):
-        made = _provider(name, kept.get(name), usable.get(name))
+        url = base_url_of(name, call.server.base_urls.get(name))
+        made = _provider(name, kept.get(name), usable.get(name), url)
         if name in others:
             remedy = STORED if name in kept else others[name].remedy
             made = structs.replace(made, remedy=remedy, broken=others[name].broken)
@@ -197,7 +199,7 @@ async def list_providers(call: Call) -> Providers:
 STORED: Final = "a key is stored and not in use: wait a few seconds, or see why in the server's log"
 
 
-def _provider(name: str, kept: int | None, variable: str | None) -> ProviderShown:
+def _provider(name: str, kept: int | None, variable: str | None, url: str | None) -> ProviderShown:
     facts = PROVIDERS[name]
     source: Literal["stored", "environment"] | None = None
     if kept is not None:
@@ -213,6 +215,6 @@ def _provider(name: str, kept: int | None, variable: str | None) -> ProviderShow
         stored_at=kept,
         needs_key=facts.needs_key,
         variables=facts.keys,
-        url=facts.base_url,
+        url=url,
         default=f"{name}:{facts.default}" if facts.default else None,
     )
