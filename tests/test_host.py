@@ -257,6 +257,14 @@ async def test_usage_is_the_sum_of_all_calls(db: Database, clock: Clock) -> None
         assert (spent.usage.input, spent.usage.output, spent.calls) == (11, 22, 2)
 
 
+async def test_what_the_demo_says_is_known_to_cost_nothing(db: Database, clock: Clock) -> None:
+    async with hosting(db, clock) as host:
+        chat = await host.create("say it", model="demo")
+        await chat.rest()
+        spent = await chat.usage()
+        assert (spent.usage.cost, spent.calls, spent.unpriced) == (0, 1, 0)
+
+
 # --- actions ------------------------------------------------------------------------------------
 
 

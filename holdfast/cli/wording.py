@@ -201,7 +201,7 @@ def summed(summary: Summary) -> str:
         said.append(count(summary.tool_calls, "tool call") + failed)
     if usage.context:
         said.append(f"{usage.context - usage.output:,} tokens in, {usage.output:,} out")
-    if summary.cost is not None:
+    if summary.cost:
         said.append(f"${summary.cost:.4f}" if summary.cost < 1 else f"${summary.cost:,.2f}")
     return " · ".join([*said, duration(summary.seconds)])
 

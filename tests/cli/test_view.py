@@ -787,6 +787,7 @@ def test_the_last_line_says_what_it_took() -> None:
     ]
     assert lines(ended(steps=1, seconds=11.0, cost=2.5)) == ["1 step · $2.50 · 11 s"]
     assert lines(ended(steps=1, tool_calls=1)) == ["1 step · 1 tool call · 0 s"]
+    assert lines(ended(steps=2, cost=0.0)) == ["2 steps · 0 s"]
     assert Pipes().show(ended(**summary)) == ("", "")
     assert lines(ended(**summary), quiet=True) == []
 

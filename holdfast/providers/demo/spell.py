@@ -44,7 +44,8 @@ def spelled(answer: Answer, request: Request) -> Iterator[Happening]:
         yield happening
         if isinstance(happening, Failure):
             return
-    usage = Usage(input_tokens(request), _tokens(said), _tokens(reasoned))
+    # Known to cost nothing, which is not the same as not known to cost.
+    usage = Usage(input_tokens(request), _tokens(said), _tokens(reasoned), cost=0.0)
     yield Finished(finish, usage)
 
 
