@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -41,16 +42,21 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """A chat that no live worker knows the agent of says so after this long."""
 
     def __post_init__(self) -> None:
+        if found := "; ".join(self._mistakes()):
+            raise ConfigError(found)
+
+    def _mistakes(self) -> Iterator[str]:
+        """All of them: whoever mends one is not to be told of the next."""
         for name in ("heartbeat", "lease", "poll", "hold", "partial", "stranded"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}: use seconds, more than 0")
+                yield f"{name} is {getattr(self, name)!r}: use seconds, more than 0"
         for name in ("chats", "children", "batch", "troubles"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}: use at least 1")
+                yield f"{name} is {getattr(self, name)!r}: use at least 1"
         if self.grace < 0:
-            raise ConfigError(f"grace is {self.grace!r}: use seconds, or 0 for none")
-        if self.lease < 3 * self.heartbeat:
-            raise ConfigError(
+            yield f"grace is {self.grace!r}: use seconds, or 0 for none"
+        if 0 < self.lease < 3 * self.heartbeat:
+            yield (
                 f"lease is {self.lease:g} s and heartbeat {self.heartbeat:g}: a lease shorter than "
                 "three heartbeats would take chats from a worker that is only slow"
             )

@@ -109,6 +109,15 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path) -> None:
     assert told[5].endswith("use one of none, minimal, low, medium, high, xhigh, max")
 
 
+def test_every_mistake_of_the_worker_is_told_too(tmp_path: Path) -> None:
+    _, told = refused(tmp_path, "[worker]\nheartbeat = 9\npoll = 0\nchats = 0\ngrace = -1")
+    assert told.strip() == (
+        "worker: poll is 0.0: use seconds, more than 0; chats is 0: use at least 1; "
+        "grace is -1.0: use seconds, or 0 for none; lease is 15 s and heartbeat 9: a lease shorter "
+        "than three heartbeats would take chats from a worker that is only slow"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
