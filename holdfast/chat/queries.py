@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -144,7 +144,7 @@ async def changes(
             """,
             {"id": chat_id, "since": since, "limit": limit + 1},
         )
-    if len(rows) > limit or (size is not None and _fitting(rows, size) < len(rows)):
+    if len(rows) > limit or (size is not None and _fitting(_told(rows), size) < len(rows)):
         return None
     return Changes(
         chat,
@@ -154,27 +154,9 @@ async def changes(
     )
 
 
-async def newest_messages(
-    tx: Tx, chat_id: str, limit: int, size: int
-) -> tuple[tuple[Stored, ...], bool]:
-    """As many of the newest live messages, in order, as have no more than `size` characters
-    together, but one at least; and whether there are earlier ones."""
-    rows = await tx.fetch(
-        f"""
-        {SELECT_MESSAGE} WHERE chat_id = :id AND superseded_at IS NULL
-         ORDER BY number DESC LIMIT :limit
-        """,
-        {"id": chat_id, "limit": limit + 1},
-    )
-    count = _fitting(rows[:limit], size)
-    return tuple(stored_of(chat_id, row) for row in reversed(rows[:count])), count < len(rows)
-
-
-def _fitting(rows: Sequence[Row], size: int) -> int:
-    """How many of these rows, from the first on, have no more than `size` characters together. The
-    first always fits, and what was superseded is only named."""
-    ends = accumulate(len(body) if gone is None else 0 for _, _, body, _, _, gone in rows)
-    return sum(place == 0 or end <= size for place, end in enumerate(ends))
+def _told(rows: Sequence[Row]) -> Iterator[int]:
+    """Characters of each. What was superseded is only named."""
+    return (len(body) if gone is None else 0 for _, _, body, _, _, gone in rows)
 
 
 async def read_messages(
@@ -188,7 +170,40 @@ async def read_messages(
     oldest: bool = False,
 ) -> list[Stored]:
     """A page: the newest messages in front of `before`, or the oldest behind `after`; in order."""
-    rows = await tx.fetch(
+    rows = await _nearest(tx, chat_id, before, after, limit, superseded, oldest)
+    return [stored_of(chat_id, row) for row in (rows if oldest else reversed(rows))]
+
+
+async def read_page(
+    tx: Tx,
+    chat_id: str,
+    limit: int,
+    size: int,
+    *,
+    before: int | None = None,
+    after: int | None = None,
+    superseded: bool = False,
+) -> tuple[tuple[Stored, ...], bool]:
+    """The same, by `after` where it is given: as many as have no more than `size` characters
+    together, but one at least; and whether there are more beyond."""
+    oldest = after is not None
+    rows = await _nearest(tx, chat_id, before, after or 0, limit + 1, superseded, oldest)
+    count = _fitting((len(body) for _, _, body, *_ in rows[:limit]), size)
+    page = rows[:count] if oldest else reversed(rows[:count])
+    return tuple(stored_of(chat_id, row) for row in page), count < len(rows)
+
+
+async def _nearest(
+    tx: Tx,
+    chat_id: str,
+    before: int | None,
+    after: int,
+    limit: int,
+    superseded: bool,
+    oldest: bool,
+) -> Sequence[Row]:
+    """The nearest first."""
+    return await tx.fetch(
         f"""
         {SELECT_MESSAGE}
          WHERE chat_id = :id AND number > :after
@@ -199,7 +214,11 @@ async def read_messages(
         {"id": chat_id, "after": after, "limit": limit}
         | ({} if before is None else {"before": before}),
     )
-    return [stored_of(chat_id, row) for row in (rows if oldest else reversed(rows))]
+
+
+def _fitting(lengths: Iterable[int], size: int) -> int:
+    """How many, from the first on, have no more than `size` together. The first always fits."""
+    return sum(place == 0 or end <= size for place, end in enumerate(accumulate(lengths)))
 
 
 async def read_actions(tx: Tx, chat_id: str) -> list[Call]:

@@ -384,7 +384,7 @@ class ChatStream:
 
     async def _read_page(self, tx: Tx) -> _Found:
         row = await read_chat(tx, self._id)
-        newest, more = await queries.newest_messages(tx, self._id, PAGE, SIZE)
+        newest, more = await queries.read_page(tx, self._id, PAGE, SIZE)
         return _Found(
             chat=await self._snapshot(tx, row),
             messages=newest,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast.chat import family, people, queries
 from holdfast.chat.errors import ChatNotFound
-from holdfast.chat.queries import list_chats, read_actions, read_messages
+from holdfast.chat.queries import list_chats, read_actions, read_messages, read_page
 from tests.chat.given import Chats, answer, prompt
 
 
@@ -29,6 +31,31 @@ async def test_a_page_is_the_newest_messages_in_front_of_a_number(chats: Chats) 
     assert await numbers(superseded=True, before=4, limit=2) == [2, 3]
     history = await chats.ask(queries.read_history, "c1", after=8)
     assert [stored.number for stored in history] == [9, 10]
+
+
+async def test_a_page_has_no_more_than_its_size_and_one_message_at_least(chats: Chats) -> None:
+    await chats.running("c1")
+    await chats.commit("c1", answer("x" * 9_000))
+    for _ in range(3):
+        await chats.commit("c1", answer("x" * 1_000))
+
+    async def numbers(limit: int = 9, **page: Any) -> tuple[list[int], bool]:
+        found, more = await chats.ask(read_page, "c1", limit, 2_800, **page)
+        return [stored.number for stored in found], more
+
+    assert await numbers() == ([4, 5], True)
+    assert await numbers(limit=1) == ([5], True)
+    assert await numbers(before=4) == ([3], True)
+    assert await numbers(before=3) == ([2], True)
+    assert await numbers(before=2) == ([1], False)
+    assert await numbers(after=0) == ([1], True)
+    assert await numbers(after=1) == ([2], True)
+    assert await numbers(after=2) == ([3, 4], True)
+    assert await numbers(after=4) == ([5], False)
+    assert await numbers(after=5) == ([], False)
+    await chats.do(people.edit, "c1", 1, prompt("anew"))
+    assert await numbers(after=2) == ([6], False)
+    assert await numbers(after=2, superseded=True) == ([3, 4], True)
 
 
 async def test_chats_are_listed_newest_first_by_owner_and_place(chats: Chats) -> None:

@@ -281,6 +281,7 @@ def limits() -> str:
         ("a connection without a request", _seconds(patience.idle), "it is closed"),
         ("an `Idempotency-Key`", f"{app.KEY_LENGTH} characters", "`bad_request`"),
         ("a page", f"{page.le} at once; 1000 of users and of the audit log", "`bad_request`"),
+        ("messages of a page", f"{_size(chat_stream.SIZE)}, or one", "fewer, and `next` goes on"),
         ("messages that wait in a chat", f"{chat_queue.MAX_WAITING}", "`queue_full`"),
         ("tokens of a user", f"{tokens.MOST} at the same time", "`too_many`"),
         ("shares of a chat", f"{shares.MOST}", "`too_many`"),

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast.chat.stream import SIZE
 from holdfast.kernel.tool import Tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, usage
@@ -66,6 +67,26 @@ async def test_messages_come_in_pages_from_either_end(db: Database, clock: Clock
                     break
             assert numbers == list(range(1, 9))
         assert (await api.get(f"/chats/{id}/messages", after=8)).body["messages"] == []
+
+
+async def test_a_page_of_large_messages_has_fewer_of_them(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent(["x" * SIZE, "y"], clock)], clock=clock) as api:
+        id = await begun(api)
+        await api.rest(id)
+        await api.post(f"/chats/{id}/messages", {"prompt": "more"})
+        await api.rest(id)
+        for name, place, pages in (
+            ("before", None, [[3, 4], [2], [1]]),
+            ("after", 0, [[1], [2], [3, 4]]),
+        ):
+            found = []
+            while True:
+                page = (await api.get(f"/chats/{id}/messages", **{name: place})).body
+                found.append([message["number"] for message in page["messages"]])
+                place = page["next"]
+                if place is None:
+                    break
+            assert found == pages
 
 
 async def test_an_edit_supersedes_and_runs_again(db: Database, clock: Clock) -> None:

@@ -6,12 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from holdfast.chat import queries
+from holdfast.chat.locked import read_chat
 from holdfast.chat.state import Deliver, Stored
+from holdfast.chat.stream import SIZE
 from holdfast.chat.view import Receipt, Revision
 from holdfast.kernel.model import Effort
 from holdfast.server.given import MOST_NUMBER, Given, Id, Limit, ModelName, Number, Said, prompt_of
 from holdfast.server.operation import Call, operation
 from holdfast.server.problem import BadRequest
+from holdfast.store.database import Tx
 
 
 class ListMessages(Given, frozen=True):
@@ -20,6 +24,7 @@ class ListMessages(Given, frozen=True):
     after: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] | None = None
     """The first behind this number."""
     limit: Limit = 100
+    """At most: of large messages there are fewer on a page."""
     superseded: bool = False
     """With those that an edit took out."""
 
@@ -36,19 +41,22 @@ class MessagePage(Struct, frozen=True):
 async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePage:
     if query.before is not None and query.after is not None:
         raise BadRequest("give ?before or ?after, not both")
-    held = await call.server.host.chat(chat)
-    found = await held.messages(
-        before=query.before,
-        after=query.after,
-        limit=query.limit + 1,
-        superseded=query.superseded,
-    )
-    more = len(found) > query.limit
-    if query.after is not None:
-        page = found[: query.limit]
-        return MessagePage(page, page[-1].number if more else None)
-    page = found[-query.limit :]
-    return MessagePage(page, page[0].number if more else None)
+
+    async def read(tx: Tx) -> MessagePage:
+        await read_chat(tx, chat)
+        page, more = await queries.read_page(
+            tx,
+            chat,
+            query.limit,
+            SIZE,
+            before=query.before,
+            after=query.after,
+            superseded=query.superseded,
+        )
+        last = 0 if query.after is None else -1
+        return MessagePage(page, page[last].number if more else None)
+
+    return await call.server.db.read(read)
 
 
 class SendMessage(Given, frozen=True):
