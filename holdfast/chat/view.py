@@ -223,13 +223,15 @@ async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:
     reason: EndReason | None = None if chat.outcome is None else chat.outcome.reason
     if chat.status is Status.REQUIRES_ACTION:
         reason = "requires_action"
-    answer = await read_answer(tx, chat_id)
-    pieces = await _pieces(tx, chat_id, answer) if reason == "stop" else ()
-    return ChatResult(reason, answer, chat.error, actions, chat, pieces)
+    if reason != "stop":
+        return ChatResult(reason, await read_answer(tx, chat_id), chat.error, actions, chat)
+    text, pieces = await _stopped_with(tx, chat_id)
+    return ChatResult(reason, text, chat.error, actions, chat, pieces)
 
 
-async def _pieces(tx: Tx, chat_id: str, text: str) -> tuple[str, ...]:
-    """What an output is read from; nothing when that is the text of the answer."""
+async def _stopped_with(tx: Tx, chat_id: str) -> tuple[str, tuple[str, ...]]:
+    """The text of the answer that a turn stopped with, which is behind every prompt and result; and
+    what an output is read from, unless that is the text."""
     rows = await tx.fetch(
         f"""
         {SELECT_MESSAGE}
@@ -242,8 +244,10 @@ async def _pieces(tx: Tx, chat_id: str, text: str) -> tuple[str, ...]:
         """,
         {"id": chat_id},
     )
-    said = spoken([stored_of(chat_id, row).message for row in rows])
-    return () if said == [text] else tuple(said)
+    messages = [stored_of(chat_id, row).message for row in rows]
+    text = next((one.text for one in reversed(messages) if one.kind == "answer"), "")
+    said = spoken(messages)
+    return text, () if said == [text] else tuple(said)
 
 
 async def _check_not_stranded(tx: Tx, chat: Snapshot, watch: Watch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from holdfast.chat import family, people, queries
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.queries import list_chats, read_actions, read_messages, read_page
-from tests.chat.given import Chats, answer, prompt
+from holdfast.chat.view import ChatResult, Watch, read_result
+from holdfast.store.database import NO_PARAMS, Params, Row, Tx
+from tests.chat.given import LEASE, Chats, answer, prompt
 
 
 async def test_a_page_is_the_newest_messages_in_front_of_a_number(chats: Chats) -> None:
@@ -72,6 +75,39 @@ async def test_chats_are_listed_newest_first_by_owner_and_place(chats: Chats) ->
     assert await ids(limit=2) == ["4", "2"]
     assert await ids(before="2") == ["1"]
     assert await ids(owner="nobody") == []
+
+
+class Counted:
+    """A transaction that knows what it was asked."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def fetch(self, sql: str, params: Params) -> Sequence[Row]:
+        self.asked.append(sql)
+        return await self._tx.fetch(sql, params)
+
+    async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
+        self.asked.append(sql)
+        return await self._tx.one(sql, params)
+
+
+async def test_what_a_chat_stopped_with_is_read_once(chats: Chats) -> None:
+    await chats.idle("c1")
+
+    async def read(tx: Tx) -> tuple[ChatResult | None, list[str]]:
+        counted: Any = Counted(tx)
+        return await read_result(counted, "c1", Watch(LEASE, LEASE)), counted.asked
+
+    result, asked = await chats.ask(read)
+    assert result is not None
+    assert (result.reason, result.text, result.pieces) == ("stop", "here you are", ())
+    bodies = [sql for sql in asked if "body" in sql and "FROM messages" in sql]
+    assert len(bodies) == 2, "the answer, and how much of the window it fills"
 
 
 async def test_actions_are_listed_in_the_order_of_their_messages(chats: Chats) -> None:
