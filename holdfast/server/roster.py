@@ -231,7 +231,9 @@ class Roster:
             new |= shared.keys() - self._shared
         rows += await self._of_others(tx, since, new, shared)
         shown = await _shown(tx, self._user, rows, self._feed.watch)
-        gone = await gone_since(tx, self._user, since, MOST + 1)
+        # A chat that is gone is heard of, and not found.
+        lost = whole or not heard <= {row.id for row in rows}
+        gone = await gone_since(tx, self._user, since, MOST + 1) if lost else {}
         return Found(now, shown, whole, heard, frozenset(shared), gone)
 
     async def _own(self, tx: Tx, since: int | None, ids: Collection[str]) -> list[Chat]:

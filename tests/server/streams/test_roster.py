@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from holdfast.chat.feed import POLL
+from holdfast.chat.gone import gone_since
 from holdfast.server import roster
 from holdfast.server.events import Wire
 from holdfast.server.roster import ChatListed, Rosters
@@ -196,6 +197,32 @@ async def test_a_crowd_of_changes_costs_few_looks(
     assert looks <= 1 + 1 / roster.REST + 1
     assert data(wires[-1])["title"] == "Title 49"
     assert wires == others
+
+
+async def test_what_is_gone_is_not_looked_for_when_all_that_was_heard_of_is_there(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await gone_since(*args)
+
+    monkeypatch.setattr(roster, "gone_since", counted)
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        async with connected(api, None) as opened:
+            await anyio.sleep(POLL + 0.1)  # so that the next whole look is not near
+            looks = 0
+            chat = await api.host.create(None, owner="ann")
+            await anyio.sleep(1)
+            await chat.rename("Found")
+            await anyio.sleep(1)
+            assert looks == 0
+            await chat.delete()
+            wires = await within(opened, 1)
+    assert looks == 1
+    assert [wire.event for wire in wires[-3:]] == ["chat", "chat", "deleted"]
 
 
 async def test_a_chat_that_nothing_was_heard_of_is_told_when_it_is_deleted(
