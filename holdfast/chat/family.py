@@ -20,6 +20,7 @@ from holdfast.chat.errors import (
     NotARoot,
     TooDeep,
 )
+from holdfast.chat.files import hold_files
 from holdfast.chat.gone import note_deleted
 from holdfast.chat.journal import answer_open
 from holdfast.chat.locked import (
@@ -71,6 +72,8 @@ class NewChat(Struct, frozen=True, kw_only=True):
 
 async def create(tx: Tx, new: NewChat) -> Chat:
     """A chat begins, and wants a worker."""
+    if new.message is not None:
+        await hold_files(tx, new.owner, new.message)
     return await _begin(await _insert(tx, new), new)
 
 
@@ -257,6 +260,8 @@ async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
     """A new chat with the live history up to a message; up to before it, with a prompt."""
     source = (await lock(tx, chat_id)).chat
     await _check_place(tx, chat_id, number, prompt=new.message is not None)
+    if new.message is not None:
+        await hold_files(tx, new.owner, new.message)
     locked = await _insert(tx, new)
     last = number if new.message is None else number - 1
     copied = await tx.execute(

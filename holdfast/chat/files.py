@@ -20,6 +20,9 @@ MEDIA: Final = re.compile(r"[a-zA-Z0-9!#$&^_.+-]{1,100}/[a-zA-Z0-9!#$&^_.+-]{1,1
 LONGEST_NAME: Final = 255
 SHOWN: Final = 10
 """Chats that are named when a file is in use."""
+OVERLAP: Final = 60_000_000
+"""Microseconds that a second look goes back behind the first: a transaction that was not committed
+at the first has a time from before it."""
 SCHEME: Final = "holdfast:"
 """What the `ref` of a part begins with, when its bytes are one of these."""
 
@@ -142,12 +145,41 @@ async def used_by(tx: Tx, owner: str) -> int:
     return int(row[0])
 
 
-async def refuse_in_use(tx: Tx, owner: str, id: str) -> None:
+async def hold_files(tx: Tx, owner: str, message: Message) -> None:
+    """The files that a message names are there, and stay until this transaction ends: from then on
+    they stay because it names them. Raises `FileNotFound`."""
+    ids = sorted(ref.removeprefix(SCHEME) for ref in refs_in([message]))
+    if not ids:
+        return
+    for id in ids:
+        check_text("id of a file", id)
+    rows = await tx.fetch(
+        f"""
+        SELECT id FROM files WHERE owner = :owner AND {tx.dialect.one_of("id", "ids")}
+         ORDER BY id {tx.dialect.lock}
+        """,
+        {"owner": owner, "ids": ids},
+    )
+    held = {row[0] for row in rows}
+    for id in ids:
+        if id not in held:
+            raise FileNotFound(id)
+
+
+async def refuse_in_use(tx: Tx, owner: str, id: str) -> int:
     """Raises `FileInUse` when a chat of the owner's has it in what was said, or waits to be said.
 
-    Looks through all that they have said since it was uploaded.
+    Looks through all that they have said since it was uploaded; gives the time of this look.
     """
-    file, ref = await read_file(tx, owner, id), SCHEME + id
+    looked = await now_of(tx)
+    file = await read_file(tx, owner, id)
+    await _refuse_named(tx, file, file.created_at)
+    return looked
+
+
+async def _refuse_named(tx: Tx, file: StoredFile, since: int) -> None:
+    """By a chat that changed since then."""
+    ref = SCHEME + file.id
     rows = await tx.fetch(
         f"""
         SELECT c.id, m.body FROM chats c JOIN messages m ON m.chat_id = c.id
@@ -157,18 +189,25 @@ async def refuse_in_use(tx: Tx, owner: str, id: str) -> None:
         SELECT c.id, q.body FROM chats c JOIN queue q ON q.chat_id = c.id
          WHERE c.owner = :owner AND c.updated_at >= :since AND {_has(tx, "q.body")}
         """,
-        {"owner": owner, "since": file.created_at, "text": ref},
+        {"owner": file.owner, "since": since, "text": ref},
     )
     found = {
         chat for chat, body in rows if ref in refs_in([document(chat, "message", body, Message)])
     }
     if found:
-        raise FileInUse(id, sorted(found)[:SHOWN])
+        raise FileInUse(file.id, sorted(found)[:SHOWN])
 
 
-async def delete_file(tx: Tx, owner: str, id: str) -> StoredFile:
-    """The bytes go with the last file that has them."""
-    file = await read_file(tx, owner, id)
+async def delete_file(tx: Tx, owner: str, id: str, looked: int | None = None) -> StoredFile:
+    """The bytes go with the last file that has them. Raises `FileInUse`.
+
+    `looked`: when `refuse_in_use` found no chat that names it. Then only chats that changed around
+    that time or later are looked at, so that this holds up nobody for long.
+    """
+    # Who is about to name it holds it, and is waited for; who comes later does not find it.
+    file = await read_file(tx, owner, id, tx.dialect.lock)
+    since = file.created_at if looked is None else max(file.created_at, looked - OVERLAP)
+    await _refuse_named(tx, file, since)
     await tx.execute("DELETE FROM files WHERE id = :id", {"id": id})
     if await _hold_blob(tx, file.hash):
         await tx.execute(
@@ -187,10 +226,10 @@ def _has(tx: Tx, column: str) -> str:
     return f"{find}({column}, :text) > 0"
 
 
-async def read_file(tx: Tx, owner: str, id: str) -> StoredFile:
+async def read_file(tx: Tx, owner: str, id: str, lock: str = "") -> StoredFile:
     """A file of this owner. What belongs to somebody else is not there."""
     row = await tx.one(
-        f"{SELECT_FILE} WHERE id = :id AND owner = :owner", {"id": id, "owner": owner}
+        f"{SELECT_FILE} WHERE id = :id AND owner = :owner {lock}", {"id": id, "owner": owner}
     )
     if row is None:
         raise FileNotFound(id)

@@ -16,6 +16,7 @@ from holdfast.chat.errors import (
     NothingWaits,
     WrongAnswer,
 )
+from holdfast.chat.files import hold_files
 from holdfast.chat.journal import (
     WHY,
     answer_open,
@@ -67,6 +68,7 @@ class Sent(Struct, frozen=True):
 async def send(tx: Tx, chat_id: str, message: Queued) -> Sent:
     """A person says something."""
     locked = await begin(tx, chat_id, SENDS[message.deliver])
+    await hold_files(tx, locked.chat.owner, message.message)
     status = locked.chat.status
     if status is Status.IDLE:
         await answer_open(locked, "skipped")
@@ -140,6 +142,7 @@ async def edit_queued(
     """Change what a waiting message says. Its place stays, unless it becomes of another kind."""
     locked = await begin(tx, chat_id, Transition.EDIT_QUEUED)
     queued = await queue.find(locked, id)
+    await hold_files(tx, locked.chat.owner, message)
     await tx.execute(
         "UPDATE queue SET body = :body WHERE chat_id = :chat AND id = :id",
         {"chat": chat_id, "id": id, "body": encode(message).decode()},
@@ -199,6 +202,7 @@ async def edit(
     """Say something else instead: that message and all behind it are superseded."""
     locked = await begin(tx, chat_id, Transition.EDIT)
     await _check_prompt(tx, chat_id, number)
+    await hold_files(tx, locked.chat.owner, message)
     superseded = await _supersede(locked, number)
     dropped = await queue.read_queue(tx, chat_id)
     await queue.drop(locked, dropped)

@@ -10,13 +10,16 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.files import add_file, delete_file, read_data
+from holdfast.chat.files import FileNotFound, add_file, delete_file, read_data
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
+from holdfast.server import routes
 from holdfast.server.app import Limits
+from holdfast.server.once import once
 from holdfast.store.database import Database, Tx
 from holdfast.store.postgres import open_postgres
 from holdfast.testing import Clock
+from tests.chat.given import Chats
 from tests.databases import hold
 from tests.server.kit import Answer, Api, agent, serving_api
 
@@ -190,6 +193,73 @@ async def test_a_file_that_a_chat_refers_to_is_not_deleted(
         mentioned = (await upload(api, b"other")).body["id"]
         await api.post("/chats", {"prompt": f"what is holdfast:{mentioned}?"})
         assert (await api.delete(f"/files/{mentioned}")).status == 204
+
+
+async def test_a_file_that_is_named_while_it_is_looked_for_is_not_deleted(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        id = (await upload(api, PNG)).body["id"]
+        chat = (await api.post("/chats", {})).body["id"]
+        clock.advance(200)
+
+        async def late(*args: Any) -> Any:
+            await api.post(f"/chats/{chat}/messages", {"prompt": [{"type": "file", "file": id}]})
+            return await once(*args)
+
+        monkeypatch.setattr(routes.files, "once", late)
+        status, problem, _ = await api.delete(f"/files/{id}")
+        assert (status, problem["kind"]) == (409, "file_in_use")
+        assert (await api.get(f"/files/{id}")).status == 200
+
+
+@pytest.mark.parametrize("how", ["create", "fork", "send", "edit", "queue", "edit queued"])
+async def test_a_file_that_is_deleted_before_it_is_named_refuses_the_message(
+    db: Database, clock: Clock, how: str
+) -> None:
+    gone = [File("image/png", ref="holdfast:gone")]
+    async with serving_api(db, [agent(["hello"], clock)], clock=clock, worker=None) as api:
+        chats, host = Chats(db, clock), api.host
+        await (chats.running("c1") if "queue" in how else chats.idle("c1"))
+        chat = await host.chat("c1")
+        waiting = await chat.send("wait") if how == "edit queued" else None
+        before = await chats.everything()
+        with pytest.raises(FileNotFound, match="no file 'gone'"):
+            match how:
+                case "create":
+                    await host.create(gone)
+                case "fork":
+                    await chat.fork(1, gone)
+                case "edit":
+                    await chat.edit(1, gone)
+                case "edit queued":
+                    assert waiting is not None
+                    assert waiting.queued is not None
+                    await chat.queue.edit(waiting.queued, gone)
+                case _:
+                    await chat.send(gone)
+        assert await chats.everything() == before
+
+
+async def test_a_file_that_is_named_and_deleted_at_once_is_one_of_the_two(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        for _ in range(20):
+            id = (await upload(api, PNG)).body["id"]
+            status: dict[str, int] = {}
+
+            async def name(id: str, status: dict[str, int]) -> None:
+                said = {"prompt": [{"type": "file", "file": id}]}
+                status["named"] = (await api.post("/chats", said)).status
+
+            async def delete(id: str, status: dict[str, int]) -> None:
+                status["deleted"] = (await api.delete(f"/files/{id}")).status
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(name, id, status)
+                group.start_soon(delete, id, status)
+            assert (status["named"], status["deleted"]) in ((201, 409), (404, 204))
 
 
 async def test_a_file_can_be_deleted_when_its_chat_is_gone(db: Database, clock: Clock) -> None:

@@ -110,12 +110,13 @@ async def download_file(call: Call, id: Id) -> Content:
 async def delete_file(call: Call, id: Id) -> None:
     """While a chat of the caller's refers to it, it is refused: the chat would no longer be what
     it was. Delete the chat first."""
+    looked = None
     # Not in the transaction that deletes: this may look at much, and would hold up others.
     with suppress(FileNotFound):  # which that says too, unless it deleted it itself
-        await call.server.db.read(lambda tx: files.refuse_in_use(tx, call.user, id))
+        looked = await call.server.db.read(lambda tx: files.refuse_in_use(tx, call.user, id))
 
     async def delete(tx: Tx) -> StoredFile:
-        return await files.delete_file(tx, call.user, id)
+        return await files.delete_file(tx, call.user, id, looked)
 
     await once(call, "delete file", id, StoredFile, delete)
 

@@ -10,10 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import files
+from holdfast.chat import family, files
+from holdfast.chat.family import NewChat
 from holdfast.chat.feed import POLL
 from holdfast.chat.handle import Chat
-from holdfast.kernel.messages import File, Text
+from holdfast.chat.state import Stored
+from holdfast.kernel.messages import File, Part, Text, user_message
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.given import Chats, answer, asks
@@ -171,14 +173,26 @@ async def test_who_comes_back_is_told_what_is_shared_no_longer(db: Database, clo
 # --- files ---
 
 
-async def with_file(here: House, id: str = "f1", owner: str = "ann", ref: str = "") -> Chat:
-    """A chat of Ann's with a file."""
+async def uploaded(here: House, owner: str = "ann") -> None:
     hash = sha256(b"picture").hexdigest()
     await here.db.write(
-        lambda tx: files.add_file(tx, id, owner, hash, b"picture", "image/png", None)
+        lambda tx: files.add_file(tx, "f1", owner, hash, b"picture", "image/png", None)
     )
-    part = File("image/png", ref=ref or f"holdfast:{id}")
+
+
+async def with_file(here: House) -> Chat:
+    """A chat of Ann's with a file."""
+    await uploaded(here)
+    part = File("image/png", ref="holdfast:f1")
     return await here.server.host.create([Text("look"), part], owner="ann")
+
+
+async def imported(here: House, *parts: Part) -> Chat:
+    """A chat of Ann's from elsewhere: what it names need not be there, nor be hers."""
+    new = NewChat(id="c9", agent="agent", message=None, owner="ann")
+    said = Stored(1, 1, user_message(list(parts)), "ann", 1)
+    await here.db.write(lambda tx: family.restore(tx, new, [said]))
+    return await here.server.host.chat("c9")
 
 
 async def test_the_file_of_a_shared_chat_is_for_those_who_may_read_it_and_nobody_else(
@@ -209,10 +223,10 @@ async def test_the_file_of_a_shared_chat_is_for_those_who_may_read_it_and_nobody
 @pytest.mark.parametrize("what", ["a file it does not name", "text", "of another owner"])
 async def test_a_shared_chat_opens_no_other_file(db: Database, clock: Clock, what: str) -> None:
     async with neighbours(db, clock) as here:
-        owner = "eve" if what == "of another owner" else "ann"
-        chat = await with_file(here, "f1", owner, ref="holdfast:f2" if "not" in what else "")
-        if what == "text":
-            chat = await here.server.host.create("see holdfast:f1", owner="ann")
+        await uploaded(here, "eve" if what == "of another owner" else "ann")
+        named = "f2" if what == "a file it does not name" else "f1"
+        part = Text("see holdfast:f1") if what == "text" else File("a/b", ref=f"holdfast:{named}")
+        chat = await imported(here, part)
         await share(here, chat.id)
         status, problem, _ = await here.ask("GET", f"/chats/{chat.id}/files/f1", by="bob")
         assert (status, problem["kind"]) == (404, "file_not_found")
