@@ -69,9 +69,9 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-function opened(): Outbox {
+function opened(line = new Store<LineState>({ is: "open" })): Outbox {
   const outbox = new Outbox("c");
-  outbox.open(new Store<LineState>({ is: "open" }));
+  outbox.open(line);
   return outbox;
 }
 
@@ -143,6 +143,16 @@ describe("sending", () => {
     expect(asked.at(-1)?.key).toBe(again.unsent.get()[0]?.key);
     await asked.at(-1)?.answer(200, { number: 1 });
     expect(again.unsent.get()[0]?.number).toBe(1);
+  });
+
+  test("is not refused because nobody could say whether the session is over", async () => {
+    const outbox = opened();
+    outbox.put("one", "queue", {});
+    await asked[0]?.answer(401, { kind: "unauthorized", status: 401, detail: "Who are you?" });
+    await asked[1]?.fail();
+    expect(outbox.unsent.get()[0]?.refused).toBeUndefined();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked.at(-1)?.key).toBe(asked[0]?.key);
   });
 
   test("what was refused is sent again under another key, in its old place", async () => {

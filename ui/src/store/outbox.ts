@@ -139,8 +139,9 @@ export class Outbox {
       this.#mark(one.key, await (one.queued === undefined ? this.#post(one) : this.#look()));
     } catch (error) {
       const problem = Problem.of(error);
-      // Whoever signs in again goes on where they were.
-      if (problem.passing || (problem.status === 401 && !(await isStillIn()))) return false;
+      // Whoever signs in again goes on where they were, also when that was in another tab.
+      if (problem.status === 401) await isStillIn();
+      if (problem.passing || problem.status === 401) return false;
       if (one.queued === undefined) this.#mark(one.key, { refused: problem.message });
       else this.discard(one.key); // there is no such chat to look at
     }
