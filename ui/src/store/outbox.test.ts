@@ -37,6 +37,7 @@ const asked: Asked[] = [];
 
 function fetched(_: string, init: RequestInit): Promise<Response> {
   return new Promise((resolve, reject) => {
+    init.signal?.addEventListener("abort", () => reject(init.signal?.reason));
     asked.push({
       method: init.method ?? "GET",
       key: (init.headers as Headers).get("Idempotency-Key"),
@@ -119,6 +120,19 @@ describe("sending", () => {
     await vi.advanceTimersByTimeAsync(1_000);
     expect(asked).toHaveLength(2);
     expect(asked[1]?.key).toBe(asked[0]?.key);
+  });
+
+  test("what is still on its way when the line has broken is sent again once it is back", async () => {
+    const line = new Store<LineState>({ is: "opening" });
+    const outbox = opened(line);
+    outbox.put("one", "queue", {});
+    line.set({ is: "open" });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(asked).toHaveLength(1);
+    line.set({ is: "broken", retryAt: 0, tries: 1 });
+    line.set({ is: "open" });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked.map((each) => each.key)).toEqual([asked[0]?.key, asked[0]?.key]);
   });
 
   test("what is refused stays, with the reason, and does not hold up the next", async () => {

@@ -49,6 +49,8 @@ export class Outbox {
   #all: readonly Unsent[];
   #transcript: Transcript = EMPTY;
   #sending = false;
+  /** Of the request that is on its way. */
+  #stop = new AbortController();
   #tries = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #leave: (() => void) | null = null;
@@ -63,8 +65,15 @@ export class Outbox {
   }
 
   open(line: Store<LineState>): void {
+    let wasBroken = false;
     this.#leave = line.subscribe(() => {
-      if (line.get().is === "open") void this.#send();
+      const { is } = line.get();
+      if (is === "broken") wasBroken = true;
+      if (is !== "open") return;
+      // What was sent over the network of before may wait for its answer for many minutes.
+      if (wasBroken) this.#stop.abort();
+      wasBroken = false;
+      void this.#send();
     });
     void this.#send();
   }
@@ -135,6 +144,7 @@ export class Outbox {
 
   /** False when it is to be tried again when the server can be reached. */
   async #attempt(one: Unsent): Promise<boolean> {
+    this.#stop = new AbortController();
     try {
       this.#mark(one.key, await (one.queued === undefined ? this.#post(one) : this.#look()));
     } catch (error) {
@@ -153,13 +163,15 @@ export class Outbox {
       path: { chat: this.#chat },
       body: { prompt, deliver, ...(model ? { model } : {}), ...(effort ? { effort } : {}) },
       key,
+      signal: this.#stop.signal,
     });
     return number != null ? { number } : { queued: queued ?? "" };
   }
 
   /** A message may leave the queue before the stream tells of it: then it never says its name. */
   async #look(): Promise<Partial<Unsent>> {
-    const chat = await call("GET /chats/{chat}", { path: { chat: this.#chat } });
+    const { signal } = this.#stop;
+    const chat = await call("GET /chats/{chat}", { path: { chat: this.#chat }, signal });
     return { version: chat.snapshot_version };
   }
 
