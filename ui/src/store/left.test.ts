@@ -79,3 +79,18 @@ test("a chat that is open sends its own", async () => {
   await settle();
   expect(sent).toEqual(["a: hello a"]);
 });
+
+test("what another tab left behind is sent too, in a chat where this page has sent before", async () => {
+  await unsentIn("a");
+  reachable = true;
+  const line = new Store<LineState>({ is: "open" });
+  stop = sendLeft(line);
+  await settle();
+  reachable = false;
+  await unsentIn("a");
+  line.set({ is: "broken", retryAt: 0, tries: 1 });
+  reachable = true;
+  line.set({ is: "open" });
+  await settle();
+  expect(sent).toEqual(["a: hello a", "a: hello a"]);
+});

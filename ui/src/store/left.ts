@@ -20,7 +20,10 @@ export function isLeft(chat: string): void {
 export function sendLeft(line: Store<LineState>): () => void {
   const sending = new Map<string, Outbox>();
   const look = () => {
-    for (const chat of open.get()) end(sending, chat);
+    for (const [chat, outbox] of [...sending]) {
+      // One that is done knows nothing of what other tabs have left since.
+      if (open.get().has(chat) || outbox.isDone) end(sending, chat);
+    }
     if (line.get().is !== "open") return;
     for (const chat of chatsWithUnsent()) {
       if (open.get().has(chat) || sending.has(chat)) continue;

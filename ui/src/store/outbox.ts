@@ -84,6 +84,11 @@ export class Outbox {
     clearTimeout(this.#timer);
   }
 
+  /** Nothing that it knows of is to be sent. */
+  get isDone(): boolean {
+    return !this.#sending && this.#next() === undefined;
+  }
+
   put(prompt: Prompt, deliver: Deliver, choice: { model?: string; effort?: Effort }): void {
     // Behind whatever is there, also when the clock does not move.
     const at = Math.max(Date.now(), (this.#all.at(-1)?.at ?? 0) + 1);
