@@ -44,6 +44,8 @@ export class OpenChat {
   readonly id: string;
   readonly transcript = new Store<Transcript>(EMPTY);
   readonly earlier = new Store<Earlier>({ is: "rest" });
+  /** How often an edit took messages out. */
+  #edits = 0;
   /** Why there is nothing to see: it does not exist, or one may not know. */
   readonly missing = new Store<Problem | null>(null);
   /** This page has asked for a stop that the server has not taken up yet. */
@@ -79,6 +81,7 @@ export class OpenChat {
   #take(events: readonly ChatEvent[]): void {
     const before = this.transcript.get();
     const transcript = applied(before, events, Date.now());
+    this.#edits += events.filter(({ event }) => event === "superseded").length;
     this.transcript.set(transcript);
     this.outbox.arrived(transcript);
     this.#noteStop();
@@ -108,10 +111,7 @@ export class OpenChat {
     if (before === null || this.earlier.get().is === "reading") return;
     this.earlier.set({ is: "reading" });
     try {
-      const page = await call("GET /chats/{chat}/messages", {
-        path: { chat: this.id },
-        query: { before, limit: PAGE },
-      });
+      const page = await this.#pageBefore(before);
       // The history may have begun anew meanwhile: then this page is of no use.
       if (this.transcript.get().moreBefore === before) {
         this.transcript.change((now) => withEarlier(now, page.messages, page.next));
@@ -119,6 +119,18 @@ export class OpenChat {
       this.earlier.set({ is: "rest" });
     } catch (error) {
       this.earlier.set({ is: "failed", problem: Problem.of(error) });
+    }
+  }
+
+  /** As it is without what edits took out, also those that came while it was read. */
+  async #pageBefore(before: number) {
+    for (;;) {
+      const edits = this.#edits;
+      const page = await call("GET /chats/{chat}/messages", {
+        path: { chat: this.id },
+        query: { before, limit: PAGE },
+      });
+      if (edits === this.#edits) return page;
     }
   }
 
