@@ -4,10 +4,12 @@ import { Draft } from "./draft";
 import { forkBefore } from "./forking";
 
 let before: readonly number[];
-let asked: { readonly path: string; readonly body: unknown }[];
+let asked: { readonly path: string; readonly body: unknown; readonly key: string | null }[];
+let reachable: boolean;
 
 beforeEach(() => {
   asked = [];
+  reachable = true;
   const map = new Map<string, string>();
   vi.stubGlobal("location", { href: "http://page/", origin: "http://page" });
   vi.stubGlobal("localStorage", {
@@ -17,7 +19,9 @@ beforeEach(() => {
   });
   vi.stubGlobal("fetch", async (url: string | URL, init?: RequestInit) => {
     const body = typeof init?.body === "string" ? JSON.parse(init.body) : null;
-    asked.push({ path: String(url), body });
+    const key = new Headers(init?.headers).get("Idempotency-Key");
+    asked.push({ path: String(url), body, key });
+    if (body !== null && !reachable) throw new TypeError("network");
     const messages = before.map((number) => ({ number }));
     return Response.json(body === null ? { messages, next: null } : { id: "other" });
   });
@@ -43,4 +47,17 @@ test("before the first message there is nothing to fork: it waits in a new chat"
   expect(await forkBefore("one", said(1))).toBe("/new");
   expect(asked).toHaveLength(1);
   expect(new Draft("new").content.get().text).toBe("And now?");
+});
+
+test("a fork whose answer nobody heard is made once, however often it is asked for", async () => {
+  before = [4];
+  reachable = false;
+  await expect(forkBefore("one", said(7))).rejects.toThrow("cannot be reached");
+  reachable = true;
+  await forkBefore("one", said(7));
+  await forkBefore("one", said(7));
+  const [first, second, third] = asked.filter(({ body }) => body !== null).map(({ key }) => key);
+  expect(first).toEqual(expect.any(String));
+  expect(second).toBe(first);
+  expect(third).not.toBe(first);
 });

@@ -1,7 +1,10 @@
 import { call } from "../api/call";
+import { Keys } from "../api/key";
 import type { Stored } from "../api/types";
 import { draftNamed } from "./draft";
 import { contentOf } from "./prompt";
+
+const keys = new Keys();
 
 /**
  * A chat of its own that ends before a message, which is there to be changed and sent; where it is.
@@ -19,6 +22,11 @@ export async function forkBefore(chat: string, { number, message }: Stored): Pro
   return id === null ? "/new" : `/chats/${id}`;
 }
 
+/** Asked again when nobody heard the answer, it is the same fork. */
 async function forkAt(chat: string, number: number): Promise<string> {
-  return (await call("POST /chats/{chat}/fork", { path: { chat }, body: { number } })).id;
+  const body = { number };
+  const key = keys.for([chat, number]);
+  const { id } = await call("POST /chats/{chat}/fork", { path: { chat }, body, key });
+  keys.done();
+  return id;
 }

@@ -1,10 +1,10 @@
 /** An open chat: what it says, and what one can do to it. */
 
 import { call } from "../api/call";
+import { Keys } from "../api/key";
 import { Problem } from "../api/problem";
 import { Line } from "../api/socket";
 import type {
-  Answer,
   Chat,
   ChatEvent,
   Deliver,
@@ -53,6 +53,8 @@ export class OpenChat {
   /** The version of the chat at which the server took it up. */
   #stopAt: number | null = null;
   readonly editing = new Store<Editing | null>(null);
+  /** For what is asked again when nobody heard the answer, and may not be done twice. */
+  readonly #keys = new Keys();
   readonly outbox: Outbox;
   readonly line: Line<ChatEvent>;
 
@@ -162,25 +164,22 @@ export class OpenChat {
   }
 
   async edit(number: number, prompt: Prompt, choice: Choice = {}): Promise<void> {
+    const body = { prompt, ...choice };
     await call("PATCH /chats/{chat}/messages/{number}", {
       path: { chat: this.id, number },
-      body: { prompt, ...choice },
+      body,
+      key: this.#keys.for(["edit", number, body]),
     });
+    this.#keys.done();
   }
 
   /** A chat of its own with what was said before a message, and something else instead of it. */
   async fork(number: number, prompt?: Prompt): Promise<Snapshot> {
-    return await call("POST /chats/{chat}/fork", {
-      path: { chat: this.id },
-      body: prompt === undefined ? { number } : { number, prompt },
-    });
-  }
-
-  async answer(id: string, answer: Answer): Promise<void> {
-    await call("POST /chats/{chat}/actions/{id}", {
-      path: { chat: this.id, id },
-      body: { answer },
-    });
+    const body = prompt === undefined ? { number } : { number, prompt };
+    const key = this.#keys.for(["fork", body]);
+    const made = await call("POST /chats/{chat}/fork", { path: { chat: this.id }, body, key });
+    this.#keys.done();
+    return made;
   }
 
   async editQueued(id: string, prompt: Prompt): Promise<void> {
