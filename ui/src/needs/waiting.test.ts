@@ -92,3 +92,12 @@ test("what the list has not been told of yet is not read again and again", async
   expect(open).toHaveLength(0);
   expect(waiting.get().asked).toHaveLength(1);
 });
+
+test("what was asked for somebody before is not shown to whoever comes next", async () => {
+  stop();
+  await answer("theirs");
+  expect(waiting.get().asked).toBeNull();
+  stop = followWaiting(list);
+  await answer("mine");
+  expect(waiting.get().asked?.map(({ action }) => action.call.id)).toEqual(["mine"]);
+});

@@ -21,6 +21,8 @@ export const waiting = new Store(UNREAD);
 const MOST = 200;
 let reading: Promise<void> | null = null;
 let again = false;
+/** How many have gone so far: an answer is only for whoever was here when it was asked for. */
+let gone = 0;
 
 /** One request at a time; what is asked for meanwhile is one more behind it. */
 export function readWaiting(): void {
@@ -37,11 +39,14 @@ export function readWaiting(): void {
 }
 
 async function read(): Promise<void> {
+  const before = gone;
   try {
     const { actions, next } = await call("GET /actions", { query: { limit: MOST } });
-    waiting.set({ asked: actions, problem: null, more: next !== null });
+    if (before === gone) waiting.set({ asked: actions, problem: null, more: next !== null });
   } catch (error) {
-    waiting.change((before) => ({ ...before, problem: Problem.of(error) }));
+    if (before === gone) {
+      waiting.change((known) => ({ ...known, problem: Problem.of(error) }));
+    }
   }
 }
 
@@ -74,6 +79,7 @@ export function followWaiting(list: ChatList): () => void {
     stopRead();
     stopLine();
     // Whoever signs in next is not told what waited for somebody else.
+    gone += 1;
     waiting.set(UNREAD);
   };
 }
