@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
 import type { Uploading } from "../api/upload";
+import { keepFor } from "../state/kept";
 import { Draft, draftNamed } from "./draft";
 
 interface Sent {
@@ -37,7 +38,10 @@ beforeEach(() => {
   });
 });
 
-afterEach(() => void vi.unstubAllGlobals());
+afterEach(() => {
+  keepFor("");
+  vi.unstubAllGlobals();
+});
 
 const open = () => new Draft("c", undefined, send);
 const kinds = (draft: Draft) => draft.content.get().files.map((file) => file.progress.is);
@@ -149,4 +153,16 @@ test("what is called off sends no more of its files", async () => {
   await settle();
   draft.stop();
   expect(sent.map(({ cancelled }) => cancelled)).toEqual([false, true]);
+});
+
+test("a file that is on its way when somebody else signs in is not theirs", async () => {
+  keepFor("ann");
+  const draft = draftNamed("new", send);
+  draft.type("Dear diary");
+  draft.add([file("a.png")]);
+  keepFor("bob");
+  expect(draftNamed("new", send).content.get()).toEqual({ text: "", files: [] });
+  sent[0]?.arrive();
+  await settle();
+  expect(draftNamed("new", send).content.get().files).toEqual([]);
 });

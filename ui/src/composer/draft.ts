@@ -10,7 +10,7 @@ import { newKey } from "../api/key";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
 import { type Uploading, upload } from "../api/upload";
-import { keep, kept, whenKeptElsewhere } from "../state/kept";
+import { keep, kept, keptFor, whenKeptElsewhere } from "../state/kept";
 import { Store } from "../state/store";
 import type { OpenChat } from "../store/chat";
 import { pastedName } from "./paste";
@@ -23,13 +23,16 @@ const busy = new Map<string, Draft>();
 
 /** What is about to be said under a name. Two at a time would write over what the other keeps. */
 export function draftNamed(name: string, send: Upload = upload): Draft {
-  return busy.get(name) ?? new Draft(name, undefined, send);
+  const known = busy.get(name);
+  return known?.isMine ? known : new Draft(name, undefined, send);
 }
 
 export class Draft {
   readonly content: Store<Content>;
   /** Null for one that is not kept. */
   readonly #name: string | null;
+  /** Who writes it. */
+  readonly #user = keptFor();
   readonly #upload: Upload;
   readonly #bytes = new Map<string, Blob>();
   readonly #running = new Map<string, Uploading>();
@@ -42,6 +45,11 @@ export class Draft {
       // The page went away while it was on its way.
       if (progress.is !== "done" && text !== undefined) this.#begin(id, blobOf(text));
     }
+  }
+
+  /** Of whoever uses the page now: somebody else may have signed in since. */
+  get isMine(): boolean {
+    return this.#user === keptFor();
   }
 
   /** Follows other tabs, until the returned function is called. */
@@ -158,7 +166,7 @@ export class Draft {
   #set(content: Content): void {
     const before = this.content.get();
     this.content.set(content);
-    if (this.#name === null) return;
+    if (this.#name === null || !this.isMine) return;
     // Apart, so that a key that is pressed does not write long texts anew.
     if (content.text !== before.text) keep(`draft.${this.#name}`, content.text, "");
     if (content.files !== before.files) {

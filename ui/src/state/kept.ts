@@ -10,6 +10,10 @@ export function keepFor(id: string): void {
   user = id;
 }
 
+export function keptFor(): string {
+  return user;
+}
+
 function full(name: string): string {
   return OF_ALL.has(name) || user === "" ? PREFIX + name : `${PREFIX}${user}.${name}`;
 }
