@@ -2,6 +2,7 @@
 
 import { type ReactNode, type RefObject, useEffect, useRef } from "react";
 import { whenIdle, whenNear } from "./near";
+import { whenResized } from "./resized";
 
 interface Props {
   readonly label: string;
@@ -24,7 +25,7 @@ export function Scroller({ label, className, children, follow = false }: Props) 
   );
 }
 
-/** Looked at when it is near, and again when there is more in it. */
+/** Looked at when it is near, and again when there is more in it, or the window is another. */
 function useScrollable(outer: RefObject<HTMLElement | null>): void {
   const isNear = useRef(false);
   useEffect(() => {
@@ -36,31 +37,10 @@ function useScrollable(outer: RefObject<HTMLElement | null>): void {
     };
     return isNear.current ? whenIdle(look) : whenNear(element, look);
   });
-}
-
-/** Wider or narrower, others scroll. Those that are not laid out are looked at when they are near. */
-if (typeof window !== "undefined") {
-  let stop = () => {};
-  addEventListener("resize", () => {
-    stop();
-    stop = whenIdle(() => {
-      for (const element of document.querySelectorAll<HTMLElement>("[data-scroller]")) {
-        if (element.checkVisibility({ contentVisibilityAuto: true })) measure(element);
-        else measureWhenNear(element);
-      }
-    });
-  });
-}
-
-const awaited = new WeakSet<HTMLElement>();
-
-function measureWhenNear(element: HTMLElement): void {
-  if (awaited.has(element)) return;
-  awaited.add(element);
-  whenNear(element, () => {
-    awaited.delete(element);
-    measure(element);
-  });
+  useEffect(() => {
+    const element = outer.current;
+    return element === null ? undefined : whenResized(element, () => measure(element));
+  }, [outer]);
 }
 
 function measure(element: HTMLElement): void {
