@@ -24,7 +24,7 @@ import type { OpenChat } from "../store/chat";
 import type { Unsent } from "../store/outbox";
 import { Note } from "./notes";
 import { Bubble } from "./prompt";
-import { announced, ENDINGS, isOfKeys, type Tail, tailOf, titleOf } from "./tail";
+import { announced, endingOf, isOfKeys, type Tail, tailOf, titleOf } from "./tail";
 
 interface Props {
   readonly chat: OpenChat;
@@ -45,7 +45,7 @@ export function TailView({ chat }: Props) {
         </Note>
       ))}
       <StatusLine chat={chat} tail={tail} />
-      <Announcer is={tail.is} />
+      <Announcer tail={tail} />
     </div>
   );
 }
@@ -58,14 +58,14 @@ function useTail(chat: OpenChat): Tail {
 }
 
 /** Says what begins and ends, once, to those who do not see it. */
-function Announcer({ is }: { readonly is: Tail["is"] }) {
-  const before = useRef<Tail["is"] | null>(null);
+function Announcer({ tail }: { readonly tail: Tail }) {
+  const before = useRef<Tail | null>(null);
   const [words, say] = useState("");
   useEffect(() => {
-    const said = announced(before.current, is);
-    before.current = is;
+    const said = announced(before.current, tail);
+    before.current = tail;
     if (said !== null) say(said);
-  }, [is]);
+  }, [tail]);
   return (
     <div className="hidden-text" role="status">
       {words}
@@ -169,7 +169,7 @@ function Plain({ tail }: { readonly tail: Tail }) {
     case "ended":
       return (
         <Quiet icon={<OctagonX size={14} />}>
-          {ENDINGS[tail.reason] ?? "The server ended this."} <Link href="/new">New chat</Link>
+          {endingOf(tail.reason)} <Link href="/new">New chat</Link>
         </Quiet>
       );
     default:

@@ -100,12 +100,25 @@ it("a kind that is not known yet is told plainly", () => {
 });
 
 it("only beginnings, ends and needs are announced", () => {
-  expect(announced(null, "working")).toBeNull();
-  expect(announced("thinking", "working")).toBeNull();
-  expect(announced("working", "retry")).toBeNull();
-  expect(announced("rest", "thinking")).toBe("The agent is working.");
-  expect(announced("working", "rest")).toBe("The agent has finished.");
-  expect(announced("working", "waiting")).toBe("The agent waits for an answer.");
-  expect(announced("working", "failed")).toBe("The turn failed.");
-  expect(announced("stopping", "stopped")).toBe("The agent was stopped.");
+  const [working, rest] = [{ is: "working" }, { is: "rest" }] as const;
+  const failed = { is: "failed", failure: { kind: "server" } as Failure } as const;
+  expect(announced(null, working)).toBeNull();
+  expect(announced({ is: "thinking" }, working)).toBeNull();
+  expect(announced(rest, { is: "thinking" })).toBe("The agent is working.");
+  expect(announced(working, rest)).toBe("The agent has finished.");
+  expect(announced(working, failed)).toBe("The turn failed.");
+  expect(announced({ is: "stopping" }, { is: "stopped" })).toBe("The agent was stopped.");
+});
+
+it("who waits for agents of its own needs nobody, and who waits for a person does", () => {
+  const agents = { is: "waiting", people: 0, agents: 2 } as const;
+  const people = { is: "waiting", people: 1, agents: 2 } as const;
+  expect(announced({ is: "working" }, agents)).toBeNull();
+  expect(announced(agents, people)).toBe("The agent waits for an answer.");
+});
+
+it("a chat that is gone is not announced as one that has finished", () => {
+  const ended = (reason: string) => announced({ is: "working" }, { is: "ended", reason });
+  expect(ended("deleted")).toBe("This chat was deleted.");
+  expect(ended("moonphase")).toBe("The server ended this.");
 });

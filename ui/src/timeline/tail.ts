@@ -103,35 +103,36 @@ export function isOfKeys({ kind }: Pick<Failure, "kind">): boolean {
   return kind === "auth" || kind === "config";
 }
 
-export const ENDINGS: Readonly<Record<string, string>> = {
+const ENDINGS: Readonly<Record<string, string>> = {
   deleted: "This chat was deleted.",
   revoked: "You may no longer see this chat.",
   refused: "This chat can no longer be followed.",
 };
 
-/** For those who do not see the page: only where something begins, ends, or needs somebody. */
-export function announced(before: Tail["is"] | null, now: Tail["is"]): string | null {
-  if (before === null || phaseOf(before) === phaseOf(now)) return null;
-  switch (phaseOf(now)) {
-    case "busy":
-      return "The agent is working.";
-    case "needed":
-      return "The agent waits for an answer.";
-    case "failed":
-      return "The turn failed.";
-    case "stopped":
-      return "The agent was stopped.";
-    case "lost":
-      return "The connection is lost. It is tried again.";
-    case "rest":
-      return "The agent has finished.";
-  }
+export function endingOf(reason: string): string {
+  return ENDINGS[reason] ?? "The server ended this.";
 }
 
-type Phase = "busy" | "needed" | "failed" | "stopped" | "lost" | "rest";
+/** For those who do not see the page: only where something begins, ends, or needs somebody. */
+export function announced(before: Tail | null, now: Tail): string | null {
+  if (before === null || phaseOf(before) === phaseOf(now)) return null;
+  return now.is === "ended" ? endingOf(now.reason) : WORDS[phaseOf(now)];
+}
 
-function phaseOf(is: Tail["is"]): Phase {
-  switch (is) {
+type Phase = "busy" | "needed" | "failed" | "stopped" | "lost" | "gone" | "rest";
+
+const WORDS: Readonly<Record<Phase, string>> = {
+  busy: "The agent is working.",
+  needed: "The agent waits for an answer.",
+  failed: "The turn failed.",
+  stopped: "The agent was stopped.",
+  lost: "The connection is lost. It is tried again.",
+  gone: "The chat is gone.",
+  rest: "The agent has finished.",
+};
+
+function phaseOf(tail: Tail): Phase {
+  switch (tail.is) {
     case "thinking":
     case "working":
     case "stranded":
@@ -139,13 +140,15 @@ function phaseOf(is: Tail["is"]): Phase {
     case "stopping":
       return "busy";
     case "waiting":
-      return "needed";
+      // Its own agents work on.
+      return tail.people === 0 && tail.agents > 0 ? "busy" : "needed";
     case "failed":
-      return "failed";
     case "stopped":
-      return "stopped";
+      return tail.is;
     case "reconnecting":
       return "lost";
+    case "ended":
+      return "gone";
     default:
       return "rest";
   }
