@@ -36,14 +36,6 @@ const BY_PLACE: Readonly<Record<string, readonly (readonly [readonly string[], s
   ],
 };
 
-/** The same without their places: keys with spaces between them, and what they do. */
-export const KEYS: readonly (readonly [string, string])[] = Object.values(BY_PLACE)
-  .flat()
-  .map(([combinations, what]) => {
-    const keys = combinations.flatMap((each) => keysOf(each));
-    return [[...new Set(keys)].join(" "), what];
-  });
-
 export function useOpening(): { isOpen: boolean; open: () => void; close: () => void } {
   const [isOpen, set] = useState(false);
   return { isOpen, open: () => set(true), close: () => set(false) };
@@ -97,7 +89,7 @@ export function Shortcuts({ onClose }: { readonly onClose: () => void }) {
   );
 }
 
-export function KeyTables() {
+function KeyTables() {
   return Object.entries(BY_PLACE).map(([where, keys]) => (
     <section key={where} className="keys-part">
       <h3>{where}</h3>
