@@ -215,6 +215,28 @@ def test_a_past_message_is_edited_after_a_warning_or_forked_instead(
     talk.converges()
 
 
+def test_an_edit_that_is_on_its_way_does_not_close_the_next_one(talk: Talk, model: Model) -> None:
+    model.says("One.", "Two.", "Two instead.")
+    for number, word in enumerate(("One.", "Two.")):
+        talk.says(f"Prompt {number}")
+        expect(talk.rows.last).to_contain_text(word)
+        talk.rests()
+    held = Held(talk.page, "**/messages/*")
+    field = talk.page.get_by_role("textbox", name="Changed message")
+    talk.rows.nth(2).hover()
+    talk.rows.nth(2).get_by_role("button", name="Edit").click()
+    field.fill("Another prompt")
+    field.press("Enter")
+    talk.rows.first.hover()
+    talk.rows.first.get_by_role("button", name="Edit").click()
+    expect(field).to_have_value("Prompt 0")
+    field.fill("Half a thought")
+    held.release()
+    expect(talk.rows.last).to_contain_text("Two instead.")
+    talk.rests()
+    expect(field).to_have_value("Half a thought")
+
+
 def test_a_draft_survives_a_reload_and_what_was_said_is_recalled(talk: Talk, model: Model) -> None:
     model.says("One.", "Two.")
     for number, word in enumerate(("One.", "Two.")):

@@ -80,8 +80,15 @@ function useEdit(chat: OpenChat, begin: () => ReturnType<typeof contentOf>) {
   const [draft] = useState(() => new Draft(null, begin()));
   const [saving, setSaving] = useState(false);
   const empty = useStore(draft.content, isEmpty);
-  // It is kept nowhere: nobody comes back to it.
-  useEffect(() => () => draft.stop(), [draft]);
+  const isHere = useRef(false);
+  useEffect(() => {
+    isHere.current = true;
+    return () => {
+      isHere.current = false;
+      // It is kept nowhere: nobody comes back to it.
+      draft.stop();
+    };
+  }, [draft]);
   const cancel = useCallback(() => chat.editing.set(null), [chat]);
   const save = async (by: (prompt: Prompt) => Promise<void>) => {
     const prompt = promptOf(draft.content.get());
@@ -94,8 +101,9 @@ function useEdit(chat: OpenChat, begin: () => ReturnType<typeof contentOf>) {
     }
     setSaving(true);
     // What is refused stays here, as it was written.
-    if (await attempt(() => by(prompt))) cancel();
-    else setSaving(false);
+    if (!(await attempt(() => by(prompt)))) setSaving(false);
+    // Else somebody changes something else by now.
+    else if (isHere.current) cancel();
   };
   return { draft, saving, empty, cancel, save };
 }
