@@ -149,6 +149,37 @@ def test_the_queue_is_written_changed_moved_and_emptied_by_keys(
     keys.is_somewhere()
 
 
+def test_keys_go_on_from_what_was_removed_or_discarded(
+    open_page: Pages, server: Server, model: Model
+) -> None:
+    model.says("Well.")
+    talk = Talk.begin(open_page, server, "Begin")
+    page, keys = talk.page, Keys(talk.page)
+    talk.rests()
+    for name in ("a.txt", "b.txt"):
+        page.get_by_label("Files to attach").set_input_files(
+            {"name": name, "mimeType": "text/plain", "buffer": b"words"}
+        )
+    tiles = page.get_by_role("list", name="Attached files").get_by_role("listitem")
+    expect(tiles).to_have_count(2)
+    keys.go_to(page.get_by_role("button", name="Remove a.txt"), "Shift+Tab")
+    keys.press("Enter")
+    expect(tiles).to_have_count(1)
+    expect(page.get_by_role("button", name="Remove b.txt")).to_be_focused()
+    keys.press("Enter")
+    expect(talk.field).to_be_focused()
+
+    open_page.watch(page).allow("status of 422")
+    refusal = {"kind": "no", "status": 422, "detail": "Not so."}
+    page.route("**/messages", lambda route: route.fulfill(status=422, json=refusal))
+    keys.types("Refused")
+    keys.press("Enter")
+    keys.go_to(page.get_by_role("button", name="Discard"), "Shift+Tab")
+    keys.press("Enter")
+    expect(page.get_by_text("Not so.")).to_be_hidden()
+    expect(talk.field).to_be_focused()
+
+
 def test_what_an_agent_waits_for_is_answered_by_keys_in_the_chat_and_in_the_inbox(
     open_page: Pages, server: Server, model: Model
 ) -> None:

@@ -1,5 +1,7 @@
 import { File as FileIcon, FileText, Link, RotateCw, TextCursorInput, X } from "lucide-react";
+import { useRef } from "react";
 import { IconButton } from "../parts/button";
+import { useFocusHandedOn } from "../parts/focus";
 import { bytes } from "../parts/words";
 import { useStore } from "../state/store";
 import type { Draft } from "./draft";
@@ -20,8 +22,10 @@ export function Tiles({ draft }: { readonly draft: Draft }) {
 
 function Tile({ file, draft }: { readonly file: Attachment; readonly draft: Draft }) {
   const { id, name, progress, text } = file;
+  const tile = useRef<HTMLLIElement>(null);
+  useFocusHandedOn(tile, lastButtonBeside);
   return (
-    <li className="composer-tile" data-is={progress.is}>
+    <li ref={tile} className="composer-tile" data-is={progress.is}>
       <Thumbnail file={file} />
       <span className="composer-tile-words">
         <span className="composer-tile-name" title={name}>
@@ -44,6 +48,11 @@ function Tile({ file, draft }: { readonly file: Attachment; readonly draft: Draf
       </IconButton>
     </li>
   );
+}
+
+function lastButtonBeside(tile: HTMLElement): HTMLElement | null | undefined {
+  const beside = tile.nextElementSibling ?? tile.previousElementSibling;
+  return beside?.querySelector<HTMLElement>(":scope > button:last-child");
 }
 
 function Thumbnail({ file }: { readonly file: Attachment }) {

@@ -80,8 +80,16 @@ interface UnsentProps {
 
 const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
   const { key, prompt, refused } = one;
+  const row = useRef<HTMLElement>(null);
+  // What is said next is said in the composer.
+  useFocusHandedOn(row, () => null);
   return (
-    <article className="timeline-row" data-unsent={key} aria-label="Your message, not sent yet">
+    <article
+      ref={row}
+      className="timeline-row"
+      data-unsent={key}
+      aria-label="Your message, not sent yet"
+    >
       <div className="prompt" data-unsent={refused === undefined ? "sending" : "refused"}>
         <Bubble chatId={chat.id} parts={partsOf(prompt)} />
         {refused === undefined ? (
