@@ -1,6 +1,6 @@
 import { type FormEvent, useCallback, useEffect, useState } from "react";
 import { call } from "../api/call";
-import { newKey } from "../api/key";
+import { Keys } from "../api/key";
 import { Problem } from "../api/problem";
 import type { Schemas } from "../api/schema";
 import type { Me } from "../api/types";
@@ -66,12 +66,16 @@ function NewUser({ onMade }: { readonly onMade: () => void }) {
   const [role, setRole] = useState<Role>("member");
   const [why, setWhy] = useState<string>();
   const [busy, setBusy] = useState(false);
+  const [keys] = useState(() => new Keys());
   const add = async (event: FormEvent) => {
     event.preventDefault();
     if (name.trim() === "") return setWhy("Give the name of whoever it is.");
     setBusy(true);
     try {
-      await call("POST /users", { body: { name: name.trim(), role }, key: newKey() });
+      // Asked again when nobody heard the answer, it is not refused for the name.
+      const body = { name: name.trim(), role };
+      await call("POST /users", { body, key: keys.for(body) });
+      keys.done();
       setName("");
       setWhy(undefined);
       onMade();
@@ -139,7 +143,7 @@ function One({ user, me, onChange }: OneProps) {
   const off = user.disabled_at != null;
   const change = async (body: Schemas["UserChange"]) => {
     const path = { user: user.id };
-    await attempt(() => call("PATCH /users/{user}", { path, body, key: newKey() }));
+    await attempt(() => call("PATCH /users/{user}", { path, body }));
     // Also when it was refused: the choice goes back to what it was.
     onChange();
   };
