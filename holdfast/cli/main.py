@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         code = _end(*told(error), error)
     if argv is None:
+        if code == ExitCode.INTERRUPTED:
+            _hush()
         _leave_threads(code)
     return code
 
@@ -96,6 +98,14 @@ def _end(code: ExitCode, words: str, error: BaseException) -> ExitCode:
     except (OSError, ValueError):
         drop(sys.stdout)
     return code
+
+
+def _hush() -> None:
+    """What was cut off in the middle complains when it is thrown away, and that is no news: a
+    connection to PostgreSQL that was being made, for example."""
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging.getLogger("asyncio").disabled = True
 
 
 def _leave_threads(code: int) -> None:

@@ -296,3 +296,25 @@ sys.exit(main(["models"]))
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert (process.returncode, said) == (ExitCode.INTERRUPTED, "holdfast: interrupted\n")
+
+
+def test_what_an_interrupt_cut_off_does_not_complain() -> None:
+    program = """
+import asyncio, sys
+import holdfast.cli.models as models
+from holdfast.cli.main import main
+kept = []
+def half_way(provider, **_):
+    loop = asyncio.new_event_loop()
+    kept.append(loop.create_future())
+    kept[0].set_exception(ConnectionError("nobody asks for this"))
+    loop.close()
+    raise KeyboardInterrupt
+models.main = half_way
+sys.argv[1:] = ["models"]
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "holdfast: interrupted\n")
