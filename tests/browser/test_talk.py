@@ -124,6 +124,7 @@ def test_escape_stops_what_is_being_written_before_the_page_is_told_that_the_age
     page.route_web_socket(f"**/chats/{chat}/stream*", opens)
     page.goto(f"/chats/{chat}")
     talk = Talk(page, server, chat)
+    expect(talk.log).to_have_attribute("aria-busy", "false")  # it knows the chat, at rest
     talk.says("Begin")
     expect(talk.live).to_contain_text("Half an answer")
     assert late
