@@ -269,6 +269,7 @@ class Watch:
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self._server = server
         self._allowed = [self.UNKNOWN]
+        self._asked_for: set[str] = set()
         self._wrong: list[tuple[str, str]] = []
         self.requests: list[str] = []
         context.on("request", self._requested)
@@ -282,6 +283,10 @@ class Watch:
     def forget(self) -> None:
         """What was wrong so far was meant to be."""
         self._wrong.clear()
+
+    def allow_request(self, url: str) -> None:
+        """It was asked for, and goes elsewhere. A tab that finds nobody there asks again."""
+        self._asked_for.add(url)
 
     def _requested(self, request: Request) -> None:
         self.requests.append(request.url)
@@ -303,7 +308,8 @@ class Watch:
         return [
             f"{what}: {text}"
             for what, text in self._wrong
-            if not (what.startswith("console") and any(one.search(text) for one in allowed))
+            if text not in self._asked_for
+            and not (what.startswith("console") and any(one.search(text) for one in allowed))
         ]
 
 

@@ -206,8 +206,8 @@ def test_a_picture_from_elsewhere_is_fetched_only_when_asked_for_and_outside_the
     expect(button).to_contain_text("a map")
     expect(guarded.talk.log.locator("img")).to_have_count(0)
     assert open_page.wrong() == []
+    open_page.watch(guarded.page).allow_request("https://pictures.example/map.png")
     opened(guarded.page, button.click, "https://pictures.example/map.png")
-    open_page.watch(guarded.page).forget()  # it was asked for
 
 
 def test_a_link_opens_in_a_tab_that_knows_nothing_of_this_one(
@@ -217,8 +217,8 @@ def test_a_link_opens_in_a_tab_that_knows_nothing_of_this_one(
     guarded = Guarded(open_page, server, chat)
     link = guarded.page.get_by_role("link", name="there")
     expect(link).to_have_attribute("rel", re.compile("noopener"))
+    open_page.watch(guarded.page).allow_request("https://link.example/page")
     opened(guarded.page, link.click, "https://link.example/page")
-    open_page.watch(guarded.page).forget()  # it was asked for
 
 
 def opened(page: Page, press: Any, url: str) -> None:
