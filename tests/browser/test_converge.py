@@ -183,6 +183,41 @@ def test_a_message_that_arrived_unheard_is_sent_again_and_is_there_once(
     assert len(seen["tops"]) == 1, seen
 
 
+def test_a_chat_that_was_made_unheard_is_made_once_also_over_a_reload(
+    open_page: Pages, server: Server, model: Model
+) -> None:
+    model.says("I heard you.")
+    page = open_page(server, "/new")
+    open_page.watch(page).allow("net::ERR_FAILED")
+    made: list[str] = []
+
+    def lose(route: Route) -> None:
+        if route.request.method == "POST":
+            made.append(route.fetch().json()["id"])
+            route.abort()
+        else:
+            route.fallback()
+
+    page.route("**/api/v1/chats", lose)
+    field = page.get_by_role("textbox", name="Message", exact=True)
+    picker = page.get_by_role("button", name="Model: ")
+    expect(picker).to_be_visible()
+    field.fill("Begin, once")
+    field.press("Enter")
+    expect(page.locator(".notice")).to_contain_text("cannot be reached")
+    page.unroute("**/api/v1/chats")
+    page.reload()
+    expect(picker).to_be_visible()
+    expect(field).to_have_value("Begin, once")
+    field.press("Enter")
+    page.wait_for_url(f"{server.url}/chats/{made[0]}")
+    talk = Talk(page, server, made[0])
+    expect(talk.rows.last).to_contain_text("I heard you.")
+    talk.converges()
+    page.goto(f"{server.url}/new")
+    expect(field).to_have_value("")
+
+
 FOLLOW = """(word) => {
     window.followed = { counts: [], tops: [] };
     const { counts, tops } = window.followed;

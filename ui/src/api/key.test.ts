@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Keys } from "./key";
 
 test("the same thing has the same key until it is done, and another thing another one", () => {
@@ -9,4 +9,21 @@ test("the same thing has the same key until it is done, and another thing anothe
   const last = keys.for({ name: "b" });
   keys.done();
   expect(keys.for({ name: "b" })).not.toBe(last);
+});
+
+test("with a name it is the same after a reload, until it is done", () => {
+  const map = new Map<string, string>();
+  vi.stubGlobal("localStorage", {
+    getItem: (name: string) => map.get(name) ?? null,
+    setItem: (name: string, value: string) => map.set(name, value),
+    removeItem: (name: string) => map.delete(name),
+  });
+  const first = new Keys("chat").for("a");
+  const after = new Keys("chat");
+  expect(new Keys("other").for("a")).not.toBe(first);
+  expect(after.for("a")).toBe(first);
+  after.done();
+  expect(map.size).toBe(1);
+  expect(new Keys("chat").for("a")).not.toBe(first);
+  vi.unstubAllGlobals();
 });

@@ -33,6 +33,7 @@ export function NewChat({ list }: Props) {
   const draft = useMemo(() => draftNamed("new"), []);
   const start = useStart();
   const { creating, create } = useCreate(list, start);
+  const [suggested] = useState(() => new Keys());
   const demo = isDemo(start.choice.model ?? start.agent?.model);
   return (
     <div className="new">
@@ -42,7 +43,7 @@ export function NewChat({ list }: Props) {
       </Link>
       <div className="new-middle">
         <h1>What should the agent do?</h1>
-        <NewBox draft={draft} creating={creating} onCreate={create}>
+        <NewBox draft={draft} creating={creating} onCreate={(prompt) => create(prompt, draft.keys)}>
           <AgentPicker {...start} />
           {start.agent !== undefined && (
             <ModelPicker
@@ -60,7 +61,7 @@ export function NewChat({ list }: Props) {
           <Suggestions
             agent={start.agent}
             disabled={creating}
-            onChoose={(prompt) => create(prompt)}
+            onChoose={(prompt) => create(prompt, suggested)}
           />
         )}
       </div>
@@ -99,8 +100,7 @@ function useStart(): Start {
 /** Asked again for the same after a failure, the server makes one chat and not two. */
 function useCreate(list: ChatList, { agent, choice }: Start) {
   const [creating, setCreating] = useState(false);
-  const [keys] = useState(() => new Keys());
-  const create = async (prompt: Prompt): Promise<boolean> => {
+  const create = async (prompt: Prompt, keys: Keys): Promise<boolean> => {
     const key = keys.for([prompt, agent?.name, choice]);
     const arrive = fromHere();
     setCreating(true);

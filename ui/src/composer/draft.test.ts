@@ -55,6 +55,16 @@ test("what is written survives a reload, and is gone when it was sent", () => {
   expect(open().content.get().text).toBe("");
 });
 
+test("has the same key for the same after a reload, until there is nothing left of it", () => {
+  const draft = open();
+  draft.type("Begin");
+  const first = draft.keys.for("Begin");
+  const after = open();
+  expect(after.keys.for("Begin")).toBe(first);
+  after.type("");
+  expect(open().keys.for("Begin")).not.toBe(first);
+});
+
 test("files that arrived survive a reload, and others do not", async () => {
   const draft = open();
   draft.add([file("a.png"), file("b.png")]);

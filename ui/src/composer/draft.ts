@@ -6,7 +6,7 @@
  * writes because of that, so that the two do not answer each other for ever.
  */
 
-import { newKey } from "../api/key";
+import { Keys, newKey } from "../api/key";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
 import { type Uploading, upload } from "../api/upload";
@@ -14,7 +14,14 @@ import { keep, kept, keptFor, whenKeptElsewhere } from "../state/kept";
 import { Store } from "../state/store";
 import type { OpenChat } from "../store/chat";
 import { pastedName } from "./paste";
-import { type Attachment, type Content, type GivenPart, NOTHING, type Progress } from "./prompt";
+import {
+  type Attachment,
+  type Content,
+  type GivenPart,
+  isEmpty,
+  NOTHING,
+  type Progress,
+} from "./prompt";
 
 type Upload = typeof upload;
 
@@ -29,6 +36,8 @@ export function draftNamed(name: string, send: Upload = upload): Draft {
 
 export class Draft {
   readonly content: Store<Content>;
+  /** For whoever makes something of it that may not be made twice. They go when it is emptied. */
+  readonly keys: Keys;
   /** Null for one that is not kept. */
   readonly #name: string | null;
   /** Who writes it. */
@@ -41,6 +50,7 @@ export class Draft {
     this.#name = name;
     this.#upload = send;
     this.content = new Store(content ?? this.#kept());
+    this.keys = new Keys(name === null ? null : `draft.${name}.key`);
     for (const { id, progress, text } of this.content.get().files) {
       // The page went away while it was on its way.
       if (progress.is !== "done" && text !== undefined) this.#begin(id, blobOf(text));
@@ -167,6 +177,7 @@ export class Draft {
     const before = this.content.get();
     this.content.set(content);
     if (this.#name === null || !this.isMine) return;
+    if (isEmpty(content)) this.keys.done();
     // Apart, so that a key that is pressed does not write long texts anew.
     if (content.text !== before.text) keep(`draft.${this.#name}`, content.text, "");
     if (content.files !== before.files) {
