@@ -238,6 +238,26 @@ def test_an_edit_that_is_on_its_way_does_not_close_the_next_one(talk: Talk, mode
     expect(field).to_have_value("Half a thought")
 
 
+def test_what_is_written_while_a_chat_is_made_goes_along_into_it(
+    open_page: Pages, server: Server, model: Model
+) -> None:
+    model.says("Well begun.")
+    page = open_page(server)
+    field = page.get_by_role("textbox", name="Message", exact=True)
+    held = Held(page, "**/api/v1/chats")
+    field.fill("Begin")
+    with page.expect_request("**/api/v1/chats"):
+        field.press("Enter")
+    field.press_sequentially(" and go on")
+    held.release()
+    page.wait_for_url("**/chats/*")
+    expect(field).to_have_value("and go on")
+    expect(page.locator("[data-row]").last).to_contain_text("Well begun.")
+    page.get_by_role("link", name="New chat").first.click()
+    page.wait_for_url("**/new")
+    expect(field).to_have_value("")
+
+
 def test_a_draft_survives_a_reload_and_what_was_said_is_recalled(talk: Talk, model: Model) -> None:
     model.says("One.", "Two.")
     for number, word in enumerate(("One.", "Two.")):

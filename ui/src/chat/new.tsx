@@ -9,7 +9,7 @@ import { Box } from "../composer/box";
 import { asked } from "../composer/deliver";
 import { type Draft, draftNamed } from "../composer/draft";
 import { isCoarse } from "../composer/keys";
-import { isEmpty, promptOf } from "../composer/prompt";
+import { type Content, hindrance, isEmpty, promptOf } from "../composer/prompt";
 import { useFirstFocus, useSending } from "../composer/speak";
 import { IconButton } from "../parts/button";
 import { fromHere } from "../parts/leaving";
@@ -43,7 +43,11 @@ export function NewChat({ list }: Props) {
       </Link>
       <div className="new-middle">
         <h1>What should the agent do?</h1>
-        <NewBox draft={draft} creating={creating} onCreate={(prompt) => create(prompt, draft.keys)}>
+        <NewBox
+          draft={draft}
+          creating={creating}
+          onCreate={(prompt, made) => create(prompt, draft.keys, made)}
+        >
           <AgentPicker {...start} />
           {start.agent !== undefined && (
             <ModelPicker
@@ -100,17 +104,17 @@ function useStart(): Start {
 /** Asked again for the same after a failure, the server makes one chat and not two. */
 function useCreate(list: ChatList, { agent, choice }: Start) {
   const [creating, setCreating] = useState(false);
-  const create = async (prompt: Prompt, keys: Keys): Promise<boolean> => {
+  const create = async (prompt: Prompt, keys: Keys, made?: (chat: string) => void) => {
     const key = keys.for([prompt, agent?.name, choice]);
     const arrive = fromHere();
     setCreating(true);
-    const done = await attempt(async () => {
+    await attempt(async () => {
       const chat = await list.create(prompt, agent?.name ?? null, choice, key);
       keys.done();
+      made?.(chat.id);
       arrive(`/chats/${chat.id}`, "The chat has begun.");
     });
     setCreating(false);
-    return done;
   };
   return { creating, create };
 }
@@ -118,7 +122,7 @@ function useCreate(list: ChatList, { agent, choice }: Start) {
 interface BoxProps {
   readonly draft: Draft;
   readonly creating: boolean;
-  readonly onCreate: (prompt: Prompt) => Promise<boolean>;
+  readonly onCreate: (prompt: Prompt, made: (chat: string) => void) => void;
   readonly children: ReactNode;
 }
 
@@ -126,11 +130,15 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
   const field = useRef<HTMLTextAreaElement>(null);
   const empty = useStore(draft.content, isEmpty);
   useFirstFocus(field);
-  const { armed, send } = useSending(draft, async () => {
-    const prompt = promptOf(draft.content.get());
+  const { armed, send } = useSending(draft, () => {
+    const content = draft.content.get();
+    const prompt = promptOf(content);
     if (prompt === null || creating) return;
+    const here = location.pathname;
     // What is refused is still there to be sent.
-    if (await onCreate(prompt)) draft.clear();
+    onCreate(prompt, (chat) => {
+      if (draft.isMine) handOn(content, location.pathname === here ? chat : null);
+    });
   });
   const press = (event: KeyboardEvent) => {
     if (asked(event, isCoarse()) === null) return;
@@ -161,6 +169,17 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
       />
     </div>
   );
+}
+
+/** What was written while the chat was made goes along with whoever is taken there, if anybody is. */
+function handOn(sent: Content, chat: string | null): void {
+  // They may have left, and come back to another one.
+  const draft = draftNamed("new");
+  draft.sent(sent);
+  const since = draft.content.get();
+  if (chat === null || isEmpty(since) || hindrance(since) !== null) return;
+  draftNamed(chat).giveBack(since);
+  draft.clear();
 }
 
 function AgentPicker({ agent, agents, setAgent }: Start) {

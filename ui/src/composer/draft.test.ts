@@ -126,6 +126,45 @@ test("what is given back stands in front of what was written meanwhile", () => {
   expect(draft.content.get().text).toBe("first\n\nlater");
 });
 
+test("what was written while it was sent stays, and only that", async () => {
+  const draft = open();
+  draft.type("first\n");
+  draft.add([file("a.png"), file("b.png")]);
+  sent[0]?.arrive();
+  sent[1]?.arrive();
+  await settle();
+  const was = draft.content.get();
+  draft.type("first, and then");
+  draft.add([file("c.png")]);
+  draft.sent(was);
+  expect(draft.content.get().text).toBe(", and then");
+  expect(draft.content.get().files.map(({ name }) => name)).toEqual(["c.png"]);
+  expect(open().content.get().text).toBe(", and then");
+  draft.clear();
+});
+
+test("what was rewritten while it was sent stays as it is", () => {
+  const draft = open();
+  draft.type("first");
+  const was = draft.content.get();
+  draft.type("the first");
+  draft.sent(was);
+  expect(draft.content.get().text).toBe("the first");
+  draft.sent(draft.content.get());
+  expect(draft.content.get().text).toBe("");
+});
+
+test("by its name it is the one on the screen, as long as it is there", () => {
+  vi.stubGlobal("addEventListener", () => {});
+  vi.stubGlobal("removeEventListener", () => {});
+  const draft = draftNamed("c", send);
+  const leave = draft.follow();
+  expect(draftNamed("c", send)).toBe(draft);
+  expect(draftNamed("d", send)).not.toBe(draft);
+  leave();
+  expect(draftNamed("c", send)).not.toBe(draft);
+});
+
 test("one without a name is not kept", () => {
   const draft = new Draft(null, { text: "said", files: [] }, send);
   draft.type("said otherwise");

@@ -27,10 +27,12 @@ type Upload = typeof upload;
 
 /** By their names: those with files on their way. Whoever comes back finds them as they left them. */
 const busy = new Map<string, Draft>();
+/** And those on the screen: whoever gives something to one gives it to what people see. */
+const shown = new Map<string, Draft>();
 
 /** What is about to be said under a name. Two at a time would write over what the other keeps. */
 export function draftNamed(name: string, send: Upload = upload): Draft {
-  const known = busy.get(name);
+  const known = busy.get(name) ?? shown.get(name);
   return known?.isMine ? known : new Draft(name, undefined, send);
 }
 
@@ -62,12 +64,18 @@ export class Draft {
     return this.#user === keptFor();
   }
 
-  /** Follows other tabs, until the returned function is called. */
+  /** On the screen, where it follows other tabs, until the returned function is called. */
   follow(): () => void {
-    if (this.#name === null) return () => {};
-    return whenKeptElsewhere(`draft.${this.#name}`, () => {
+    const name = this.#name;
+    if (name === null) return () => {};
+    shown.set(name, this);
+    const leave = whenKeptElsewhere(`draft.${name}`, () => {
       if (!document.hasFocus() && this.#running.size === 0) this.content.set(this.#kept());
     });
+    return () => {
+      leave();
+      if (shown.get(name) === this) shown.delete(name);
+    };
   }
 
   type(text: string): void {
@@ -111,6 +119,14 @@ export class Draft {
     const together = [text, now.text].filter((each) => each.trim() !== "").join("\n\n");
     const named = files.map((file) => ({ ...file, id: newKey() }));
     this.#set({ text: together, files: [...named, ...now.files] });
+  }
+
+  /** Takes out what was sent, as it was then. What came since stays. */
+  sent(was: Content): void {
+    const { text, files } = this.content.get();
+    const gone = new Set(was.files.map(({ id }) => id));
+    this.keys.done();
+    this.#set({ text: since(was.text, text), files: files.filter(({ id }) => !gone.has(id)) });
   }
 
   clear(): void {
@@ -202,6 +218,12 @@ function having(id: string, progress: Progress): (content: Content) => Content {
     text,
     files: files.map((file) => (file.id === id ? { ...file, progress } : file)),
   });
+}
+
+/** Behind a text; all of it where that is not its beginning any more. */
+function since(before: string, now: string): string {
+  const sent = before.trimEnd();
+  return now.startsWith(sent) ? now.slice(sent.length).trimStart() : now;
 }
 
 /** What can be had again after a reload. */
