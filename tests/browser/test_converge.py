@@ -131,6 +131,25 @@ def test_a_message_that_is_sent_while_the_server_is_down_arrives_once_when_it_is
     assert prompts(server, talk.id) == ["Is anybody there?"]
 
 
+def test_a_message_that_cannot_be_sent_can_be_discarded(
+    open_page: Pages, server: Server, model: Model
+) -> None:
+    model.says("I heard you.")
+    talk = Talk.begin(open_page, server)
+    server.kill()
+    talk.says("Not so")
+    talk.says("But so")
+    waiting = talk.page.locator("article[data-unsent]")
+    waiting.filter(has_text="Not so").get_by_role("button", name="Discard").click()
+    expect(waiting).to_have_count(1)
+    expect(talk.field).to_be_focused()
+    expect(talk.page.locator(".notice")).to_contain_text("Discarded.")
+    server.start()
+    expect(talk.rows.last).to_contain_text("I heard you.")
+    talk.converges()
+    assert prompts(server, talk.id) == ["But so"]
+
+
 def test_a_message_that_was_not_sent_is_kept_over_a_reload(
     open_page: Pages, server: Server, model: Model
 ) -> None:

@@ -181,6 +181,26 @@ describe("sending", () => {
     expect(asked[2]?.key).not.toBe(asked[0]?.key);
   });
 
+  test("what is discarded on its way is not sent again, and does not hold up the next", async () => {
+    const outbox = opened();
+    outbox.put("one", "queue", {});
+    outbox.put("two", "queue", {});
+    outbox.discard(outbox.unsent.get()[0]?.key ?? "");
+    await settle();
+    expect(asked.map((each) => each.prompt)).toEqual(["one", "two"]);
+    expect(words(outbox)).toEqual(["two"]);
+    expect(words(opened())).toEqual(["two"]);
+  });
+
+  test("what is discarded between two attempts is not sent again", async () => {
+    const outbox = opened();
+    outbox.put("one", "queue", {});
+    await asked[0]?.fail();
+    outbox.discard(outbox.unsent.get()[0]?.key ?? "");
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(asked).toHaveLength(1);
+  });
+
   test("a closed outbox does not try again", async () => {
     const outbox = opened();
     outbox.put("one", "queue", {});

@@ -49,7 +49,8 @@ export class Outbox {
   #all: readonly Unsent[];
   #transcript: Transcript = EMPTY;
   #sending = false;
-  /** Of the request that is on its way. */
+  /** The message that is on its way, and what stops the request. */
+  #onWay: string | null = null;
   #stop = new AbortController();
   #tries = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -96,8 +97,10 @@ export class Outbox {
     void this.#send();
   }
 
+  /** Of one that is on its way nobody here knows whether it got there. */
   discard(key: string): void {
     this.#drop((each) => each.key === key);
+    if (this.#onWay === key) this.#stop.abort();
   }
 
   /** Send again what was refused. */
@@ -150,9 +153,11 @@ export class Outbox {
   /** False when it is to be tried again when the server can be reached. */
   async #attempt(one: Unsent): Promise<boolean> {
     this.#stop = new AbortController();
+    this.#onWay = one.key;
     try {
       this.#mark(one.key, await (one.queued === undefined ? this.#post(one) : this.#look()));
     } catch (error) {
+      if (this.#all.every(({ key }) => key !== one.key)) return true; // discarded meanwhile
       const problem = Problem.of(error);
       // Whoever signs in again goes on where they were, also when that was in another tab.
       if (problem.status === 401) await isStillIn();

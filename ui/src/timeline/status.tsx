@@ -18,7 +18,7 @@ import type { Failure, Part } from "../api/types";
 import { Button } from "../parts/button";
 import { useSecondsUntil } from "../parts/clock";
 import { useFocusHandedOn } from "../parts/focus";
-import { attempt } from "../parts/notices";
+import { attempt, notify } from "../parts/notices";
 import { useStore } from "../state/store";
 import type { OpenChat } from "../store/chat";
 import type { Unsent } from "../store/outbox";
@@ -93,7 +93,7 @@ const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
       <div className="prompt" data-unsent={refused === undefined ? "sending" : "refused"}>
         <Bubble chatId={chat.id} parts={partsOf(prompt)} />
         {refused === undefined ? (
-          <div className="prompt-state">Sending…</div>
+          <Sending chat={chat} one={one} />
         ) : (
           <div className="prompt-state" role="alert">
             <span>Not sent: {refused}</span>
@@ -107,6 +107,29 @@ const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
     </article>
   );
 });
+
+/** Longer than it takes where there is a server. */
+const SLOW = 4_000;
+
+/** What takes long can be called off, unless the server has said that it is there. */
+function Sending({ chat, one }: UnsentProps) {
+  const isSlow = useSecondsUntil(one.at + SLOW) === 0;
+  const isThere = one.number !== undefined || one.queued !== undefined;
+  const discard = () => {
+    chat.outbox.discard(one.key);
+    notify("Discarded. If it had already got to the server, it will be in the chat all the same.");
+  };
+  return (
+    <div className="prompt-state">
+      <span>Sending…</span>
+      {isSlow && !isThere && (
+        <Button look="plain" onClick={discard}>
+          Discard
+        </Button>
+      )}
+    </div>
+  );
+}
 
 /** As it will be once it is there. */
 function partsOf(prompt: Unsent["prompt"]): readonly Part[] {
