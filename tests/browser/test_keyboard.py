@@ -149,6 +149,46 @@ def test_the_queue_is_written_changed_moved_and_emptied_by_keys(
     keys.is_somewhere()
 
 
+def test_an_offer_stays_while_it_is_pointed_at_or_has_the_focus_and_gives_the_focus_back(
+    open_page: Pages, server: Server, model: Model
+) -> None:
+    gate = model.gate()
+    model.says(["I am at it ", gate, "and done."], "Said last.")
+    talk = Talk.begin(open_page, server, "Work")
+    page, keys = talk.page, Keys(talk.page)
+    expect(talk.live).to_contain_text("I am at it")
+    keys.types("Not now")
+    keys.press("Enter")
+    remove, undo = (page.get_by_role("button", name=name) for name in ("Remove: Not now", "Undo"))
+    page.clock.install()
+    remove.click()
+    undo.hover()
+    page.clock.fast_forward(7_000)
+    expect(undo).to_be_visible()
+    talk.field.focus()
+    keys.go_to(undo, "Shift+Tab")
+    page.mouse.move(400, 400)
+    page.clock.fast_forward(7_000)
+    expect(undo).to_be_focused()
+    keys.press("Enter")
+    expect(undo).to_have_count(0)
+    expect(remove).to_be_visible()
+    keys.is_somewhere()
+
+    keys.go_to(remove)
+    keys.press("Enter")
+    expect(undo).to_be_visible()
+    keys.go_to(undo, "Shift+Tab")
+    keys.press("Tab", "Tab")
+    expect(undo).not_to_be_focused()
+    page.clock.fast_forward(7_000)
+    expect(undo).to_have_count(0)
+    keys.is_somewhere()
+    gate.open()
+    talk.says("Then this")
+    expect(talk.rows.last).to_contain_text("Said last.")
+
+
 def test_keys_go_on_from_what_was_removed_or_discarded(
     open_page: Pages, server: Server, model: Model
 ) -> None:

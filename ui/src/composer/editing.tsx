@@ -11,13 +11,14 @@ import {
 import type { Prompt, Queued, Stored } from "../api/types";
 import { Button } from "../parts/button";
 import { fromHere } from "../parts/leaving";
+import { isCoarse } from "../parts/media";
 import { attempt, notify } from "../parts/notices";
 import { useStore } from "../state/store";
 import type { OpenChat } from "../store/chat";
 import { Box } from "./box";
 import { asked } from "./deliver";
 import { Draft } from "./draft";
-import { isCoarse, useEscape } from "./keys";
+import { useEscape } from "./keys";
 import { contentOf, hindrance, isEmpty, promptOf } from "./prompt";
 import { replaced } from "./superseded";
 

@@ -1,11 +1,6 @@
 import { useEffect } from "react";
 import { isTyping } from "../shortcuts";
 
-/** A finger: no Shift to hold, and a keyboard that covers half of the screen. */
-export function isCoarse(): boolean {
-  return matchMedia("(pointer: coarse)").matches;
-}
-
 /** Escape, wherever it is pressed, unless it closes something or leaves another field. */
 export function useEscape(onEscape: () => void): void {
   useEffect(() => {

@@ -4,12 +4,12 @@ import type { Deliver, Status } from "../api/types";
 import { keysOf } from "../keys";
 import { Button, IconButton } from "../parts/button";
 import { useFocusHandedOn } from "../parts/focus";
+import { isCoarse } from "../parts/media";
 import { Menu } from "../parts/menu";
 import { attempt } from "../parts/notices";
 import { useStore } from "../state/store";
 import type { OpenChat } from "../store/chat";
 import { hasChoice, isBusy, ways } from "./deliver";
-import { isCoarse } from "./keys";
 
 interface Props {
   readonly status: Status | null;

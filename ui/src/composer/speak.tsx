@@ -2,6 +2,7 @@
 
 import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from "react";
 import type { Deliver, Status } from "../api/types";
+import { isCoarse } from "../parts/media";
 import { attempt, notify } from "../parts/notices";
 import { useStore } from "../state/store";
 import type { OpenChat } from "../store/chat";
@@ -10,7 +11,7 @@ import { Box } from "./box";
 import { asked, hasChoice, isBusy, placeholder, waitsFor } from "./deliver";
 import { type Draft, draftOf } from "./draft";
 import { Help } from "./help";
-import { isCoarse, useEscape } from "./keys";
+import { useEscape } from "./keys";
 import { hindrance, isEmpty, promptOf } from "./prompt";
 import { SendButton, StopButton } from "./send";
 import { SlashMenu } from "./slash";

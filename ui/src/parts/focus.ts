@@ -1,4 +1,5 @@
 import { type RefObject, useLayoutEffect } from "react";
+import { isCoarse } from "./media";
 
 /**
  * When what has the focus goes, something near gets it: else whoever uses keys would begin again at
@@ -28,8 +29,9 @@ export function useFocusHandedOn(
 function handOn(to: HTMLElement | null): void {
   requestAnimationFrame(() => {
     if (document.activeElement !== document.body) return;
-    const near = to?.isConnected ? to : document.querySelector<HTMLElement>(".composer-field");
-    near?.focus();
+    if (to?.isConnected) to.focus();
+    // A finger needs no focus, and would get a keyboard on top of what it came for.
+    else if (!isCoarse()) document.querySelector<HTMLElement>(".composer-field")?.focus();
   });
 }
 

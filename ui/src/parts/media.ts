@@ -18,3 +18,8 @@ export const NARROW = "(max-width: 720px)";
 export function useNarrow(): boolean {
   return useMedia(NARROW);
 }
+
+/** A finger: no Shift to hold, and a keyboard that covers half of the screen. */
+export function isCoarse(): boolean {
+  return matchMedia("(pointer: coarse)").matches;
+}

@@ -1,13 +1,16 @@
 /** Short words about something that was just done or refused, for people and screen readers. */
 
 import { X } from "lucide-react";
+import { type FocusEvent, type RefObject, useEffect, useRef, useState } from "react";
 import { Problem } from "../api/problem";
 import { Store, useStore } from "../state/store";
 import { IconButton } from "./button";
+import { useFocusHandedOn } from "./focus";
 
 interface Notice {
   readonly id: number;
   readonly text: string;
+  /** What went wrong stays until it is read. */
   readonly bad: boolean;
   /** Something that can be done about it, while it is shown. */
   readonly way?: Way;
@@ -19,16 +22,14 @@ export interface Way {
 }
 
 const notices = new Store<readonly Notice[]>([]);
+/** How long it is shown, from when nobody points at it or has the focus in it. */
 const LONG = 6_000;
 let last = 0;
 
 export function notify(text: string, bad = false, way?: Way): void {
   last += 1;
-  const id = last;
-  const notice = { id, text, bad, ...(way === undefined ? {} : { way }) };
+  const notice = { id: last, text, bad, ...(way === undefined ? {} : { way }) };
   notices.change((all) => [...all.slice(-2), notice]);
-  // What went wrong stays until it is read.
-  if (!bad) setTimeout(() => dismiss(id), LONG);
 }
 
 function dismiss(id: number): void {
@@ -49,26 +50,67 @@ export async function attempt(what: () => Promise<unknown>): Promise<boolean> {
 export function Notices() {
   return (
     <div className="notices" role="status" aria-live="polite">
-      {useStore(notices).map(({ id, text, bad, way }) => (
-        <div key={id} className="notice" data-bad={bad || undefined}>
-          <span>{text}</span>
-          {way && (
-            <button
-              type="button"
-              className="notice-way"
-              onClick={() => {
-                dismiss(id);
-                way.onChoose();
-              }}
-            >
-              {way.name}
-            </button>
-          )}
-          <IconButton label="Dismiss" small onClick={() => dismiss(id)}>
-            <X size={14} />
-          </IconButton>
-        </div>
+      {useStore(notices).map((notice) => (
+        <NoticeView key={notice.id} notice={notice} />
       ))}
     </div>
   );
+}
+
+function NoticeView({ notice }: { readonly notice: Notice }) {
+  const { id, text, bad, way } = notice;
+  const box = useRef<HTMLDivElement>(null);
+  const [isPointedAt, setPointedAt] = useState(false);
+  const { isFocused, handlers } = useFocusInside(box);
+  const stays = bad || isPointedAt || isFocused;
+  useEffect(() => {
+    if (stays) return;
+    const timer = setTimeout(() => dismiss(id), LONG);
+    return () => clearTimeout(timer);
+  }, [id, stays]);
+  return (
+    <div
+      ref={box}
+      className="notice"
+      data-bad={bad || undefined}
+      onPointerEnter={() => setPointedAt(true)}
+      onPointerLeave={() => setPointedAt(false)}
+      {...handlers}
+    >
+      <span>{text}</span>
+      {way && (
+        <button
+          type="button"
+          className="notice-way"
+          onClick={() => {
+            dismiss(id);
+            way.onChoose();
+          }}
+        >
+          {way.name}
+        </button>
+      )}
+      <IconButton label="Dismiss" small onClick={() => dismiss(id)}>
+        <X size={14} />
+      </IconButton>
+    </div>
+  );
+}
+
+/** Whether the focus is in it. When it goes, the focus goes back to where it came from. */
+function useFocusInside(box: RefObject<HTMLElement | null>) {
+  const [isFocused, setFocused] = useState(false);
+  const before = useRef<HTMLElement | null>(null);
+  useFocusHandedOn(box, () => before.current);
+  const handlers = {
+    onFocus({ currentTarget, relatedTarget }: FocusEvent<HTMLElement>) {
+      setFocused(true);
+      if (currentTarget.contains(relatedTarget)) return;
+      before.current = relatedTarget instanceof HTMLElement ? relatedTarget : null;
+    },
+    onBlur({ currentTarget, relatedTarget }: FocusEvent<HTMLElement>) {
+      if (!currentTarget.contains(relatedTarget)) setFocused(false);
+    },
+  };
+  return { isFocused, handlers };
 }
