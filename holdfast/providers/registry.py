@@ -84,24 +84,27 @@ class UsableProvider(Value, frozen=True):
     """A provider that can be asked, as far as the environment says."""
 
     name: str
-    variable: str
-    """The environment variable that says so."""
+    variable: str | None
+    """The environment variable that says so; None where the address that was given does."""
     models: tuple[str, ...]
     """Those that are known, as `model` takes them. There may be others."""
 
 
-def usable_providers(environ: Mapping[str, str] | None = None) -> tuple[UsableProvider, ...]:
+def usable_providers(
+    environ: Mapping[str, str] | None = None, base_urls: Mapping[str, str] | None = None
+) -> tuple[UsableProvider, ...]:
     """Who can be asked with this environment. Nobody is asked whether that is so.
 
-    A local server counts when a variable says where it is, not because it may be running.
+    A local server counts when something says where it is, not because it may be running.
+    `base_urls`: of providers by their names, as they are given to `model`.
     """
     environ = os.environ if environ is None else environ
     found = []
     for facts in PROVIDERS.values():
-        variable = _usable_by(facts, environ)
-        if variable is not None:
+        given = (base_urls or {}).get(facts.name)
+        if _is_usable(facts, environ, given):
             names = tuple(f"{facts.name}:{id}" for id in profiles.models(facts.name))
-            found.append(UsableProvider(facts.name, variable, names))
+            found.append(UsableProvider(facts.name, _variable(facts, environ, given), names))
     return tuple(found)
 
 
@@ -115,14 +118,17 @@ class UnusableProvider(Value, frozen=True):
     """Whether something is set for it that cannot be right."""
 
 
-def unusable_providers(environ: Mapping[str, str] | None = None) -> tuple[UnusableProvider, ...]:
+def unusable_providers(
+    environ: Mapping[str, str] | None = None, base_urls: Mapping[str, str] | None = None
+) -> tuple[UnusableProvider, ...]:
     """All that `usable_providers` leaves out, each with what to do about it."""
     environ = os.environ if environ is None else environ
     found = []
     for facts in PROVIDERS.values():
-        if _usable_by(facts, environ) is None:
-            broken = _broken(facts, environ)
-            remedy = broken or _missing(facts, environ)
+        given = (base_urls or {}).get(facts.name)
+        if not _is_usable(facts, environ, given):
+            broken = _broken(facts, environ, given)
+            remedy = broken or _missing(facts, environ, given)
             found.append(UnusableProvider(facts.name, remedy, broken is not None))
     return tuple(found)
 
@@ -143,37 +149,47 @@ def base_url_of(
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
-def _broken(facts: ProviderFacts, environ: Mapping[str, str]) -> str | None:
+def _broken(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str | None:
     """What is set for this provider and cannot be right."""
     try:
         if _first(environ, facts.keys):
             _key(facts, None, environ)
-        if _first(environ, facts.urls):
-            _base_url(facts, None, environ)
+        if _is_placed(facts, environ, given):
+            _base_url(facts, given, environ)
     except ConfigError as error:
         return str(error)
     return None
 
 
-def _missing(facts: ProviderFacts, environ: Mapping[str, str]) -> str:
+def _missing(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str:
     key, url = " or ".join(facts.keys), " or ".join(facts.urls)
     if facts.base_url is not None and not facts.needs_key:
         return f"needs no key: asked at {facts.base_url}; set {url} when it runs elsewhere"
     wanted = [key] if facts.needs_key and _first(environ, facts.keys) is None else []
-    if facts.base_url is None and _first(environ, facts.urls) is None:
+    if facts.base_url is None and not _is_placed(facts, environ, given):
         wanted.append(url)
     return f"set {', and '.join(wanted)}"
 
 
-def _usable_by(facts: ProviderFacts, environ: Mapping[str, str]) -> str | None:
-    if _broken(facts, environ) is not None:
-        return None
-    key, url = _first(environ, facts.keys), _first(environ, facts.urls)
+def _is_usable(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> bool:
+    if _broken(facts, environ, given) is not None:
+        return False
+    is_placed = _is_placed(facts, environ, given)
     if not facts.needs_key:
-        return url[0] if url else None
-    if facts.base_url is None and url is None:
+        return is_placed
+    return (is_placed or facts.base_url is not None) and _first(environ, facts.keys) is not None
+
+
+def _is_placed(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> bool:
+    """Whether anybody has said where it is."""
+    return bool(given) or _first(environ, facts.urls) is not None
+
+
+def _variable(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str | None:
+    if given and not facts.needs_key:
         return None
-    return key[0] if key else None
+    found = _first(environ, facts.keys if facts.needs_key else facts.urls)
+    return found[0] if found else None
 
 
 # --- Names --------------------------------------------------------------------------------------

@@ -162,6 +162,42 @@ async def test_providers_say_where_they_are_asked(
         assert urls["groq"] is None
 
 
+async def test_a_provider_whose_address_is_in_the_settings_can_be_asked(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OLLAMA_BASE_URL", "AZURE_BASE_URL", "AZURE_OPENAI_ENDPOINT", "VLLM_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("OLLAMA_HOST", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MISTRAL_API_KEY", "sk-secret")
+    monkeypatch.setenv("MISTRAL_BASE_URL", "no address, and not what it is asked at")
+    named = {
+        "azure": "https://mine.example/openai/v1",
+        "mistral": "https://gateway.example/v1",
+        "ollama": "http://gpu:11434/v1",
+    }
+    async with serving_api(db, [agent((), clock)], clock=clock, base_urls=named) as api:
+
+        async def shown() -> dict[str, Any]:
+            body = (await api.get("/providers")).body
+            return {one["name"]: one for one in body["providers"]}
+
+        providers = await shown()
+        for name in ("ollama", "mistral"):
+            assert (providers[name]["usable"], providers[name]["remedy"]) == (True, None)
+        assert (providers["ollama"]["key"], providers["mistral"]["key"]) == (None, "environment")
+        assert providers["vllm"]["usable"] is False
+        assert (providers["azure"]["usable"], providers["azure"]["remedy"]) == (
+            False,
+            "set AZURE_OPENAI_API_KEY",
+        )
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-other")
+        azure = (await shown())["azure"]
+        assert (azure["usable"], azure["remedy"], azure["key"]) == (True, None, "environment")
+        models = (await api.get("/models")).body["models"]
+        assert "mistral" in {one["provider"] for one in models}
+
+
 async def test_a_server_whose_worker_lives_is_ready(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent((), clock)], clock=clock, user="") as api:
         for prefix in ("", "/api/v1"):

@@ -15,7 +15,13 @@ from holdfast.kernel.tool import Effect, Tool
 from holdfast.providers import profiles, registry
 from holdfast.providers.known import PROVIDERS
 from holdfast.providers.profile import Family, Price, Profile
-from holdfast.providers.registry import DEMO, base_url_of, unusable_providers, usable_providers
+from holdfast.providers.registry import (
+    DEMO,
+    UsableProvider,
+    base_url_of,
+    unusable_providers,
+    usable_providers,
+)
 from holdfast.server.identity.secrets import stored_at
 from holdfast.server.operation import Call, operation
 
@@ -123,7 +129,8 @@ async def list_models(call: Call) -> Models:
     users: dict[str, list[Agent]] = {}
     for agent in call.server.host.agents.values():
         users.setdefault(model_of(agent).name, []).append(agent)
-    usable = [name for provider in usable_providers() for name in provider.models]
+    able = usable_providers(base_urls=call.server.base_urls)
+    usable = [name for provider in able for name in provider.models]
     names = dict.fromkeys((*users, *usable, f"{DEMO}:{DEMO}"))
     shown = tuple(_model(name, users.get(name, ())) for name in names)
     return Models(shown, profiles.facts().date)
@@ -183,11 +190,12 @@ class Providers(Struct, frozen=True):
 @operation("GET", "/providers", "Who can be asked, and what is missing for the others")
 async def list_providers(call: Call) -> Providers:
     kept = await call.server.db.read(stored_at)
-    usable = {one.name: one.variable for one in usable_providers()}
-    others = {one.name: one for one in unusable_providers()}
+    base_urls = call.server.base_urls
+    usable = {one.name: one for one in usable_providers(base_urls=base_urls)}
+    others = {one.name: one for one in unusable_providers(base_urls=base_urls)}
     shown = []
     for name in sorted(PROVIDERS):
-        url = base_url_of(name, call.server.base_urls.get(name))
+        url = base_url_of(name, base_urls.get(name))
         made = _provider(name, kept.get(name), usable.get(name), url)
         if name in others:
             remedy = STORED if name in kept else others[name].remedy
@@ -199,16 +207,18 @@ async def list_providers(call: Call) -> Providers:
 STORED: Final = "a key is stored and not in use: wait a few seconds, or see why in the server's log"
 
 
-def _provider(name: str, kept: int | None, variable: str | None, url: str | None) -> ProviderShown:
+def _provider(
+    name: str, kept: int | None, usable: UsableProvider | None, url: str | None
+) -> ProviderShown:
     facts = PROVIDERS[name]
     source: Literal["stored", "environment"] | None = None
     if kept is not None:
         source = "stored"
-    elif variable in facts.keys:
+    elif usable is not None and usable.variable in facts.keys:
         source = "environment"
     return ProviderShown(
         name=name,
-        usable=variable is not None,
+        usable=usable is not None,
         remedy=None,
         key=source,
         stored=kept is not None,
