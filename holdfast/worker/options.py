@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -46,14 +47,17 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
             raise ConfigError(found)
 
     def _mistakes(self) -> Iterator[str]:
-        """All of them: whoever mends one is not to be told of the next."""
+        """All of them: whoever mends one is not to be told of the next.
+
+        TOML has `nan`, which is neither more nor less than anything, and `inf`.
+        """
         for name in ("heartbeat", "lease", "poll", "hold", "partial", "stranded"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < inf:
                 yield f"{name} is {getattr(self, name)!r}: use seconds, more than 0"
         for name in ("chats", "children", "batch", "troubles"):
-            if getattr(self, name) < 1:
+            if not 1 <= getattr(self, name) < inf:
                 yield f"{name} is {getattr(self, name)!r}: use at least 1"
-        if self.grace < 0:
+        if not 0 <= self.grace < inf:
             yield f"grace is {self.grace!r}: use seconds, or 0 for none"
         if 0 < self.lease < 3 * self.heartbeat:
             yield (
