@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, WebSocketRoute, expect
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.model import PartEnded, ReasoningDelta
 from holdfast.testing import call, fail, lost
-from tests.browser.kit import Held, Model, Pages, Server, Talk, imported, told
+from tests.browser.kit import Held, Model, Pages, Server, Talk, axe, imported, told
 
 SETTINGS = """
 [agents.free]
@@ -171,6 +171,30 @@ def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model:
     expect(talk.rows.last).to_contain_text("To the first.")
     talk.converges()
     gate.open()
+
+
+# --- who answers ---------------------------------------------------------------------------------
+
+
+def test_models_that_cannot_be_read_say_so_and_can_be_asked_for_again(
+    open_page: Pages, server: Server
+) -> None:
+    page = open_page.blank(server)
+    open_page.watch(page).allow("status of 500")
+    page.route("**/api/v1/models", lambda route: route.fulfill(status=500, body="no"))
+    chat = server.ask("/chats", {"prompt": None})["id"]
+    page.goto(f"{server.url}/chats/{chat}")
+    page.get_by_role("button", name="Model").click()
+    panel = page.get_by_role("dialog", name="Model and effort")
+    expect(panel.get_by_role("alert")).to_contain_text("500")
+    again = panel.get_by_role("button", name="Try again")
+    with page.expect_response("**/api/v1/models"):
+        again.click()
+    expect(again).to_be_focused()
+    assert axe(page) == []
+    page.unroute("**/api/v1/models")
+    again.click()
+    expect(panel.get_by_role("combobox", name="Search models")).to_be_focused()
 
 
 # --- what was said before ------------------------------------------------------------------------

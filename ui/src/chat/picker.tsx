@@ -1,14 +1,15 @@
 /** Which model answers, and how hard it thinks. */
 
 import { Check, ChevronDown } from "lucide-react";
-import { useEffect, useId, useMemo, useState } from "react";
+import { useEffect, useId, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import type { Effort } from "../api/types";
+import { Button } from "../parts/button";
 import { type Floating, useFloating } from "../parts/floating";
 import { Popover } from "../parts/popover";
 import { count } from "../parts/words";
 import { useStore } from "../state/store";
-import { type Catalog, catalog, readCatalog } from "../store/catalog";
+import { type Catalog, catalog, useCatalog } from "../store/catalog";
 import {
   type Choosable,
   EFFORTS,
@@ -65,46 +66,60 @@ export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 
       </button>
       {isOpen && button.current !== null && (
         <Popover at={button.current} label="Model and effort" onClose={close}>
-          {known === null ? (
-            <p className="picker-empty">The models are being read.</p>
-          ) : (
-            <Choices
-              known={known}
-              own={owner?.model ?? null}
-              ownEffort={owner?.effort ?? null}
-              picked={{ model, effort }}
-              onChange={onChange}
-              onClose={close}
-            />
-          )}
+          <Panel
+            own={owner?.model ?? null}
+            ownEffort={owner?.effort ?? null}
+            picked={{ model, effort }}
+            onChange={onChange}
+            onClose={close}
+          />
         </Popover>
       )}
     </>
   );
 }
 
-/** Opened also from elsewhere; and what there is to choose is read again each time. */
+/** Opened also from elsewhere. */
 function useOpened(opens: number): Floating {
   const opening = useFloating();
-  const { isOpen, open } = opening;
+  const { open } = opening;
   // biome-ignore lint/correctness/useExhaustiveDependencies: only when it is asked for
   useEffect(() => {
     if (opens > 0) open();
   }, [opens]);
-  useEffect(() => {
-    // Keys may have been added, or agents changed, since the page was opened.
-    if (isOpen) readCatalog().catch(() => {});
-  }, [isOpen]);
   return opening;
 }
 
-interface ChoicesProps {
-  readonly known: Catalog;
+interface PanelProps {
   readonly own: string | null;
   readonly ownEffort: Effort | null;
   readonly picked: Picked;
   readonly onChange: (picked: Picked) => void;
   readonly onClose: () => void;
+}
+
+/** Read again each time: keys may have been added, or agents changed, since the page was opened. */
+function Panel(props: PanelProps) {
+  const known = useCatalog();
+  switch (known.is) {
+    case "reading":
+      return <p className="picker-empty">The models are being read.</p>;
+    case "failed":
+      return (
+        <div className="picker-unread" role="alert">
+          <p>{known.problem.message}</p>
+          <Button busy={known.isTrying} onClick={known.again}>
+            Try again
+          </Button>
+        </div>
+      );
+    case "read":
+      return <Choices {...props} known={known.catalog} />;
+  }
+}
+
+interface ChoicesProps extends PanelProps {
+  readonly known: Catalog;
 }
 
 function Choices({ known, own, ownEffort, picked, onChange, onClose }: ChoicesProps) {
@@ -154,6 +169,9 @@ function Finder({ known, own, current, onChoose }: FinderProps) {
   const start = query === "" ? options.findIndex(({ name }) => name === current) : -1;
   const at = moved ?? (start >= 0 ? start : nextPlace(options, -1, 1));
   const id = useId();
+  const search = useRef<HTMLInputElement>(null);
+  // Also when there was nothing to search yet.
+  useEffect(() => search.current?.focus(), []);
   const press = (event: React.KeyboardEvent) => {
     const chosen = options[at];
     if (event.key === "ArrowDown") setMoved(nextPlace(options, at, 1));
@@ -165,6 +183,7 @@ function Finder({ known, own, current, onChoose }: FinderProps) {
   return (
     <>
       <input
+        ref={search}
         className="field picker-search"
         role="combobox"
         aria-label="Search models"

@@ -28,7 +28,10 @@ export function FromCatalog({ children }: { children: (catalog: Catalog) => Reac
     case "failed":
       return (
         <p className="settings-bad" role="alert">
-          {known.problem.message} <Button onClick={known.again}>Try again</Button>
+          {known.problem.message}{" "}
+          <Button busy={known.isTrying} onClick={known.again}>
+            Try again
+          </Button>
         </p>
       );
     case "read":

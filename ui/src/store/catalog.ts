@@ -30,19 +30,30 @@ export async function readCatalog(): Promise<void> {
 export type Known =
   | { readonly is: "read"; readonly catalog: Catalog }
   | { readonly is: "reading" }
-  | { readonly is: "failed"; readonly problem: Problem; readonly again: () => void };
+  | Unread;
+
+/** It could not be read. While it is tried again, too: so that what tries it keeps the focus. */
+export interface Unread {
+  readonly is: "failed";
+  readonly problem: Problem;
+  readonly isTrying: boolean;
+  readonly again: () => void;
+}
 
 /** The catalog for a part of the page that is nothing without it. */
 export function useCatalog(): Known {
   const known = useStore(catalog);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [tries, setTries] = useState(0);
+  const [isTrying, setTrying] = useState(true);
   // biome-ignore lint/correctness/useExhaustiveDependencies: read again with each try
   useEffect(() => {
-    setProblem(null);
-    readCatalog().catch((error: unknown) => setProblem(Problem.of(error)));
+    setTrying(true);
+    readCatalog()
+      .catch((error: unknown) => setProblem(Problem.of(error)))
+      .finally(() => setTrying(false));
   }, [tries]);
   if (known !== null) return { is: "read", catalog: known };
   if (problem === null) return { is: "reading" };
-  return { is: "failed", problem, again: () => setTries(tries + 1) };
+  return { is: "failed", problem, isTrying, again: () => setTries(tries + 1) };
 }
