@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -322,6 +323,24 @@ def test_a_call_that_is_tried_again_says_why_and_when(talk: Talk, model: Model) 
     said = "\n".join(talk.page.evaluate("tails"))
     assert "The provider asks to slow down" in said
     assert re.search(r"It is tried again in 1 s · attempt \d of 10", said)
+
+
+@pytest.mark.parametrize("wrong", [-3_600, 3_600])
+def test_a_wrong_clock_of_the_browser_does_not_change_when_it_is_tried_again(
+    open_page: Pages, server: Server, model: Model, wrong: int
+) -> None:
+    model.says([fail("Slow down.", status=429, retry_after=2)], "Here I am.")
+    chat = server.ask("/chats", {"prompt": None})["id"]
+    page = open_page.blank(server)
+    page.clock.install(time=time.time() + wrong)
+    page.goto(f"{server.url}/chats/{chat}")
+    talk = Talk(page, server, chat)
+    expect(talk.log).to_have_attribute("aria-busy", "false")
+    page.evaluate(TAILS)
+    talk.says("Begin")
+    expect(talk.rows.last).to_contain_text("Here I am.")
+    said = "\n".join(page.evaluate("tails"))
+    assert re.search(r"It is tried again in [1-4] s · attempt", said), said
 
 
 def test_an_answer_that_breaks_off_is_replaced_by_the_next_attempt(

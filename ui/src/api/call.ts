@@ -1,6 +1,7 @@
 /** One request to the API, checked against the operations that the server has. */
 
 import { Store } from "../state/store";
+import { noteDate } from "./ahead";
 import { Problem, told, unreachable } from "./problem";
 import { type Operations, PREFIX } from "./schema";
 import type { Me } from "./types";
@@ -74,8 +75,11 @@ async function sent<Name extends keyof Operations>(
 }
 
 async function fetched(url: string, init: RequestInit): Promise<Response> {
+  const asked = Date.now();
   try {
-    return await fetch(url, init);
+    const response = await fetch(url, init);
+    noteDate(response.headers.get("Date"), asked, Date.now());
+    return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw unreachable();

@@ -13,6 +13,7 @@ import {
 } from "lucide-react";
 import { memo, type ReactNode, useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
+import { ahead } from "../api/ahead";
 import { outage } from "../api/outage";
 import type { Failure, Part } from "../api/types";
 import { Button } from "../parts/button";
@@ -263,7 +264,8 @@ function Banner({ look, icon, title, children, action }: BannerProps) {
 }
 
 function Retrying({ retry }: { readonly retry: (Tail & { is: "retry" })["retry"] }) {
-  const left = useSecondsUntil((retry.at ?? 0) / 1_000);
+  // The server's time, which this browser's clock may know nothing of.
+  const left = useSecondsUntil((retry.at ?? 0) / 1_000 - useStore(ahead));
   return (
     <Banner look="warn" icon={<RotateCw size={16} />} title={titleOf(retry.failure)}>
       <p>{retry.failure.message}</p>
