@@ -216,9 +216,14 @@ class Server:
                 serves.set()
         serves.set()
 
-    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
-        """What the API answers to a program of the same person."""
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+    def ask(
+        self, path: str, body: Any = None, method: str | None = None, token: str | None = None
+    ) -> Any:
+        """What the API answers to a program of the same person, or of whose token it is."""
+        headers = {
+            "Authorization": f"Bearer {token or self.token}",
+            "Content-Type": "application/json",
+        }
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:

@@ -71,6 +71,24 @@ def test_an_administrator_lets_somebody_in_who_is_offered_no_users_and_shuts_the
     expect(bob.get_by_label("Token")).to_be_visible()
 
 
+def test_whoever_may_only_read_a_chat_is_offered_nothing_else(
+    open_page: Pages, team: tuple[Server, str]
+) -> None:
+    server, ann = team
+    chat = server.ask("/chats", {"prompt": "fail with auth"}, token=ann)["id"]
+    bob = server.ask("/users", {"name": "bob", "role": "member"}, token=ann)["id"]
+    wish = {"name": "page", "scopes": ["read", "write"], "user": bob}
+    made = server.ask("/tokens", wish, token=ann)["token"]
+    server.ask(f"/chats/{chat}/shares", {"user": "bob"}, token=ann)
+    names = ("Edit", "Fork the chat before this message", "Retry")
+    for token, count in ((ann, 1), (made, 0)):
+        page = open_page(server, f"/chats/{chat}", token=token)
+        expect(page.locator(".banner")).to_be_visible()
+        expect(page.locator(".prompt").get_by_role("button", name="Copy")).to_have_count(1)
+        for name in names:
+            expect(page.get_by_role("button", name=name, exact=True)).to_have_count(count)
+
+
 def test_the_last_administrator_stays_one_and_is_told_why(
     open_page: Pages, team: tuple[Server, str]
 ) -> None:

@@ -11,6 +11,7 @@ import {
 } from "lucide-react";
 import { type RefObject, useLayoutEffect, useRef } from "react";
 import type { Effort, Queued } from "../api/types";
+import { useIsReadOnly } from "../needs/readonly";
 import { IconButton } from "../parts/button";
 import { useFocusHandedOn } from "../parts/focus";
 import { attempt, notify } from "../parts/notices";
@@ -32,6 +33,7 @@ export function Queue({ chat }: Props) {
   const { list, dragged, grip } = useDrag(waiting);
   const editing = useStore(chat.editing);
   const keepFocus = useKeptFocus(list, waiting.queue);
+  const isReadOnly = useIsReadOnly(chat.id);
   const { queue } = waiting;
   if (queue.length === 0) return null;
   return (
@@ -44,7 +46,8 @@ export function Queue({ chat }: Props) {
             edited={editing?.is === "queued" && editing.queued.id === queued.id}
             dragged={dragged === queued.id}
             grip={grip(queued.id)}
-            places={[at, ...range(queue, queued.id)]}
+            places={isReadOnly ? [at, at, at] : [at, ...range(queue, queued.id)]}
+            isReadOnly={isReadOnly}
             onMove={(to, focus) => {
               keepFocus(queued.id, focus);
               waiting.move(queued.id, to);
@@ -68,13 +71,14 @@ interface RowProps {
   readonly grip: object;
   /** Where it is, and the first and the last place that it may have. */
   readonly places: readonly number[];
+  readonly isReadOnly: boolean;
   readonly onMove: (to: number, focus: "up" | "down") => void;
   readonly onEdit: () => void;
   readonly onRemove: () => void;
   readonly onSendNow: () => void;
 }
 
-function Row({ queued, edited, dragged, grip, places, onMove, ...acts }: RowProps) {
+function Row({ queued, edited, dragged, grip, places, isReadOnly, onMove, ...acts }: RowProps) {
   const [at = 0, first = 0, last = 0] = places;
   const line = lineOf(queued.message);
   const name = line === "" ? "files" : line.slice(0, 40);
@@ -102,23 +106,25 @@ function Row({ queued, edited, dragged, grip, places, onMove, ...acts }: RowProp
       <span className="queue-when" data-deliver={queued.deliver}>
         {edited ? "being changed" : WHEN[queued.deliver]}
       </span>
-      <span className="queue-acts">
-        {first < last && (
-          <>
-            <Move name={name} up disabled={at === first} onMove={() => onMove(at - 1, "up")} />
-            <Move name={name} disabled={at === last} onMove={() => onMove(at + 1, "down")} />
-          </>
-        )}
-        <IconButton small label={`Change: ${name}`} onClick={acts.onEdit}>
-          <Pencil size={14} />
-        </IconButton>
-        <IconButton small label={`Stop the turn and send now: ${name}`} onClick={acts.onSendNow}>
-          <SendHorizontal size={14} />
-        </IconButton>
-        <IconButton small label={`Remove: ${name}`} onClick={acts.onRemove}>
-          <X size={14} />
-        </IconButton>
-      </span>
+      {!isReadOnly && (
+        <span className="queue-acts">
+          {first < last && (
+            <>
+              <Move name={name} up disabled={at === first} onMove={() => onMove(at - 1, "up")} />
+              <Move name={name} disabled={at === last} onMove={() => onMove(at + 1, "down")} />
+            </>
+          )}
+          <IconButton small label={`Change: ${name}`} onClick={acts.onEdit}>
+            <Pencil size={14} />
+          </IconButton>
+          <IconButton small label={`Stop the turn and send now: ${name}`} onClick={acts.onSendNow}>
+            <SendHorizontal size={14} />
+          </IconButton>
+          <IconButton small label={`Remove: ${name}`} onClick={acts.onRemove}>
+            <X size={14} />
+          </IconButton>
+        </span>
+      )}
     </li>
   );
 }

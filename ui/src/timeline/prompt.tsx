@@ -34,21 +34,23 @@ export const PromptRow = memo(function PromptRow({ chat, stored }: Props) {
         <When at={stored.created_at} />
         {said && <CopyButton label="Copy" text={() => said} />}
         {!isReadOnly && (
-          <IconButton
-            small
-            label="Edit"
-            onClick={() => chat.editing.set({ is: "message", stored })}
-          >
-            <Icon name="pencil" size={14} />
-          </IconButton>
+          <>
+            <IconButton
+              small
+              label="Edit"
+              onClick={() => chat.editing.set({ is: "message", stored })}
+            >
+              <Icon name="pencil" size={14} />
+            </IconButton>
+            <IconButton
+              small
+              label="Fork the chat before this message"
+              onClick={() => void fork(chat, stored)}
+            >
+              <Icon name="git-fork" size={14} />
+            </IconButton>
+          </>
         )}
-        <IconButton
-          small
-          label="Fork the chat before this message"
-          onClick={() => void fork(chat, stored)}
-        >
-          <Icon name="git-fork" size={14} />
-        </IconButton>
       </div>
     </div>
   );

@@ -16,6 +16,7 @@ import { Link } from "wouter";
 import { ahead } from "../api/ahead";
 import { outage } from "../api/outage";
 import type { Failure, Part } from "../api/types";
+import { useIsReadOnly } from "../needs/readonly";
 import { Button } from "../parts/button";
 import { useSecondsUntil } from "../parts/clock";
 import { useFocusHandedOn } from "../parts/focus";
@@ -283,6 +284,7 @@ interface FailedProps {
 }
 
 function FailedTurn({ chat, failure }: FailedProps) {
+  const isReadOnly = useIsReadOnly(chat.id);
   const [isAsked, setAsked] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
   // It goes when the turn goes on.
@@ -301,9 +303,11 @@ function FailedTurn({ chat, failure }: FailedProps) {
       icon={<CircleAlert size={16} />}
       title={titleOf(failure)}
       action={
-        <Button ref={button} busy={isAsked} onClick={() => void again()}>
-          <RotateCw size={14} aria-hidden /> Retry
-        </Button>
+        !isReadOnly && (
+          <Button ref={button} busy={isAsked} onClick={() => void again()}>
+            <RotateCw size={14} aria-hidden /> Retry
+          </Button>
+        )
       }
     >
       <p>
@@ -346,13 +350,14 @@ function ordinal(value: number): string {
 }
 
 function MaxSteps({ chat, steps }: { readonly chat: OpenChat; readonly steps: number }) {
+  const isReadOnly = useIsReadOnly(chat.id);
   const title = steps > 0 ? `It stopped after ${steps} steps` : "It stopped: too many steps";
   return (
     <Banner
       look="info"
       icon={<OctagonX size={16} />}
       title={title}
-      action={<Button onClick={() => chat.send("Go on.", "queue")}>Continue</Button>}
+      action={!isReadOnly && <Button onClick={() => chat.send("Go on.", "queue")}>Continue</Button>}
     >
       <p>That is the most that this agent does in one turn.</p>
     </Banner>
