@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, WebSocketRoute, expect
+from playwright.sync_api import Locator, Route, WebSocketRoute, expect
 
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.model import PartEnded, ReasoningDelta
@@ -196,6 +196,33 @@ def test_models_that_cannot_be_read_say_so_and_can_be_asked_for_again(
     page.unroute("**/api/v1/models")
     again.click()
     expect(panel.get_by_role("combobox", name="Search models")).to_be_focused()
+
+
+def test_a_chat_that_could_not_be_deleted_does_not_call_people_back_from_elsewhere(
+    talk: Talk, open_page: Pages
+) -> None:
+    page = talk.page
+    open_page.watch(page).allow("status of 403")
+    refusal = {"kind": "no", "status": 403, "detail": "Not so."}
+    held: list[Route] = []
+    page.route(f"**/api/v1/chats/{talk.id}", lambda route: held.append(route))
+
+    def delete() -> Route:
+        page.get_by_role("button", name="More for this chat").click()
+        page.get_by_role("menuitem", name="Delete…").click()
+        with page.expect_request(lambda asked: asked.method == "DELETE"):
+            page.get_by_role("button", name="Delete for good").click()
+        page.wait_for_url(f"{talk.server.url}/")
+        return held.pop()
+
+    delete().fulfill(status=403, json=refusal)
+    page.wait_for_url(f"**/chats/{talk.id}")
+    route = delete()
+    page.keyboard.press("Alt+i")
+    page.wait_for_url("**/inbox")
+    route.fulfill(status=403, json=refusal)
+    expect(page.locator(".notice")).to_have_count(2)
+    assert page.url.endswith("/inbox")
 
 
 # --- what was said before ------------------------------------------------------------------------

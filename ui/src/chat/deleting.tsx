@@ -21,7 +21,8 @@ export function Deleting({ chat, list, onClose }: Props) {
     onClose();
     if (path === here) go("/");
     if (await attempt(what)) notify(said);
-    else if (path === here) go(here);
+    // Unless they have gone elsewhere by then.
+    else if (path === here && location.pathname === "/") go(here);
   };
   const archive = () => leave(() => list.change(chat.id, { archived: true }), "Archived.");
   const remove = () => leave(() => list.remove(chat.id), "Deleted.");
