@@ -174,6 +174,30 @@ def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model:
     gate.open()
 
 
+def test_what_was_taken_out_of_the_queue_comes_back_to_the_composer_on_the_screen(
+    open_page: Pages, server: Server, talk: Talk, model: Model
+) -> None:
+    gate = model.gate()
+    model.says(["Busy ", gate, "and done."])
+    page = talk.page
+    talk.says("Begin")
+    expect(talk.live).to_contain_text("Busy")
+    talk.says("The next thing")
+    page.get_by_role("button", name="Remove: The next thing").click()
+    undo = page.get_by_role("button", name="Undo")
+    undo.hover()
+    page.keyboard.press("Alt+n")
+    page.wait_for_url("**/new")
+    page.go_back()
+    gate.open()
+    expect(talk.rows.last).to_contain_text("and done.")
+    talk.rests()
+    expect(talk.field).to_have_value("")
+    undo.click()
+    expect(talk.field).to_have_value("The next thing")
+    talk.converges()
+
+
 # --- who answers ---------------------------------------------------------------------------------
 
 

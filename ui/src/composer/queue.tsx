@@ -16,10 +16,10 @@ import { IconButton } from "../parts/button";
 import { useFocusHandedOn } from "../parts/focus";
 import { attempt, notify } from "../parts/notices";
 import { useStore } from "../state/store";
-import type { OpenChat } from "../store/chat";
+import { chatOnScreen, type OpenChat } from "../store/chat";
 import "./composer.css";
 import { hasChoice, isBusy, WHEN } from "./deliver";
-import { draftOf } from "./draft";
+import { draftNamed, draftOf } from "./draft";
 import { range } from "./order";
 import { contentOf, filesIn, lineOf, promptOf } from "./prompt";
 import { useDrag, useQueue } from "./use-order";
@@ -172,14 +172,16 @@ function useKeptFocus(list: RefObject<HTMLOListElement | null>, queue: readonly 
 }
 
 /** Back into the queue while there is one, else into the composer: nothing is sent by surprise. */
-function offerUndo(chat: OpenChat, { message, deliver, model, effort }: Queued): void {
+function offerUndo({ id }: OpenChat, { message, deliver, model, effort }: Queued): void {
   const content = contentOf(message);
   const prompt = promptOf(content);
   if (prompt === null) return;
   const onChoose = () => {
-    const status = chat.transcript.get().chat?.status ?? null;
-    if (!hasChoice(status)) return draftOf(chat).giveBack(content);
-    chat.send(prompt, deliver === "steer" && isBusy(status) ? "steer" : "queue", {
+    const now = chatOnScreen(id);
+    if (now === null) return draftNamed(id).giveBack(content);
+    const status = now.transcript.get().chat?.status ?? null;
+    if (!hasChoice(status)) return draftOf(now).giveBack(content);
+    now.send(prompt, deliver === "steer" && isBusy(status) ? "steer" : "queue", {
       ...(model ? { model } : {}),
       ...(effort ? { effort: effort as Effort } : {}),
     });

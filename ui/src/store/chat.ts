@@ -40,6 +40,13 @@ export type Editing =
   | { readonly is: "message"; readonly stored: Stored }
   | { readonly is: "queued"; readonly queued: Queued };
 
+const onScreen = new Map<string, OpenChat>();
+
+/** The one that is on the screen, for what began before it was left and opened again. */
+export function chatOnScreen(id: string): OpenChat | null {
+  return onScreen.get(id) ?? null;
+}
+
 export class OpenChat {
   readonly id: string;
   readonly transcript = new Store<Transcript>(EMPTY);
@@ -69,12 +76,14 @@ export class OpenChat {
   }
 
   open(): void {
+    onScreen.set(this.id, this);
     isOpened(this.id);
     this.line.open();
     this.outbox.open(this.line.state);
   }
 
   close(): void {
+    if (onScreen.get(this.id) === this) onScreen.delete(this.id);
     this.line.close();
     this.outbox.close();
     isLeft(this.id);
