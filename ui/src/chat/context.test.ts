@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Agent, Model, Snapshot, Spent } from "../api/types";
-import { fillOf, isMore, percent, standingOf, tokensIn, unpricedWords } from "./context";
+import { costWords, fillOf, isMore, percent, standingOf, tokensIn, unpricedWords } from "./context";
 
 const AGENT = { model: "a:own", window: 1000, threshold: 80, compacts_at: 800 } as Agent;
 const model = (name: string, window: number | null) => ({ name, window }) as Model;
@@ -62,6 +62,11 @@ describe("usage", () => {
   });
 
   test("says plainly what has no price", () => {
+    expect(costWords(spent(3, 0, { cost: 0.5 }))).toBe("$0.50");
+    expect(costWords(spent(3, 0, { cost: 0 }))).toBe("$0");
+    expect(costWords(spent(3, 3))).toBe("unknown");
+    expect(costWords(spent(0, 0))).toBe("$0");
+    expect(unpricedWords(spent(0, 0))).toBeNull();
     expect(unpricedWords(spent(3, 0))).toBeNull();
     expect(unpricedWords(spent(3, 3))).toBe("No price is known for these calls.");
     expect(unpricedWords(spent(3, 1))).toBe("1 call has no known price and is not in the cost.");

@@ -1,6 +1,7 @@
 /** How full the conversation is, how a chat stands, and what it took. Pure. */
 
 import type { Agent, Model, Snapshot, Spent } from "../api/types";
+import { cost } from "../parts/words";
 
 export interface Fill {
   readonly used: number;
@@ -61,6 +62,11 @@ export function percent(share: number): string {
 /** Everything that was read: also what came from a cache. */
 export function tokensIn({ usage }: Spent): number {
   return (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
+}
+
+/** Nothing where nothing was asked; unknown where no price is known of all that was. */
+export function costWords({ usage, unpriced, calls }: Spent): string {
+  return calls > 0 && unpriced === calls ? "unknown" : cost(usage.cost ?? 0);
 }
 
 export function unpricedWords({ unpriced, calls }: Spent): string | null {

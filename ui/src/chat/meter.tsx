@@ -10,7 +10,7 @@ import { cost, count } from "../parts/words";
 import { useStore } from "../state/store";
 import { catalog } from "../store/catalog";
 import type { OpenChat } from "../store/chat";
-import { type Fill, fillOf, isMore, percent, tokensIn, unpricedWords } from "./context";
+import { costWords, type Fill, fillOf, isMore, percent, tokensIn, unpricedWords } from "./context";
 import "./meter.css";
 
 interface Props {
@@ -210,14 +210,14 @@ function Used({ spent }: { readonly spent: BothSpent | null }) {
 }
 
 function Sum({ name, spent }: { readonly name: string; readonly spent: Spent }) {
-  const { usage, calls, unpriced } = spent;
+  const { usage, calls } = spent;
   const plain = unpricedWords(spent);
   const cached = usage.cache_read ?? 0;
   return (
     <>
       <h3>{name}</h3>
       <dl className="meter-numbers">
-        <Figure name="Cost" value={unpriced === calls ? "unknown" : cost(usage.cost ?? 0)} />
+        <Figure name="Cost" value={costWords(spent)} />
         <Figure name="Read" value={count(tokensIn(spent))} />
         {cached > 0 && <Figure name="of it from a cache" value={count(cached)} />}
         <Figure name="Written" value={count(usage.output ?? 0)} />

@@ -118,7 +118,7 @@ function Foot({ row, turn, at, modelBefore }: FootProps) {
           {count(tokens)} tokens
         </span>
       )}
-      {tokens > 0 && turn.cost !== null && <span>{cost(turn.cost)}</span>}
+      {turn.cost !== null && turn.cost > 0 && <span>{cost(turn.cost)}</span>}
       {model !== null && model !== modelBefore && <span className="answer-model">{model}</span>}
     </div>
   );
