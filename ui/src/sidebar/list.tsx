@@ -57,19 +57,16 @@ function Part({ section, shown, actions, isFirst }: PartProps) {
     () => new Map(agents?.map(({ name: agent, model }) => [agent, model])),
     [agents],
   );
-  const hasOpen = shown.sections.some((each) =>
-    each.rows.some(({ chat }) => chat.id === shown.open),
-  );
+  const hasOpen = shown.sections.some((each) => each.rows.some(({ id }) => id === shown.open));
   const id = `part-${key}`;
   return (
     <section className="sidebar-part" aria-labelledby={id}>
       <PartHead id={id} section={section} />
       <ul>
-        {rows.map(({ chat, depth }, index) => (
+        {rows.map((chat, index) => (
           <ChatRow
             key={chat.id}
-            row={chat}
-            depth={depth}
+            chat={chat}
             isOpen={chat.id === shown.open}
             isStop={hasOpen ? chat.id === shown.open : isFirst && index === 0}
             href={`/chats/${chat.id}${shown.query}`}

@@ -9,7 +9,6 @@ import { Menu } from "../parts/menu";
 import { TitleField } from "../parts/title";
 import { moment, nameOf } from "../parts/words";
 import { type Actions, itemsOf } from "./actions";
-import type { Row } from "./sections";
 import { type Standing, saidOf, standingOf, WORDS } from "./standing";
 
 /** Null while it has none. */
@@ -18,8 +17,7 @@ function titleOf(chat: Chat): string | null {
 }
 
 interface Props {
-  readonly row: Row["chat"];
-  readonly depth: number;
+  readonly chat: Chat;
   readonly isOpen: boolean;
   /** Where Tab enters the list. */
   readonly isStop: boolean;
@@ -32,7 +30,7 @@ interface Props {
 }
 
 export const ChatRow = memo(function ChatRow(props: Props) {
-  const { row: chat, depth, isOpen, actions } = props;
+  const { chat, isOpen, actions } = props;
   const [isRenaming, setRenaming] = useState(false);
   const line = useRef<HTMLLIElement>(null);
   useFocusHandedOn(line, rowBeside);
@@ -57,7 +55,6 @@ export const ChatRow = memo(function ChatRow(props: Props) {
       className="sidebar-row"
       data-standing={standingOf(chat, isOpen)}
       data-open={isOpen || undefined}
-      style={depth > 0 ? { paddingInlineStart: depth * 16 } : undefined}
     >
       {isRenaming ? (
         <TitleField
@@ -109,7 +106,7 @@ interface LinkProps extends Props {
   readonly onMenu: (event: MouseEvent, row: HTMLElement | null) => void;
 }
 
-function RowLink({ row: chat, isOpen, isStop, href, time, usual, onKeyDown, onMenu }: LinkProps) {
+function RowLink({ chat, isOpen, isStop, href, time, usual, onKeyDown, onMenu }: LinkProps) {
   const standing = standingOf(chat, isOpen);
   const title = titleOf(chat);
   return (

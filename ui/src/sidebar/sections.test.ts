@@ -20,7 +20,7 @@ function shown(chats: readonly Chat[], more: Partial<Parameters<typeof sections>
 }
 
 const outline = (of: ReturnType<typeof sections>) =>
-  of.map(({ name, rows }) => `${name}: ${rows.map(({ chat }) => chat.id).join(" ")}`);
+  of.map(({ name, rows }) => `${name}: ${rows.map(({ id }) => id).join(" ")}`);
 
 describe("parts of the list", () => {
   it("go by pins, owners and days of the calendar", () => {
@@ -119,7 +119,7 @@ describe("filters", () => {
   ];
   const found = (change: Partial<Filters>) =>
     shown(chats, { filters: { ...NO_FILTERS, ...change } })
-      .flatMap(({ rows }) => rows.map(({ chat }) => chat.id))
+      .flatMap(({ rows }) => rows.map(({ id }) => id))
       .sort();
 
   it("show what fits and nothing else", () => {

@@ -5,12 +5,6 @@ import { type Filters, fits } from "./filters";
 
 export type Key = "pinned" | "shared" | "today" | "yesterday" | "week" | "older";
 
-/** A line of the list. `depth`: how many chats above it set it to work. */
-export interface Row {
-  readonly chat: Chat;
-  readonly depth: number;
-}
-
 export interface Section {
   readonly key: Key;
   readonly name: string;
@@ -18,7 +12,7 @@ export interface Section {
   /** Also of those that are not shown. */
   readonly count: number;
   /** None when it is folded. */
-  readonly rows: readonly Row[];
+  readonly rows: readonly Chat[];
 }
 
 const NAMES: Readonly<Record<Key, string>> = {
@@ -75,14 +69,13 @@ export function sections(given: Given): readonly Section[] {
     if (chats === undefined) return [];
     const isOpen = !collapsed.has(key);
     chats.sort((one, other) => timeOf(other) - timeOf(one) || (one.id < other.id ? 1 : -1));
-    const rows = isOpen ? chats.map((chat): Row => ({ chat, depth: 0 })) : [];
-    return [{ key, name: NAMES[key], isOpen, count: chats.length, rows }];
+    return [{ key, name: NAMES[key], isOpen, count: chats.length, rows: isOpen ? chats : [] }];
   });
 }
 
 /** The one above or below in the list; null at its ends. From none: the first, or the last. */
 export function beside(shown: readonly Section[], id: string | null, step: 1 | -1): string | null {
-  const ids = shown.flatMap(({ rows }) => rows.map(({ chat }) => chat.id));
+  const ids = shown.flatMap(({ rows }) => rows.map(({ id }) => id));
   const at = id === null ? -1 : ids.indexOf(id);
   if (at === -1) return ids.at(step === 1 ? 0 : -1) ?? null;
   return ids[at + step] ?? null;
