@@ -42,10 +42,16 @@ class Checkout:
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def start(self, *words: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-S", "-E", str(self.ui / "build.py"), *words]
         environ = {"PATH": str(self.bin)}  # and so no Node of this machine
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        with self.start(*words) as process:
+            said, complained = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
 
 @pytest.fixture
@@ -114,6 +120,14 @@ def test_what_a_lock_names_is_installed_once(checkout: Checkout) -> None:
     os.utime(checkout.ui / "package-lock.json", (later, later))
     assert checkout.run("run", "check").returncode == 0
     assert log.read_text().split() == ["ci", "run", "run", "ci", "run"]
+
+
+def test_two_who_begin_at_once_do_not_install_into_each_other(checkout: Checkout) -> None:
+    checkout.has("node", "echo v24.0.0")
+    checkout.has("npm", f'echo "$1" >> {checkout.bin}/log; {checkout.mkdir}')
+    started = [checkout.start("run", "check") for _ in range(4)]
+    assert [process.communicate()[1] for process in started] == [""] * 4
+    assert sorted((checkout.bin / "log").read_text().split()) == ["ci", *["run"] * 4]
 
 
 def test_what_a_script_says_by_its_exit_code_is_passed_on(checkout: Checkout) -> None:

@@ -11,6 +11,7 @@ library is all that it imports, so that a build of the package can run it too.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -43,9 +45,11 @@ def main(words: list[str]) -> int:
     try:
         match words:
             case []:
-                build()
+                with alone():
+                    build()
             case ["run", script]:
-                install()
+                with alone():
+                    install()
                 npm("run", "--silent", script)
             case ["current"]:
                 return 0 if current() else 1
@@ -60,6 +64,20 @@ def main(words: list[str]) -> int:
     except subprocess.CalledProcessError as error:
         return error.returncode
     return 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Whoever builds or installs here meanwhile is waited for.
+
+    Two that install at once leave half of everything behind, and a stamp that says it is whole.
+    """
+    here = os.open(HERE, os.O_RDONLY)
+    try:
+        fcntl.flock(here, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(here)
 
 
 def build() -> None:
