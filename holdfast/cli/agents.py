@@ -50,9 +50,14 @@ class Place:
         return made
 
 
-def agents_of(settings: Settings, place: Place, environ: Mapping[str, str]) -> list[Agent]:
+def agents_of(
+    settings: Settings,
+    place: Place,
+    environ: Mapping[str, str],
+    where: str = "the settings",
+) -> list[Agent]:
     """Each of them, the first being who answers by default. Everything wrong is said at once."""
-    mistakes = Mistakes()
+    mistakes = Mistakes(where)
     made = make_agents(settings, place, environ, mistakes)
     mistakes.end()
     return made
@@ -87,7 +92,7 @@ class Crew:
         self.agents = {one.name: one for one in made}
         """By name. The first one answers when none is named."""
         self._whole = len(keyless) == 0
-        self._made_of = settings, place, environ
+        self._made_of = settings, place, environ, mistakes.where
 
     def complete(self) -> None:
         """Have all of them, now that stored keys are in the environment. Raises `ConfigError`."""
@@ -200,6 +205,10 @@ class Making:
         return made
 
     def _own(self, spec: str) -> Sequence[Tool | Callable[..., Any]]:
+        if ":" not in spec:
+            raise ConfigError(
+                f"{spec}: write bundled, ask_user, or module:name, as in mytools:weather"
+            )
         return load_tools([spec], directory=self._place.directory)
 
     def _bundled(self) -> Sequence[Tool]:

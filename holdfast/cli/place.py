@@ -77,6 +77,9 @@ def address_of(where: Where) -> Address:
     if where.token is not None or "#token=" in url:
         return Address(url, where.token)
     if not _is_here(url):
+        from holdfast.client.connect import split_address
+
+        split_address(url)  # raises for what is none, whatever lets one in there
         raise ConfigError(
             f"{url} wants a token: say --token, or set HOLDFAST_TOKEN "
             "(`holdfast token` makes one where the server is)"

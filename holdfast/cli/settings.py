@@ -127,7 +127,8 @@ class Mistakes:
     """What is wrong, collected."""
 
     def __init__(self, where: str = "the settings") -> None:
-        self._where = where
+        self.where = where
+        """The file, or what else it is that cannot be used."""
         self._found: list[str] = []
 
     def __len__(self) -> int:
@@ -150,7 +151,7 @@ class Mistakes:
             return
         lines = "".join(f"\n  {found}" for found in self._found)
         several = "" if len(self._found) == 1 else f" ({len(self._found)} mistakes)"
-        raise ConfigError(f"{self._where} cannot be used{several}:{lines}")
+        raise ConfigError(f"{self.where} cannot be used{several}:{lines}")
 
 
 class Read(NamedTuple):

@@ -50,7 +50,7 @@ async def reach(
     patience: float = PATIENCE,
 ) -> AsyncIterator[Line]:
     """The line to a server, for what is beside its chats."""
-    address, shown = _address(url)
+    address, shown = split_address(url)
     headers = {"Authorization": f"Bearer {_token(token if token is not None else shown)}"}
     if not patience >= 0:
         raise ConfigError(f"patience is {patience!r}: use seconds, 0 for none")
@@ -66,7 +66,7 @@ async def reach(
         yield Line(session, address, ports or Ports(), patience)
 
 
-def _address(url: object) -> tuple[str, str | None]:
+def split_address(url: object) -> tuple[str, str | None]:
     """Where the server is, and the token that its address may have behind a #."""
     how = "use the address of a server, as http://127.0.0.1:8765"
     if not isinstance(url, str):

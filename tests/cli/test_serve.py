@@ -178,6 +178,7 @@ def test_an_agent_may_have_a_model_whose_key_is_stored_and_nowhere_else(tmp_path
         server.until("a answers, with openai:gpt-6-sol")
     settings.write_text('[agents.a]\nmodel = "groq:any"\n')
     with serving(tmp_path, "--listen", "0") as server:
+        server.until("holdfast.toml cannot be used:")
         server.until("agents.a.model: groq needs a key: set GROQ_API_KEY")
         assert server.child.wait(30) == 2
 

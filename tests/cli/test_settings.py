@@ -285,7 +285,7 @@ def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: Place) -> None:
     ]
     assert "nowhere is no directory" in lines[1]
     assert "none.md cannot be read" in lines[2]
-    assert "nonsense: write module:name" in lines[4]
+    assert "nonsense: write bundled, ask_user, or module:name" in lines[4]
     assert f"there is no module 'none' in {place.directory}" in lines[5]
 
 

@@ -87,6 +87,7 @@ def test_without_a_database_it_is_the_one_of_the_server_here(tmp_path: Path) -> 
         (["--days", "400"], "no number from 1 to 366"),
         (["--url", "http://x", "--database", "sqlite:///x.db"], "say one of them"),
         (["--url", "http://example.com"], "wants a token: say --token, or set HOLDFAST_TOKEN"),
+        (["--url", "127.0.0.1:1"], "'127.0.0.1:1' is no address: use the address of a server, as"),
         (["--url", "http://127.0.0.1:1"], "start a server with `holdfast serve`"),
     ],
 )
