@@ -57,15 +57,20 @@ _SENTENCES: Final = (
     "Send another message and it should be read when this one ends.",
     "Close the window and come back and nothing should be missing.",
 )
-PARAGRAPH: Final = 60
-"""Words in one."""
+PARAGRAPH: Final = 5
+"""Sentences in one: not as many as there are, so that no two in a row begin alike."""
 
 
 def long(count: int) -> str:
     """Exactly this many words."""
-    words = list(islice(cycle(" ".join(_SENTENCES).split()), count))
-    paragraphs = (words[at : at + PARAGRAPH] for at in range(0, count, PARAGRAPH))
-    return "\n\n".join(" ".join(paragraph) for paragraph in paragraphs)
+    text = ""
+    for number, sentence in enumerate(cycle(_SENTENCES)):
+        words = sentence.split()[:count]
+        if not words:
+            return text
+        count -= len(words)
+        text += ("" if number == 0 else " " if number % PARAGRAPH else "\n\n") + " ".join(words)
+    raise AssertionError("a cycle has no end")
 
 
 def plan(about: str) -> str:

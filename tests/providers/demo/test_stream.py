@@ -124,6 +124,13 @@ async def test_a_long_answer_is_as_long_as_is_asked_for(count: int) -> None:
     assert len((await answer(ask(f"long answer of {count:,} words"))).text.split()) == count
 
 
+async def test_a_paragraph_of_a_long_answer_ends_where_a_sentence_does() -> None:
+    text = (await answer(ask("long answer of 500 words"))).text
+    *whole, _cut = text.split("\n\n")
+    assert len(whole) > 5
+    assert [paragraph for paragraph in whole if not paragraph.endswith(".")] == []
+
+
 async def test_files_are_named_with_type_and_size() -> None:
     picture, there = File("image/png", "a.png", b"x" * 123), File("text/plain", ref="somewhere")
     text = (await answer(ask([Text("say hi"), picture, there]))).text
