@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from holdfast.chat.state import BUSY, Queued, Retry, Status, Stored
+from holdfast.chat.state import BUSY, Deliver, Queued, Retry, Status, Stored
 from holdfast.chat.stream import (
     ActionsChanged,
     ChatChanged,
@@ -284,9 +284,14 @@ class Retold:
         before, self.queue = {one.id for one in self.queue}, queue
         for one in queue:
             if self._echo and one.id not in before:
-                when = "the next step" if one.deliver == "steer" else "its turn"
+                when = _WAITS_FOR[one.deliver]
                 words = wording.short(one.message.text, WORDS)
                 self._view.note(f"· waits for {when}: {words}")
 
 
+_WAITS_FOR: Final[Mapping[Deliver, str]] = {
+    "queue": "its turn",
+    "steer": "the next step",
+    "interrupt": "the answer to stop",
+}
 _RUNS: Final = BUSY - {Status.REQUIRES_ACTION}

@@ -178,10 +178,13 @@ def test_what_people_say_is_shown_only_where_nobody_else_shows_it() -> None:
 def test_what_waits_is_told_once() -> None:
     one = Queued("q1", "queue", Message("user", (Text("later"),), "prompt"), 1)
     two = Queued("q2", "steer", Message("user", (Text("sooner"),), "prompt"), 2)
-    changed = [QueueChanged(Cursor(1), queue) for queue in ((one,), (one, two), (two,))]
+    three = Queued("q3", "interrupt", Message("user", (Text("now"),), "prompt"), 3)
+    queues = (one,), (one, two), (two,), (three, two)
+    changed = [QueueChanged(Cursor(1), queue) for queue in queues]
     assert told(*changed) == [
         ("note", "· waits for its turn: later"),
         ("note", "· waits for the next step: sooner"),
+        ("note", "· waits for the answer to stop: now"),
     ]
 
 
