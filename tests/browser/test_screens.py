@@ -482,6 +482,18 @@ def test_nothing_is_against_a_screen_in_any_of_its_forms(
     assert looks.against == []
 
 
+def test_what_an_edit_offers_stands_at_the_right_also_where_it_needs_two_lines(
+    open_page: Pages, furnished: tuple[Server, Rooms]
+) -> None:
+    server, rooms = furnished
+    page = open_page(server, viewport=SMALL, reduced_motion="reduce")
+    editing(page, rooms)
+    right = """(button) => button.getBoundingClientRect().right"""
+    fork = page.get_by_role("button", name="Fork instead")
+    save = page.get_by_role("button", name="Save and send")
+    assert save.evaluate(right) == pytest.approx(fork.evaluate(right), abs=1)
+
+
 def test_the_door_has_nothing_against_it(open_page: Pages, server: Server) -> None:
     for window in ({}, {"viewport": SMALL, "has_touch": True}, {"color_scheme": "dark"}):
         page = open_page(server, signed_in=False, reduced_motion="reduce", **window)
