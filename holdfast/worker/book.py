@@ -66,7 +66,7 @@ class Book:
         self.retry_in: float | None = None
         """Seconds that the next attempt was to wait when the chat was loaded."""
         self.answer = 0
-        """The number of the message that holds the last answer."""
+        """The number of the message that asks for the calls that are open, if any are."""
         self.partial_written = False
         """There may be a row that a commit has to remove."""
         self.seen = claimed
@@ -108,7 +108,7 @@ class Book:
         self.history = History([stored.message for stored in history], self._trim)
         self.history.call_ids |= void
         self._refs = files.refs_in(stored.message for stored in history)
-        answers = [s.number for s in history if s.message.kind == "answer"]
+        answers = [s.number for s in history if _may_ask(s.message)]
         self.answer = answers[-1] if answers else 0
         self._history_at = self.chat.history_version
 
@@ -345,7 +345,7 @@ class Book:
         self._refs |= files.refs_in(messages)
         for place, message in enumerate(messages):
             self.history.append(message)
-            if message.kind == "answer":
+            if _may_ask(message):
                 self.answer = first + place
         self._history_at = self.chat.history_version
 
@@ -365,6 +365,11 @@ class Book:
                 LOG.warning("chat %s waits for the database: %s", self.chat.id, error)
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _may_ask(message: Message) -> bool:
+    """Whether it may ask for calls: what people are shown of an answer that failed does not."""
+    return message.kind == "answer" and message.visibility != "user"
 
 
 class _OwnWrites:

@@ -141,7 +141,9 @@ def _under_fence(transition: Act, *args: Any, **more: Any) -> Callable[..., Awai
 
 
 async def _number(chats: Chats, chat: Chat) -> int:
-    answers = [s.number for s in await chats.history(chat.id) if s.message.kind == "answer"]
+    """Of the message that asks for the open calls."""
+    history = [s for s in await chats.history(chat.id) if s.message.visibility != "user"]
+    answers = [s.number for s in history if s.message.kind == "answer"]
     return answers[-1] if answers else 1
 
 

@@ -9,9 +9,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from holdfast.chat import doctor, people, running
 from holdfast.chat.family import NewChat, Spawn
+from holdfast.chat.locked import fence_of
 from holdfast.chat.queries import list_chats
-from holdfast.kernel.messages import ToolResult, user_message
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.messages import Message, Text, ToolResult, user_message
 from holdfast.kernel.tool import Commit, Effect, Tool, ToolContext, tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, pause
@@ -332,3 +335,21 @@ async def test_a_finished_call_is_not_run_again_when_only_its_commit_fails(
         await life.rest(chat_id)
         assert [outcome(one) for one in results_of(await life.history(chat_id))] == [DONE]
         assert deeds.done == ["call_1"]
+
+
+async def test_what_people_are_shown_of_a_failure_is_not_what_asks_for_a_call(
+    db: Database, clock: Clock, deeds: Deeds
+) -> None:
+    model = ScriptedModel([call("deed")], default="End.")
+    async with living(db, model, [deeds.deed("once")], clock=clock) as first:
+        chat_id = await first.begin()
+        first.link.hold("start_calls")
+        await dies(first, deeds)
+        fence = fence_of(await first.chat(chat_id))
+    shown = Message("assistant", (Text("Half of it"),), "answer", "user")
+    await db.write(lambda tx: running.fail(tx, fence, Failure("internal", "no"), shown))
+    await db.write(lambda tx: people.retry(tx, chat_id))
+    async with living(db, model, [deeds.deed("once")], clock=clock, seed=1) as second:
+        await second.rest(chat_id)
+        assert deeds.done == ["call_1"]
+        await doctor.check(db)
