@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final, TextIO, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 
 import anyio
 from msgspec import Struct
@@ -26,7 +26,7 @@ from holdfast.cli.terminal import Out, safe
 from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions, Where
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.messages import Prompt
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
     from holdfast.client.stream import RemoteStream
 
 LAST: Final = "last"
+PATIENCE: Final = 300
+"""Seconds that nobody has to watch for a server that is gone: it may be started again."""
+
+
+class ServerGone(HoldfastError):
+    """Whoever waits in a script cannot be asked whether to go on waiting."""
+
+    def __init__(self, chat_id: str) -> None:
+        super().__init__(
+            f"the server is gone for {PATIENCE // 60} minutes. Nothing is lost: when it is back, "
+            f"holdfast chat --chat {chat_id} shows what came of it"
+        )
 
 
 class Me(Struct, frozen=True):
@@ -141,6 +153,7 @@ class Once:
             retold = Retold(self._view, known, echo=False)
             async with anyio.create_task_group() as beside:
                 beside.start_soon(self._tick)
+                beside.start_soon(give_up, chat.id, self._is_away)
                 beside.start_soon(self._interrupt, chat)
                 with stopping(self._told_to_stop, self._view.end):
                     result = await self._until_rest(chat, cursor, retold)
@@ -212,7 +225,19 @@ class Once:
         while True:
             await anyio.sleep(1)
             self._view.tick()
-            self._line.look(self._stream is not None and self._stream.away)
+            self._line.look(self._is_away())
+
+    def _is_away(self) -> bool:
+        return self._stream is not None and self._stream.away
+
+
+async def give_up(chat_id: str, is_away: Callable[[], bool]) -> NoReturn:
+    """Ends a wait, by `ServerGone`, once the server was away for too long."""
+    gone = 0
+    while gone < PATIENCE:
+        await anyio.sleep(1)
+        gone = gone + 1 if is_away() else 0
+    raise ServerGone(chat_id)
 
 
 def _waiting(result: ChatResult) -> str:
