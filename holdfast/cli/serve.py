@@ -87,7 +87,7 @@ async def _until_stopped(setup: Setup) -> None:
 
             await asyncio.to_thread(open_browser, url, Path(setup.options.data))
         await stop.wait()
-        say("stopping: streams reconnect, steps finish")
+        say(f"stopping: {'streams reconnect, ' if setup.options.api else ''}steps finish")
 
 
 def _seen_here(setup: Setup) -> bool:

@@ -241,6 +241,8 @@ def test_a_worker_drives_chats_without_an_api(tmp_path: Path, postgres_url: str)
     with serving(tmp_path, "--database", postgres_url, verb="worker") as worker:
         worker.until("this worker drives chats")
         assert worker.end() == 0
+        assert worker.child.stderr is not None
+        assert "stopping: steps finish" in worker.child.stderr.read()
 
 
 @pytest.mark.parametrize(

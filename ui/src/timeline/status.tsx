@@ -272,7 +272,7 @@ function Retrying({ retry }: { readonly retry: (Tail & { is: "retry" })["retry"]
       <p>{retry.failure.message}</p>
       <p className="banner-soft">
         {left > 0 ? `It is tried again in ${left} s` : "It is being tried again"} · attempt{" "}
-        {retry.attempt} of {retry.of}
+        {retry.attempt + 1} of {retry.of}
       </p>
     </Banner>
   );
