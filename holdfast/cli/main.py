@@ -24,10 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BaseException as error:
-        code = _end(*told(error), error)
-    if argv is None:
-        if code == ExitCode.INTERRUPTED:
+        code, words = told(error)
+        if code is ExitCode.INTERRUPTED and argv is None:
             _hush()
+        _end(code, words, error)
+    if argv is None:
         _leave_threads(code)
     return code
 
@@ -85,7 +86,7 @@ def _of_the_system(error: OSError) -> str:
     return f"the output cannot be written: {why}" if error.errno in _FULL else why
 
 
-def _end(code: ExitCode, words: str, error: BaseException) -> ExitCode:
+def _end(code: ExitCode, words: str, error: BaseException) -> None:
     try:
         if code is ExitCode.FAILED:
             _debug(error)
@@ -97,7 +98,6 @@ def _end(code: ExitCode, words: str, error: BaseException) -> ExitCode:
         sys.stdout.flush()
     except (OSError, ValueError):
         drop(sys.stdout)
-    return code
 
 
 def _hush() -> None:

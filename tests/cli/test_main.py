@@ -306,8 +306,10 @@ from holdfast.cli.main import main
 kept = []
 def half_way(provider, **_):
     loop = asyncio.new_event_loop()
-    kept.append(loop.create_future())
-    kept[0].set_exception(ConnectionError("nobody asks for this"))
+    futures = [loop.create_future(), loop.create_future()]
+    for future in futures:
+        future.set_exception(ConnectionError("nobody asks for this"))
+    kept.append(futures[0])  # until the program ends; the other goes with the exception
     loop.close()
     raise KeyboardInterrupt
 models.main = half_way
