@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, structs
 
 from holdfast.chat.errors import ChatError, InvalidInput
-from holdfast.chat.locked import now_of
+from holdfast.chat.locked import OVERLAP, now_of
 from holdfast.chat.state import Chat, check_text, document
 from holdfast.kernel.messages import File, Message, Part, ToolResult
 from holdfast.store.database import Tx
@@ -20,9 +20,6 @@ MEDIA: Final = re.compile(r"[a-zA-Z0-9!#$&^_.+-]{1,100}/[a-zA-Z0-9!#$&^_.+-]{1,1
 LONGEST_NAME: Final = 255
 SHOWN: Final = 10
 """Chats that are named when a file is in use."""
-OVERLAP: Final = 60_000_000
-"""Microseconds that a second look goes back behind the first: a transaction that was not committed
-at the first has a time from before it."""
 SCHEME: Final = "holdfast:"
 """What the `ref` of a part begins with, when its bytes are one of these."""
 

@@ -198,6 +198,11 @@ NO_USAGE: Final = dict.fromkeys(
 )
 
 
+OVERLAP: Final = 60_000_000
+"""Microseconds that a look goes back behind an earlier one: a transaction that was not committed
+then may have a time from before it."""
+
+
 async def now_of(tx: Tx) -> int:
     """The database's clock."""
     row = await tx.one(f"SELECT {tx.dialect.now}")

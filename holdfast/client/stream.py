@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
+from holdfast.chat.locked import OVERLAP
 from holdfast.chat.state import BUSY, Status
 from holdfast.chat.stream import (
     ActionsChanged,
@@ -43,7 +44,6 @@ from holdfast.server.events import (
     list_event_of,
 )
 from holdfast.server.roster import (
-    OVERLAP,
     Begun,
     ChatDeleted,
     ChatListed,

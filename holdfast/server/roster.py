@@ -22,7 +22,7 @@ from holdfast.chat.errors import InvalidInput
 from holdfast.chat.feed import Feed
 from holdfast.chat.gone import gone_since, had
 from holdfast.chat.listing import Shown, read_openings, shown
-from holdfast.chat.locked import now_of
+from holdfast.chat.locked import OVERLAP, now_of
 from holdfast.chat.marks import marked_since, read_marks, shared_with
 from holdfast.chat.state import SELECT_CHAT, Chat, chat_of
 from holdfast.chat.view import Watch, snapshots
@@ -40,8 +40,6 @@ from holdfast.store.database import (
 LOG: Final = logging.getLogger("holdfast.server")
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 """Has something done by whoever serves the streams, and ended with them."""
-OVERLAP: Final = 60_000_000
-"""Microseconds that a look goes back behind the cursor."""
 MOST: Final = 500
 """Chats that are told one by one to somebody who was away; for more the list has to be read."""
 REST: Final = 0.2
