@@ -33,7 +33,7 @@ from holdfast.store.notices import Notices
 from holdfast.store.outcome import Waits, outcome
 from holdfast.store.pg import run
 from holdfast.store.pg.committer import Committer
-from holdfast.store.pg.connect import check_server, connect, unreachable
+from holdfast.store.pg.connect import address, check_server, connect, unreachable
 from holdfast.store.pg.listener import PROBE, Listener
 from holdfast.store.pg.notifier import Notifier, heard
 from holdfast.store.pg.pool import Line, Pool
@@ -177,8 +177,8 @@ class Postgres:
                 self._pool.give(connection)
                 self.applied = await (apply_migrations if migrate else check)(self, self._dialect)
                 await self._listener.start()
-        except CannotOpen:
-            raise
+        except CannotOpen as error:
+            raise CannotOpen(f"{address(self._url)}: {error}") from error.__cause__
         except StoreError as error:
             raise CannotOpen(str(error)) from error.__cause__
         self._notifier.echoes = True

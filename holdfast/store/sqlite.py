@@ -23,6 +23,7 @@ from holdfast.store.database import (
     NO_PARAMS,
     SQLITE,
     Bulk,
+    CannotOpen,
     Closed,
     Dialect,
     Hold,
@@ -38,7 +39,7 @@ from holdfast.store.database import (
 from holdfast.store.file import File, open_file
 from holdfast.store.lane import Divided, Inline, Lane, Nearby
 from holdfast.store.migrate import Migration, Script, check
-from holdfast.store.migrate import migrate as bring_up
+from holdfast.store.migrate import migrate as apply_migrations
 from holdfast.store.notices import Notices
 from holdfast.store.outcome import Answer, Waits
 
@@ -72,8 +73,7 @@ async def open_sqlite(
     file = open_file(path, version or apsw.sqlite_lib_version(), writes=writes)
     database = Sqlite(file, now, hold, thread)
     try:
-        steps = bring_up if migrate and writes else check
-        database.applied = await steps(database, SQLITE, migrations)
+        database.applied = await database.bring_up(migrate and writes, migrations)
         yield database
     finally:
         await database.close()
@@ -89,6 +89,7 @@ class Sqlite:
     def __init__(self, file: File, now: Callable[[], int], hold: Hold, thread: bool) -> None:
         self.exclusive: Final = file.exclusive
         """The lock on the file, or its being in memory, proves it."""
+        self._path = file.path
         self._now = now
         self._hold = hold
         self._notices = Notices()
@@ -96,6 +97,15 @@ class Sqlite:
         self._waits = Waits(self._loop)
         self._closed = False
         self._writes, self._reads = self._lanes(file, thread)
+
+    async def bring_up(
+        self, migrate: bool, migrations: Sequence[Migration] | None
+    ) -> Sequence[str]:
+        """Once, by `open_sqlite`: apply what it lacks, or refuse it for that."""
+        try:
+            return await (apply_migrations if migrate else check)(self, SQLITE, migrations)
+        except CannotOpen as error:
+            raise CannotOpen(f"{self._path}: {error}") from error.__cause__
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         with self._hold():

@@ -78,8 +78,8 @@ def test_a_database_of_a_newer_version_is_refused_by_name(
     for verb in ("migrate", "doctor"):
         assert main([verb, "--database", url]) == ExitCode.FAILED
         assert capsys.readouterr().err == (
-            "holdfast: the database is of a newer version, this one does not know its migration "
-            "9999_wonders: upgrade holdfast\n"
+            f"holdfast: {tmp_path}/chats.db: the database is of a newer version, this one does not "
+            "know its migration 9999_wonders: upgrade holdfast\n"
         )
 
 

@@ -139,11 +139,12 @@ async def test_a_table_of_that_name_that_is_somebody_elses_is_refused(path: Path
 
 async def test_unasked_a_database_that_lacks_some_is_refused_and_not_touched(path: Path) -> None:
     message = await refused(path, CHATS, TITLES, migrate=False)
-    assert message == "the database lacks 0001_chats, 0002_titles: run `holdfast migrate`"
+    lacks = f"{path}: the database lacks"
+    assert message == f"{lacks} 0001_chats, 0002_titles: run `holdfast migrate`"
     async with database(path, CHATS):
         pass
     message = await refused(path, CHATS, TITLES, migrate=False)
-    assert message == "the database lacks 0002_titles: run `holdfast migrate`"
+    assert message == f"{lacks} 0002_titles: run `holdfast migrate`"
     async with database(path, CHATS, migrate=False) as db:
         await check(db, SQLITE, [CHATS])
 

@@ -59,7 +59,7 @@ def refused(connection: Connection, error: Exception) -> Exception:
 
 def unreachable(error: Exception, url: str) -> str:
     """Why there is no connection, and what to do. Never shows the password."""
-    where = _address(url)
+    where = address(url)
     match getattr(error, "sqlstate", None):
         case "28P01" | "28000":
             return f"{where} refuses the user: {error}. Check user and password of the URL"
@@ -78,7 +78,8 @@ def unreachable(error: Exception, url: str) -> str:
     return f"{where} cannot be reached: {error}. Start it, or check host and port of the URL"
 
 
-def _address(url: str) -> str:
+def address(url: str) -> str:
+    """Which server that is, for people. Never shows the password."""
     try:
         _, at, host = urlsplit(url).netloc.rpartition("@")
     except ValueError:
