@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import apsw
 
@@ -85,8 +86,8 @@ class File:
         self.log_is_long = pages >= WAL_PAGES
         return apsw.SQLITE_OK
 
-    def _connect(self, flags: int) -> apsw.Connection:
-        connection = apsw.Connection(self.path, flags=flags, statementcachesize=STATEMENTS)
+    def _connect(self, flags: int, name: str | None = None) -> apsw.Connection:
+        connection = apsw.Connection(name or self.path, flags=flags, statementcachesize=STATEMENTS)
         self._open.append(connection)
         connection.set_busy_timeout(BUSY)
         connection.convert_binding = _as_json
@@ -106,10 +107,11 @@ class FileToRead(File):
         self.path = path
         self._lock = None
         self._open: list[apsw.Connection] = []
+        flags, name = apsw.SQLITE_OPEN_READONLY, path
+        if _is_put_away(path):
+            flags, name = flags | apsw.SQLITE_OPEN_URI, f"file:{quote(path)}?immutable=1"
         try:
-            self.writer, *self.readers = [
-                self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(3)
-            ]
+            self.writer, *self.readers = [self._connect(flags, name) for _ in range(3)]
             _look(self.writer)
         except BaseException:
             self.close()
@@ -178,6 +180,14 @@ def _readable(name: str) -> str:
     if not _may(full, os.R_OK):
         raise CannotOpen(f"{full} may not be read: change its permissions, or name another file")
     return full
+
+
+def _is_put_away(path: str) -> bool:
+    """Whether nobody can be writing it: a copy without a log, where none can be made beside it.
+
+    SQLite reads such a file only when it is told so.
+    """
+    return not os.path.exists(f"{path}-wal") and not _may(os.path.dirname(path), os.W_OK)
 
 
 def _may(path: str, mode: int) -> bool:

@@ -125,6 +125,18 @@ def test_a_directory_that_may_not_be_written_is_refused(public: Path) -> None:
     assert f"needs files beside it, and {public} may not be written: change its perm" in message
 
 
+def test_a_copy_where_nothing_may_be_made_beside_it_can_be_read(public: Path) -> None:
+    path = public / "a copy?of 100%.db"
+    with closing(open_file(path, SOUND)) as file:
+        file.writer.execute("CREATE TABLE kept (x); INSERT INTO kept VALUES (1)")
+    (public / f"{path.name}.lock").unlink()
+    path.chmod(0o444)
+    public.chmod(0o555)
+    with bound(), closing(open_file(path, SOUND, writes=False)) as file:
+        assert file.readers[0].execute("SELECT x FROM kept").fetchall() == [(1,)]
+    assert os.listdir(public) == [path.name]
+
+
 def test_a_lock_that_belongs_to_somebody_else_is_refused(public: Path) -> None:
     (public / "chats.db.lock").touch(0o600)
     public.chmod(0o777)
