@@ -139,6 +139,7 @@ def test_the_demo_is_a_provider_of_one(shown: Any) -> None:
     ("name", "said"),
     [
         ("gogle", "there is no provider 'gogle': did you mean google?"),
+        ("nope", "there is no provider 'nope' (holdfast models lists them all)"),
         ("groq:openai/gpt-oss-20b", "did you mean groq?"),
         ("zzz", "there is no provider 'zzz' (holdfast models lists them all)"),
     ],
