@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -337,13 +337,12 @@ def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
 def _effort(environ: Mapping[str, str]) -> Effort | None:
     """`HOLDFAST_EFFORT`: how hard it thinks when nothing else is said."""
     from holdfast.kernel.errors import ConfigError
-    from holdfast.kernel.model import Effort
+    from holdfast.kernel.model import EFFORTS
 
     text = environ.get("HOLDFAST_EFFORT", "").strip()
-    known = get_args(Effort)
-    if text and text not in known:
-        raise ConfigError(f"HOLDFAST_EFFORT is {text!r}: use one of {', '.join(known)}")
-    return next((effort for effort in known if effort == text), None)
+    if text and text not in EFFORTS:
+        raise ConfigError(f"HOLDFAST_EFFORT is {text!r}: use one of {', '.join(EFFORTS)}")
+    return next((effort for effort in EFFORTS if effort == text), None)
 
 
 def _instructions(said: str | None) -> str | None:

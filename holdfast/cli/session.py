@@ -23,6 +23,7 @@ from holdfast.config import ChatOptions
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.events import Warned
 from holdfast.kernel.messages import Prompt
+from holdfast.kernel.model import EFFORTS
 
 if TYPE_CHECKING:
     from holdfast.client.chat import RemoteChat
@@ -297,6 +298,9 @@ class Session:
     async def _choose(self, command: Command) -> None:
         """Who answers from now on, and how; in no chat yet, in the next one."""
         name, wanted = command.name, None if command.rest == "-" else command.rest
+        if name == "effort" and wanted and wanted not in EFFORTS:
+            known = ", ".join(EFFORTS)
+            raise ConfigError(f"there is no effort {wanted!r}: use one of {known}, or - for {OWN}")
         if command.rest == "":
             now = None if self._chat is None else getattr(await self._chat.read(), name)
             self._view.note(f"{name}: {now or getattr(self, f'_{name}') or OWN}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, Union, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
@@ -22,6 +22,8 @@ from holdfast.kernel.messages import (
 )
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
+"""From the least to the most."""
 
 
 class Block(Value, frozen=True):
@@ -250,6 +252,5 @@ def check_model(model: object) -> None:
 
 def check_effort(effort: object) -> None:
     """Refuse what nobody can think as hard as."""
-    known = get_args(Effort)
-    if effort is not None and effort not in known:
-        raise ConfigError(f"effort is {effort!r}: use one of {', '.join(known)}, or None")
+    if effort is not None and effort not in EFFORTS:
+        raise ConfigError(f"effort is {effort!r}: use one of {', '.join(EFFORTS)}, or None")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from holdfast.kernel.messages import Usage, Value
-from holdfast.kernel.model import Effort
-
-EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
-"""From the least to the most."""
+from holdfast.kernel.model import EFFORTS, Effort
 
 Family = Literal["image", "pdf", "text", "audio", "video"]
 

@@ -11,7 +11,7 @@ from holdfast.cli.codes import ExitCode
 from holdfast.cli.verbs.options import COLORS, EFFORTS
 from holdfast.cli.verbs.parser import UsageError
 from holdfast.config import Color
-from holdfast.providers import profile
+from holdfast.kernel import model
 
 
 def run(*argv: str) -> Namespace:
@@ -201,7 +201,7 @@ def test_an_example_in_the_help_is_understood(capsys: pytest.CaptureFixture[str]
 def test_the_levels_are_those_of_the_library() -> None:
     from typing import get_args
 
-    assert profile.EFFORTS == EFFORTS
+    assert model.EFFORTS == EFFORTS
     assert get_args(Color) == COLORS
 
 

@@ -29,6 +29,7 @@ from holdfast.kernel.messages import (
     results_message,
 )
 from holdfast.kernel.model import (
+    EFFORTS,
     Delta,
     Effort,
     Finished,
@@ -48,7 +49,7 @@ from holdfast.providers import profiles
 from holdfast.providers.google import Google
 from holdfast.providers.google.stream import Decoder
 from holdfast.providers.http import Connections
-from holdfast.providers.profile import EFFORTS, UNKNOWN, Profile
+from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.providers.sse import Events
 from holdfast.testing import (
     call,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.kernel.messages import Usage
-from holdfast.kernel.model import Effort
-from holdfast.providers.profile import EFFORTS, UNKNOWN, Price, Profile
+from holdfast.kernel.model import EFFORTS, Effort
+from holdfast.providers.profile import UNKNOWN, Price, Profile
 
 
 @pytest.mark.parametrize(

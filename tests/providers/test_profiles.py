@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.model import EFFORTS
 from holdfast.providers.known import PROVIDERS
-from holdfast.providers.profile import EFFORTS, UNKNOWN, Price, Profile
+from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import Facts, changed, facts, lookup, models
 
 ENTRIES = [

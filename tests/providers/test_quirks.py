@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.kernel.model import EFFORTS
 from holdfast.providers.known import PROVIDERS
 from holdfast.providers.openai_chat import quirks as module
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS, Quirks, quirks_of
-from holdfast.providers.profile import EFFORTS
 
 NAMES = {
     "azure",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias, Union, assert_never, get_args
+from typing import TypeAlias, Union, assert_never
 
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.messages import Value
-from holdfast.kernel.model import Effort, Request, ToolSpec
+from holdfast.kernel.model import EFFORTS, Request, ToolSpec
 from holdfast.kernel.title import is_title_request
 from holdfast.providers.demo import texts
 from holdfast.providers.demo.example import example
@@ -127,8 +127,6 @@ def _failure(task: Task, failed: int) -> Failure | None:
 
 # --- What is said -------------------------------------------------------------------------------
 
-_EFFORTS: Final = get_args(Effort)
-
 
 def _thoughts(request: Request, task: Task) -> Iterator[Item]:
     """Reasoning: as much as is asked for, and none when the effort is none."""
@@ -139,7 +137,7 @@ def _thoughts(request: Request, task: Task) -> Iterator[Item]:
         yield Thoughts(texts.thoughts(texts.shortened(wish.about, 100), wish.steps))
     if request.effort is not None and not asked:
         about = "a call of a tool" if task.uses else "an answer in words"
-        yield Thoughts(texts.thoughts(about, _EFFORTS.index(request.effort)))
+        yield Thoughts(texts.thoughts(about, EFFORTS.index(request.effort)))
 
 
 def _content(request: Request, task: Task, failed: int) -> Iterator[Item]:
