@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from holdfast.testing import VirtualLoop, no_leaked_tasks
+from tests.late import late_loop
 
 pytest_plugins = ["tests.databases"]
 
@@ -33,7 +34,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": VirtualLoop}
+    seed = os.environ.get("LATE_IO")
+    return "asyncio", {"loop_factory": late_loop(seed) if seed else VirtualLoop}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -52,9 +52,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop whose clock jumped this often only goes round in timers, and is a `Deadlock` too."""
 
     def __init__(self) -> None:
-        self._clock = _Selector(self)
+        self._clock = self._make_selector()
         super().__init__(self._clock)
         self._clock.own = len(self._clock.get_map())
+
+    def _make_selector(self) -> Selector:
+        return Selector(self)
 
     def time(self) -> float:
         return self._clock.now
@@ -84,7 +87,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             await super().shutdown_default_executor(*args, **options)
 
 
-class _Selector(selectors.DefaultSelector):
+class Selector(selectors.DefaultSelector):
     """Asked how long to wait, it moves the clock instead."""
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -96,9 +99,13 @@ class _Selector(selectors.DefaultSelector):
         self._loop = loop
         self._jumps = 0
 
+    def poll(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready now."""
+        return super().select(0)
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
-            return super().select(0)
+            return self.poll()
         shared = len(self.get_map()) > self.own
         if timeout is None or self.held:
             wakeable = shared or self.held or threading.active_count() > 1

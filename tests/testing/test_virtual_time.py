@@ -13,6 +13,7 @@ import anyio.to_thread
 import pytest
 
 from holdfast.testing import START, Clock, Deadlock, VirtualLoop, run_virtual
+from tests.late import late_loop
 
 
 class Impatient(VirtualLoop):
@@ -198,3 +199,51 @@ async def test_the_clock_can_be_set_without_any_timer_noticing() -> None:
     clock.advance(-1)
     assert clock.now() == 30_000_000
     assert anyio.current_time() == 0
+
+
+# --- Answers that come late ---------------------------------------------------------------------
+
+
+def heard_on(loop: Callable[[], VirtualLoop]) -> str:
+    """Whom a loop hears first of two who spoke at the same time, and the time that passed."""
+
+    async def main() -> str:
+        heard: list[str] = []
+        pairs = {name: socket.socketpair() for name in "ab"}
+        running = virtual_loop()
+
+        async def hear(name: str) -> None:
+            ours, _ = pairs[name]
+            ours.setblocking(False)
+            heard.append((await running.sock_recv(ours, 1)).decode())
+
+        async with anyio.create_task_group() as group:
+            for name in pairs:
+                group.start_soon(hear, name)
+            await anyio.lowlevel.checkpoint()
+            for name, (_, theirs) in pairs.items():
+                theirs.send(name.encode())
+        for pair in pairs.values():
+            for end in pair:
+                end.close()
+        assert running.time() == 0
+        return "".join(heard)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main())
+
+
+def test_on_a_late_loop_either_of_two_may_be_heard_first_and_no_time_passes() -> None:
+    late = late_loop("any")
+    assert {heard_on(late) for _ in range(50)} == {"ab", "ba"}
+
+
+def test_a_late_loop_still_sees_that_nothing_can_happen() -> None:
+    class Hopeless(late_loop("any")):  # type: ignore[misc]
+        patience = 0.0
+
+    async def main() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with asyncio.Runner(loop_factory=Hopeless) as runner, pytest.raises(Deadlock):
+        runner.run(main())
