@@ -158,7 +158,7 @@ class Resuming(Generic[E]):
         if self._failures == 0:
             self._since = anyio.current_time()
         else:
-            await anyio.sleep(delay(self._failures, self._line.ports.random()))
+            await self._pause()
         opened = await self._line.open(self._path, self._last)
         if isinstance(opened, Reply):
             self._refused(opened)
@@ -168,6 +168,10 @@ class Resuming(Generic[E]):
             opened.close()
         else:
             self._response, self._splitter = opened, NamedEvents()
+
+    async def _pause(self) -> None:
+        """After a failure."""
+        await anyio.sleep(delay(self._failures, self._line.ports.random()))
 
     def _refused(self, reply: Reply) -> None:
         error = self._line.refused(reply)
@@ -286,7 +290,6 @@ class RemoteStream(Resuming[StreamEvent]):
 
     async def _advance(self) -> None:
         if self._may_rest and not self._follow:
-            self._may_rest = False
             await self._end_if_it_rests()
         else:
             await self._receive_or_connect()
@@ -296,17 +299,23 @@ class RemoteStream(Resuming[StreamEvent]):
 
     async def _end_if_it_rests(self) -> None:
         """Asked, because what was said may be from before what this reader did last."""
+        if self._failures:
+            await self._pause()
         try:
-            path = at("chats", self._id, "result")
-            found = (await self._line.get(path, Outcome)).result
+            reply = await self._line.reply("GET", at("chats", self._id, "result"))
+        except Unreachable:
+            self._lost()
+            return
+        if may_pass(reply.status):
+            self._lost()
+            return
+        self._may_rest = False  # not before: who leaves half way has not asked
+        try:
+            found = self._line.decoded(reply, Outcome).result
         except ChatNotFound:
             self._end()
             return
         except Stranded:
-            return
-        except Unreachable:
-            self._may_rest = True
-            self._lost()
             return
         if found is not None and found.chat.snapshot_version <= self._cursor.snapshot:
             self._end()

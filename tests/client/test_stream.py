@@ -262,10 +262,19 @@ class Fake:
         self.asked: list[str | None] = []
         self.times: list[float] = []
         self.result: ChatResult | None = None
+        self.away: Sequence[int] = ()
+        """What is answered to who asks for the result, until it is back."""
+        self.back = 0.0
+        self.results: list[float] = []
+        """When that was asked for."""
         self.left = anyio.Event()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path.endswith("/result"):
+            self.results.append(anyio.current_time())
+            if anyio.current_time() < self.back:
+                status = self.away[len(self.results) % len(self.away)]
+                return web.Response(status=status, text="a proxy says something")
             return web.Response(
                 body=to_json({"result": self.result}), content_type="application/json"
             )
@@ -379,6 +388,42 @@ async def test_a_rest_from_before_what_the_reader_did_is_not_taken_for_the_end(
     async with faked(fake, chat) as far:
         events = [event async for event in far.stream()]
     assert [event.cursor for event in events] == [Cursor(1), Cursor(2)]
+
+
+async def test_whether_the_chat_rests_is_asked_for_as_long_as_it_takes(chat: Snapshot) -> None:
+    fake = Fake([changed(chat, 1)])
+    fake.result = ChatResult(None, "", None, (), structs.replace(chat, snapshot_version=1))
+    fake.away, fake.back = (503, 500, 502, 429), anyio.current_time() + 100
+    async with faked(fake, chat) as far:
+        events = [event async for event in far.stream()]
+    assert [event.cursor for event in events] == [Cursor(1)]
+    assert fake.back <= anyio.current_time() < fake.back + 30
+    assert len(fake.results) < 60, "in a hurry"
+
+
+async def test_who_is_interrupted_asking_whether_the_chat_rests_asks_again(chat: Snapshot) -> None:
+    fake = Fake([changed(chat, 1)])
+    fake.result = ChatResult(None, "", None, (), structs.replace(chat, snapshot_version=1))
+    fake.away, fake.back = (503,), anyio.current_time() + 3
+    async with faked(fake, chat) as far:
+        stream = far.stream()
+        await anext(stream)
+        with anyio.move_on_after(2) as interrupted:
+            await anext(stream)
+        assert interrupted.cancelled_caught
+        with anyio.fail_after(SILENCE - 10), pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_who_may_not_ask_whether_the_chat_rests_is_told_so(chat: Snapshot) -> None:
+    fake = Fake([changed(chat, 1)])
+    fake.away, fake.back = (401,), float("inf")
+    async with faked(fake, chat) as far:
+        stream = far.stream()
+        await anext(stream)
+        with pytest.raises(RemoteError) as refused:
+            await anext(stream)
+    assert (refused.value.status, len(fake.results)) == (401, 1)
 
 
 async def test_an_event_of_a_newer_server_is_left_out_and_one_that_is_broken_is_an_error(
