@@ -26,6 +26,7 @@ from holdfast.server.mistake import in_words
 from holdfast.server.operation import OPERATIONS, Call, Content, Operation, headers_of
 from holdfast.server.policy import POLICY, Caller, Need, Standing, Verdict, verdict
 from holdfast.server.problem import (
+    AWAY,
     INTERNAL,
     MEDIA,
     TITLES,
@@ -42,12 +43,14 @@ from holdfast.server.problem import (
 from holdfast.server.roster import Rosters
 from holdfast.server.wire import KEY, from_json, to_json
 from holdfast.server.wire import PREFIX as PREFIX
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Unavailable
 
 LOG: Final = logging.getLogger("holdfast.server")
 ROOTED: Final = frozenset(("/healthz", "/readyz", "/metrics", "/openapi.json"))
 """What is served without the prefix too: where those who look for it look."""
 KEY_LENGTH: Final = 200
+KNOWN: Final = web.RequestKey("known", bool)
+"""Of a request of somebody who was let in."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -155,6 +158,7 @@ def _handler(
             if not await _was_done(server, operation, request):
                 raise
             return web.Response(status=operation.status)
+        request[KNOWN] = caller is not None
         call = Call(server, caller, _key(request), _address(server, request))
         given = _names(operation, request) | _asked(operation, request)
         if operation.raw:
@@ -315,6 +319,8 @@ async def problems(
     except HoldfastError as error:
         headers = error.headers if isinstance(error, Refused) else {}
         problem = problem_of(error)
+        if isinstance(error, Unavailable) and not request.get(KNOWN, False):
+            problem = AWAY
         if problem is None or problem.status >= 500:
             LOG.error("%s %r failed", request.method, request.path, exc_info=error)
         return problem_response(problem or INTERNAL, headers)

@@ -167,6 +167,12 @@ def _plain(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: msgspec.to_builtins(value, enc_hook=str) for name, value in facts.items()}
 
 
+AWAY: Final = _problem(
+    "database_unavailable",
+    503,
+    "the database does not answer: try again; the server's log says why",
+)
+"""For somebody unknown, to whom it is not said which database that is."""
 INTERNAL: Final = _problem(
     "internal", 500, "something went wrong here: the server's log has the details"
 )

@@ -17,7 +17,7 @@ from holdfast.server.identity.secrets import keyring, seal, store_secret
 from holdfast.server.openapi import document
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock, ScriptedModel, ports
 from tests.server.kit import agent, serving_api
 from tests.test_host import ask_user, pay
@@ -215,6 +215,20 @@ async def test_a_server_without_a_worker_is_not_ready(db: Database, clock: Clock
             {"part": "worker"},
         )
         assert (await api.get("/healthz")).status == 200
+
+
+async def test_who_asks_whether_a_server_is_ready_is_not_told_where_its_database_is(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(*_: object, **more: object) -> None:
+        raise Unavailable("PostgreSQL at db.internal:5432 refuses the user: no role 'hf'")
+
+    async with serving_api(db, [agent((), clock)], clock=clock, user="", worker=None) as api:
+        monkeypatch.setattr(api.host, "workers", refuse)
+        status, problem, _ = await api.get("/readyz")
+    assert (status, problem["facts"]) == (503, {"part": "database"})
+    assert "internal" not in problem["detail"]
+    assert "db.internal" in caplog.text, "whoever runs it is told"
 
 
 async def test_the_document_describes_every_operation(db: Database, clock: Clock) -> None:

@@ -43,8 +43,9 @@ async def readyz(call: Call) -> Ready:
             alive = await call.server.host.workers()
     except TimeoutError:
         raise NotReady(f"the database says nothing for {PATIENCE:g} s", part="database") from None
-    except StoreError as error:
-        raise NotReady(f"the database does not answer: {error}", part="database") from None
+    except StoreError as error:  # whoever asks may be anybody: why is not for them
+        detail = "the database does not answer: the server's log says why"
+        raise NotReady(detail, part="database") from error
     if not alive.ids:
         raise NotReady("no worker lives: start one with `holdfast worker`", part="worker")
     return Ready("ready", len(alive.ids))

@@ -11,7 +11,7 @@ import pytest
 from holdfast.server.identity.credential import PREFIXES, hash_of, kind_of, new_secret
 from holdfast.server.identity.people import FRESH
 from holdfast.server.identity.tokens import DAY, MOST
-from holdfast.store.database import Database, Tx
+from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
 from tests.server.identity.house import House, cookie_of, house, id_of
 
@@ -307,3 +307,30 @@ async def _wait(seconds: float) -> None:
     import anyio
 
     await anyio.sleep(seconds)
+
+
+async def test_only_who_was_let_in_is_told_what_is_wrong_with_the_database(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Down:
+        async def read(self, transaction: object, **more: object) -> None:
+            raise Unavailable("PostgreSQL at db.internal:5432 refuses the user: no role 'hf'")
+
+        write = read
+
+    async with house(db, clock) as here:
+        await here.user("ann")
+        await here.ask("GET", "/me", by="ann")
+        here.server.db = here.people._db = Down()  # type: ignore[assignment]
+        token = new_secret("token")
+        strangers = (
+            await here.ask("GET", "/me", token=token),
+            await here.ask("POST", "/session", {"token": token}),
+        )
+        known = await here.ask("GET", "/me", by="ann")
+    for answer in strangers:
+        assert (answer.status, answer.kind) == (503, "database_unavailable")
+        assert "internal" not in answer.body["detail"]
+    assert known.status == 503
+    assert "db.internal" in known.body["detail"]
+    assert caplog.text.count("db.internal") >= 3, "whoever runs it is told"
