@@ -271,6 +271,21 @@ async def test_what_is_allowed_for_a_chat_is_not_asked_again(
         assert [one["arguments"] for one in left] == (['{"amount":6}'] if asked else [])
 
 
+async def test_who_changes_a_call_and_allows_it_for_a_chat_allows_what_they_made_of_it(
+    db: Database, clock: Clock
+) -> None:
+    script = [call("pay", amount=500), call("pay", amount=3), call("pay", amount=500), "done"]
+    async with serving_api(db, [agent(script, clock, tools=[pay])], clock=clock) as api:
+        id = await begun(api)
+        (action,) = await waiting(api, id)
+        changed = {"arguments": {"amount": "3"}, "for_chat": "call"}
+        answer = {"type": "allow", "digest": action["digest"], **changed}
+        await api.post(f"/chats/{id}/actions/{action['call']['id']}", {"answer": answer})
+        (left,) = await waiting(api, id)
+        assert left["arguments"] == '{"amount":500}', "nobody has agreed to that"
+        assert await outcome(api, id, 5) == [("ok", "paid 3")]
+
+
 async def test_several_are_answered_together_or_not_at_all(db: Database, clock: Clock) -> None:
     script = [[call("pay", amount=1), call("ask_user"), call("open_page")], "done"]
     tools = [pay, ask_user, client_tool]

@@ -17,6 +17,7 @@ from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.results import content
 from holdfast.kernel.tool import Deny
+from holdfast.kernel.way import canonical
 from holdfast.server.given import CursorText, Given, GivenPart, Id, Limit, Name
 from holdfast.server.once import answered, once
 from holdfast.server.operation import Call, operation
@@ -68,8 +69,8 @@ class Allow(GivenPart, frozen=True, tag="allow"):
     arguments: dict[str, Any] | None = None
     """Other arguments to run it with."""
     for_chat: Literal["call", "tool"] | None = None
-    """`call`: the same call may run again in this chat without being asked. `tool`: any call of
-    this tool."""
+    """`call`: the same call, with the arguments that it runs with now, may run again in this chat
+    without being asked. `tool`: any call of this tool."""
 
 
 class Refuse(GivenPart, frozen=True, tag="deny"):
@@ -140,7 +141,7 @@ async def _resolve(
     if rule is not None and rule.tool not in agent.toolset:
         raise BadBody(f"{agent.name} has no tool {rule.tool!r} to allow")
     given = {id: _answer(agent, waiting[id], said) for id, said in answers.items()}
-    rules = [rule, *(_rule(waiting[id], said) for id, said in answers.items())]
+    rules = [rule, *(_rule(agent, waiting[id], said) for id, said in answers.items())]
 
     async def resolve(tx: Tx) -> Chat:
         return await people.resolve(tx, chat_id, given, *rules)
@@ -166,7 +167,15 @@ def _answer(agent: Agent, action: Pending, said: Said) -> Answer:
             return agent.answer(action.call, result)
 
 
-def _rule(action: Pending, said: Said) -> Rule | None:
+def _rule(agent: Agent, action: Pending, said: Said) -> Rule | None:
+    """What else may run from now on. `said` is known to be an answer to the action."""
     if not isinstance(said, Allow) or said.for_chat is None:
         return None
-    return Rule(action.call.tool, action.arguments if said.for_chat == "call" else None)
+    tool = action.call.tool
+    if said.for_chat == "tool":
+        return Rule(tool)
+    if said.arguments is None:
+        return Rule(tool, action.arguments)
+    # To what was asked for nobody has agreed: only to what was made of it.
+    known = agent.toolset[tool].arguments
+    return Rule(tool, canonical(known.plain(known.check(said.arguments))))
