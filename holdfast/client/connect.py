@@ -75,14 +75,20 @@ def split_address(url: object) -> tuple[str, str | None]:
         pieces = urlsplit(url)
         _ = pieces.port  # raises when it is none
     except ValueError as error:
-        raise ConfigError(f"{url!r:.200} is no address ({error}): {how}") from None
+        raise ConfigError(f"{_shown(url)!r:.200} is no address ({error}): {how}") from None
     if pieces.scheme not in ("http", "https") or not pieces.hostname or pieces.query:
-        raise ConfigError(f"{url.partition('#')[0]!r:.200} is no address: {how}")
+        raise ConfigError(f"{_shown(url)!r:.200} is no address: {how}")
     if "@" in pieces.netloc:
         raise ConfigError("the address has a user in it: give the token instead, as token=…")
     base = pieces._replace(fragment="", path=pieces.path.rstrip("/").removesuffix(PREFIX))
     name, _, token = pieces.fragment.partition("=")
     return base.geturl(), token if name == "token" and token else None
+
+
+def _shown(url: str) -> str:
+    """An address without what may be secret in it."""
+    scheme, colon, rest = url.partition("#")[0].rpartition("://")
+    return scheme + colon + rest.rpartition("@")[2]
 
 
 def _token(token: object) -> str:
