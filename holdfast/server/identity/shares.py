@@ -47,7 +47,7 @@ class NewShare(Struct, frozen=True, kw_only=True):
 
 async def share(tx: Tx, new: NewShare) -> Share:
     """Shared with the same user again: it is the same share, for as long as is now said."""
-    await _refuse_more(tx, new.chat)
+    await _refuse_more(tx, new.chat, new.user)
     lifetime = None if new.lifetime is None else new.lifetime * 1_000_000
     expires = "NULL" if lifetime is None else f"{tx.dialect.now} + :lifetime"
     row = await tx.one(
@@ -73,8 +73,13 @@ async def share(tx: Tx, new: NewShare) -> Share:
     return made
 
 
-async def _refuse_more(tx: Tx, chat: str) -> None:
-    row = await tx.one("SELECT count(*) FROM shares WHERE chat_id = :chat", {"chat": chat})
+async def _refuse_more(tx: Tx, chat: str, user: str | None) -> None:
+    """`user`: one that it may be shared with already, which then makes no more of them."""
+    others = "" if user is None else "AND (user_id IS NULL OR user_id <> :user)"
+    row = await tx.one(
+        f"SELECT count(*) FROM shares WHERE chat_id = :chat {others}",
+        {"chat": chat, **({} if user is None else {"user": user})},
+    )
     if row is not None and row[0] >= MOST:
         raise TooMany(f"the chat is shared {MOST} times already: revoke some", limit=MOST)
 

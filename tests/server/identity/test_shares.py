@@ -188,6 +188,24 @@ async def test_a_chat_is_not_shared_without_end(db: Database, clock: Clock) -> N
         assert (answer.status, answer.kind) == (429, "too_many")
 
 
+async def test_a_share_that_is_there_can_be_made_to_last_however_many_there_are(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        for name in ("ann", "bob", "eve"):
+            await here.user(name)
+        chat = await here.chat("ann")
+        for _ in range(MOST - 1):
+            await here.link(chat, "ann")
+        path, with_bob = f"/chats/{chat}/shares", {"user": "bob", "expires_in": 60}
+        made = await here.ask("POST", path, with_bob, by="ann")
+        again = await here.ask("POST", path, {**with_bob, "expires_in": 3600}, by="ann")
+        assert (again.status, again.body["info"]["id"]) == (201, made.body["info"]["id"])
+        assert again.body["info"]["expires_at"] > made.body["info"]["expires_at"]
+        other = await here.ask("POST", path, {"user": "eve"}, by="ann")
+        assert (other.status, other.kind) == (429, "too_many")
+
+
 async def test_an_id_that_no_database_can_hold_is_of_no_chat(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
         await here.user("ann")
