@@ -291,6 +291,8 @@ class Peer:
                 await self._connect(session)
             except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
                 self._complain(error)
+            except UnicodeError as error:  # its address has a name that is none, as x..y
+                self._complain(error)
             finally:
                 self._lose()
             if anyio.current_time() - began > self._options.longest:

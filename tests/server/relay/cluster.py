@@ -156,8 +156,12 @@ async def replica(
     secret: Secret = SECRET,
     asking: AskOptions = AskOptions(),  # noqa: B008 - frozen
     owner: OwnerOptions = OwnerOptions(),  # noqa: B008 - frozen
+    advertised: str | None = None,
 ) -> AsyncIterator[Replica]:
-    """One that drives chats, or only serves those who read them."""
+    """One that drives chats, or only serves those who read them.
+
+    `advertised`: where it says that it is, when it is not there.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     options = drives if isinstance(drives, WorkerOptions) else None
     if drives is True:
@@ -170,7 +174,7 @@ async def replica(
             [Agent(model=model)],
             worker=options,
             titles=False,
-            url=f"http://127.0.0.1:{between.port}",
+            url=advertised or f"http://127.0.0.1:{between.port}",
         ) as host,
         session() as client,
     ):

@@ -229,6 +229,26 @@ def test_without_the_same_secret_readers_still_get_every_message(postgres_url: s
     run(test())
 
 
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://x..y:80", "http://", "nowhere"])
+def test_a_replica_with_a_wrong_address_is_no_trouble_of_others(
+    postgres_url: str, address: str
+) -> None:
+    async def test() -> None:
+        model = Spoken()
+        async with (
+            replica(postgres_url, model, drives=True, advertised=address) as a,
+            replica(postgres_url, model, asking=QUICK) as b,
+        ):
+            chat = await begun(a)
+            async with reading(b, chat) as watching:
+                model.say("all")
+                await until(lambda: b.relay.failing == 1)
+                model.end()
+            assert watching.finished == [("", "all")]
+
+    run(test())
+
+
 def test_after_a_cut_it_goes_on_where_it_was(postgres_url: str) -> None:
     async def test() -> None:
         model = Spoken()
