@@ -84,16 +84,23 @@ def public_front(urls: Iterable[str]) -> Front:
 
 
 def _place(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
+    no_url = ConfigError(f"{url!r} is no URL of a server: use one like https://chats.example.com")
     try:
-        port = parts.port
+        parts = urlsplit(url)
+        name, port = _name(parts.hostname or ""), parts.port
     except ValueError:
-        port = -1
-    if parts.scheme not in PORTS or not parts.hostname or parts.username or port == -1:
-        raise ConfigError(f"{url!r} is no URL of a server: use one like https://chats.example.com")
-    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        raise no_url from None
+    if parts.scheme not in PORTS or not name or parts.username:
+        raise no_url
     own = port is None or port == PORTS[parts.scheme]
-    return parts.scheme, name.lower() if own else f"{name.lower()}:{port}"
+    return parts.scheme, name if own else f"{name}:{port}"
+
+
+def _name(host: str) -> str:
+    """As it stands in `Host`. Raises `ValueError` for what can be no name."""
+    if ":" in host:
+        return f"[{host.lower()}]"
+    return host.encode("idna").decode().lower()
 
 
 def _port(host: str) -> str:

@@ -95,7 +95,24 @@ def test_a_team_server_goes_by_no_other_name(host: str) -> None:
     assert isinstance(refusal(PUBLIC, Asked("GET", [host])), Misdirected)
 
 
-@pytest.mark.parametrize("url", ["chats.example.com", "ftp://x", "https://", "https://x:99999999"])
+def test_a_name_in_letters_of_any_language_is_known_as_browsers_send_it() -> None:
+    front = public_front(["https://Chats.München.example:8443"])
+    host = "chats.xn--mnchen-3ya.example:8443"
+    assert refusal(front, Asked("POST", [host], [f"https://{host}"])) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "chats.example.com",
+        "ftp://x",
+        "https://",
+        "https://x:99999999",
+        "https://[::1",
+        "https://chats..example",
+        f"https://{'x' * 64}.example",
+    ],
+)
 def test_a_public_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is no URL of a server"):
         public_front([url])
