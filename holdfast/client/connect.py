@@ -73,7 +73,8 @@ def split_address(url: object) -> tuple[str, str | None]:
         raise ConfigError(f"url is a {type(url).__name__}: {how}")
     try:
         pieces = urlsplit(url)
-        _ = pieces.port  # raises when it is none
+        _ = pieces.port  # raises when it is none, and so does a name
+        (pieces.hostname or "").encode("idna")
     except ValueError as error:
         raise ConfigError(f"{_shown(url)!r:.200} is no address ({error}): {how}") from None
     if pieces.scheme not in ("http", "https") or not pieces.hostname or pieces.query:

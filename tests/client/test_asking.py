@@ -211,7 +211,16 @@ async def test_a_token_that_is_no_good_is_said(db: Database, clock: Clock) -> No
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:8765", "ftp://x.test", "http://", "http://x.test:port", "http://[::1", 8765],
+    [
+        "",
+        "127.0.0.1:8765",
+        "ftp://x.test",
+        "http://",
+        "http://x.test:port",
+        "http://[::1",
+        "http://x..test",
+        8765,
+    ],
 )
 async def test_an_address_that_is_none_is_refused_before_anything_is_asked(url: Any) -> None:
     with pytest.raises(ConfigError, match="as http:"):
