@@ -73,14 +73,16 @@ def split_address(url: object) -> tuple[str, str | None]:
         raise ConfigError(f"url is a {type(url).__name__}: {how}")
     try:
         pieces = urlsplit(url)
-        _ = pieces.port  # raises when it is none, and so does a name
-        (pieces.hostname or "").encode("idna")
+        # Both raise when they are none.
+        port, host = pieces.port, (pieces.hostname or "").encode("idna").decode()
     except ValueError as error:
         raise ConfigError(f"{_shown(url)!r:.200} is no address ({error}): {how}") from None
     if pieces.scheme not in ("http", "https") or not pieces.hostname or pieces.query:
         raise ConfigError(f"{_shown(url)!r:.200} is no address: {how}")
     if "@" in pieces.netloc:
         raise ConfigError("the address has a user in it: give the token instead, as token=…")
+    if not pieces.netloc.isascii():
+        pieces = pieces._replace(netloc=host if port is None else f"{host}:{port}")
     base = pieces._replace(fragment="", path=pieces.path.rstrip("/").removesuffix(PREFIX))
     name, _, token = pieces.fragment.partition("=")
     return base.geturl(), token if name == "token" and token else None

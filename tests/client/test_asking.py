@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from holdfast.chat.errors import ChatNotFound
-from holdfast.client.connect import PATIENCE, connect
+from holdfast.client.connect import PATIENCE, connect, split_address
 from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable
 from holdfast.client.line import ANSWER
 from holdfast.client.retry import MOST, delay
@@ -258,6 +258,11 @@ async def test_a_token_that_is_none_is_refused_and_not_shown(token: Any) -> None
         async with connect("http://127.0.0.1:8765", token):
             raise AssertionError("it was taken")
     assert "hf_ä" not in str(refused.value)
+
+
+def test_a_name_in_letters_of_any_language_is_asked_for_as_servers_know_it() -> None:
+    address, token = split_address("http://Chats.München.example:8443/team/#token=hf_x")
+    assert (address, token) == ("http://chats.xn--mnchen-3ya.example:8443/team", "hf_x")
 
 
 async def test_a_path_in_front_of_the_api_is_kept() -> None:
