@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 SILENCE: Final = 45.0
 """Seconds: three heartbeats. Who hears nothing for longer has no connection any more."""
 
+LARGEST: Final = 1024 * 1024 * 1024
+"""Bytes of one event. A message may have files in it, as large as its tool gave them."""
+
 E = TypeVar("E")
 S = TypeVar("S", bound="Resuming[Any]")
 
@@ -90,7 +93,7 @@ class Resuming(Generic[E]):
         """In a row, since something was heard."""
         self._since = 0.0
         """When the first of these connections was asked for."""
-        self._splitter = NamedEvents()
+        self._splitter = NamedEvents(LARGEST)
 
     # --- what it gives ---
 
@@ -167,7 +170,7 @@ class Resuming(Generic[E]):
         elif self._ended:  # closed meanwhile
             opened.close()
         else:
-            self._response, self._splitter = opened, NamedEvents()
+            self._response, self._splitter = opened, NamedEvents(LARGEST)
 
     async def _pause(self) -> None:
         """After a failure."""

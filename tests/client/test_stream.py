@@ -14,6 +14,7 @@ from aiohttp import web
 from msgspec import structs
 
 from holdfast.chat.errors import ChatNotFound
+from holdfast.chat.state import Stored
 from holdfast.chat.stream import (
     ChatChanged,
     Cursor,
@@ -26,6 +27,8 @@ from holdfast.client.chat import RemoteChat
 from holdfast.client.connect import PATIENCE, connect
 from holdfast.client.errors import RemoteError, Unreachable
 from holdfast.client.stream import SILENCE
+from holdfast.kernel.messages import File, Message, ToolResult
+from holdfast.providers.sse import MAX_EVENT
 from holdfast.server.events import DELETED, REVOKED, SHUTDOWN, Said, Wire, wire_of
 from holdfast.server.sse import HEADERS, plain
 from holdfast.server.wire import to_json
@@ -424,6 +427,15 @@ async def test_who_may_not_ask_whether_the_chat_rests_is_told_so(chat: Snapshot)
         with pytest.raises(RemoteError) as refused:
             await anext(stream)
     assert (refused.value.status, len(fake.results)) == (401, 1)
+
+
+async def test_a_message_with_large_files_in_it_is_given(chat: Snapshot) -> None:
+    large = ToolResult("c", "draw", (File("image/png", data=bytes(MAX_EVENT)),))
+    stored = Stored(1, 1, Message("tool", (large,), "results"), None, 0)
+    async with faked(Fake([MessageChanged(Cursor(1), stored), DELETED]), chat) as far:
+        (event,) = [event async for event in far.stream(follow=True)]
+    assert isinstance(event, MessageChanged)
+    assert event.message == stored
 
 
 async def test_an_event_of_a_newer_server_is_left_out_and_one_that_is_broken_is_an_error(
