@@ -17,7 +17,7 @@ from holdfast.chat.files import SCHEME, add_file, refs_in, renamed
 from holdfast.chat.handle import Chat, Desk, check_limit, key_of, labels_of, title_of
 from holdfast.chat.machine import Key, once
 from holdfast.chat.state import Chat as Row
-from holdfast.chat.state import Stored
+from holdfast.chat.state import Stored, check_text
 from holdfast.chat.view import Snapshot, snapshots
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
@@ -165,6 +165,8 @@ class Host:
 def _names(given: Exported, ports: Ports) -> dict[str, str]:
     """New ids for the files of an export. Each has to be part of a message, and is there once."""
     said = refs_in(stored.message for stored in given.messages)
+    for ref in said:
+        check_text("id of a file", ref)
     named: dict[str, str] = {}
     for file in given.files:
         if file.id in named:

@@ -158,6 +158,9 @@ BROKEN: Final[Mapping[str, Callable[[str], str | bytes]]] = {
     "with a call that no database can hold": lambda text: text.replace(
         '"parts":[', '"parts":[{"type":"call","id":"a\\u0000","tool":"t","arguments":"{}"},', 1
     ),
+    "with the name of a file that no database can hold": lambda text: text.replace(
+        '"parts":[', '"parts":[{"type":"file","media_type":"a/b","ref":"holdfast:f\\u0000"},', 1
+    ),
     "with a file that nobody names": lambda text: text + attached("f9"),
 }
 
