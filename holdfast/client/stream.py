@@ -93,6 +93,11 @@ class Resuming(Generic[E]):
         """In a row, since something was heard."""
         self._since = 0.0
         """When the first of these connections was asked for."""
+        # Times, and not waits: a reader may be interrupted in each, and begin it again.
+        self._again_at = 0.0
+        """When the next one is asked for, after a failure."""
+        self._silent_at = 0.0
+        """When the connection is taken for lost, unless something is heard."""
         self._splitter = NamedEvents(LARGEST)
 
     # --- what it gives ---
@@ -171,10 +176,11 @@ class Resuming(Generic[E]):
             opened.close()
         else:
             self._response, self._splitter = opened, NamedEvents(LARGEST)
+            self._silent_at = anyio.current_time() + SILENCE
 
     async def _pause(self) -> None:
         """After a failure."""
-        await anyio.sleep(delay(self._failures, self._line.ports.random()))
+        await anyio.sleep_until(self._again_at)
 
     def _refused(self, reply: Reply) -> None:
         error = self._line.refused(reply)
@@ -193,6 +199,8 @@ class Resuming(Generic[E]):
 
     def _lost(self) -> None:
         self._failures += 1
+        pause = delay(self._failures, self._line.ports.random())
+        self._again_at = anyio.current_time() + pause
         self._let_go()
 
     def _let_go(self) -> None:
@@ -202,7 +210,7 @@ class Resuming(Generic[E]):
 
     async def _receive(self, response: ClientResponse) -> None:
         try:
-            with anyio.fail_after(SILENCE):
+            with anyio.fail_after(self._silent_at - anyio.current_time()):
                 data = await response.content.readany()
         except Exception as error:
             # The last: what is said of a connection that was closed at this end.
@@ -214,6 +222,7 @@ class Resuming(Generic[E]):
         if not data:
             self._lost()
             return
+        self._silent_at = anyio.current_time() + SILENCE
         try:
             for event in self._splitter.feed(data):
                 self._take(event)

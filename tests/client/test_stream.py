@@ -21,12 +21,13 @@ from holdfast.chat.stream import (
     LiveDelta,
     MessageChanged,
     Reset,
+    StreamEvent,
 )
 from holdfast.chat.view import ChatResult, Snapshot
 from holdfast.client.chat import RemoteChat
 from holdfast.client.connect import PATIENCE, connect
 from holdfast.client.errors import RemoteError, Unreachable
-from holdfast.client.stream import SILENCE
+from holdfast.client.stream import SILENCE, RemoteStream
 from holdfast.kernel.messages import File, Message, ToolResult
 from holdfast.providers.sse import MAX_EVENT
 from holdfast.server.events import DELETED, REVOKED, SHUTDOWN, Said, Wire, wire_of
@@ -253,6 +254,18 @@ async def test_who_leaves_lets_go_of_the_connection(db: Database, clock: Clock) 
         assert [event async for event in stream] == []
 
 
+async def test_who_does_not_look_for_long_keeps_the_connection(db: Database, clock: Clock) -> None:
+    async with connected(db, [agent((), clock)], clock) as (api, _):
+        chat = await api.host.create(None, owner="ann")
+        async with cut_client(api, lambda number: None) as (proxy, host):
+            async with (await host.chat(chat.id)).stream(follow=True) as stream:
+                await anext(stream)
+                await anyio.sleep(10 * SILENCE)
+                await chat.rename("Later")
+                await anext(stream)
+        assert sum(b"/stream " in asked for asked in proxy.requests) == 1
+
+
 # --- a server of the test's own ---
 
 
@@ -337,6 +350,33 @@ async def test_a_server_that_says_to_come_back_is_come_back_to_and_not_in_a_hurr
     assert [event.cursor for event in events] == [Cursor(1), Cursor(2)]
     waits = [round(b - a, 2) for a, b in pairwise(fake.times)]
     assert waits == pytest.approx([0.25, 0.5, 1, 2, 4, 8, 10, 10, 10], abs=0.1)
+
+
+async def next_by_looks(stream: RemoteStream, seconds: float) -> StreamEvent:
+    """The next event, for somebody who looks for a second at a time."""
+    with anyio.fail_after(seconds):
+        while True:
+            with anyio.move_on_after(1):
+                return await anext(stream)
+
+
+async def test_who_looks_only_for_a_moment_at_a_time_comes_back_too(chat: Snapshot) -> None:
+    away = [503] * 8
+    fake = Fake([changed(chat, 1), SHUTDOWN], *away, [changed(chat, 2), DELETED])
+    async with faked(fake, chat) as far:
+        stream = far.stream(follow=True)
+        assert (await next_by_looks(stream, 5)).cursor == Cursor(1)
+        assert (await next_by_looks(stream, 100)).cursor == Cursor(2)
+
+
+async def test_silence_is_noticed_by_who_looks_only_for_a_moment_at_a_time(
+    chat: Snapshot,
+) -> None:
+    fake = Fake([changed(chat, 1)], [changed(chat, 2), DELETED])
+    async with faked(fake, chat) as far:
+        stream = far.stream(follow=True)
+        assert (await next_by_looks(stream, 5)).cursor == Cursor(1)
+        assert (await next_by_looks(stream, SILENCE + 5)).cursor == Cursor(2)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
