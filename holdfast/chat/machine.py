@@ -223,13 +223,13 @@ async def _with_key(
     given: dict[str, Any] = {"caller": key.caller, "key": key.key}
     row = {**given, "fingerprint": key.fingerprint, "chat": makes, "at": await now_of(tx)}
     # Whoever comes second waits here for the first, and then finds its answer.
-    if not await tx.execute(REMEMBER, row):
+    while not await tx.execute(REMEMBER, row):
         known = await _known(tx, key)
         if known is not None:
             return decode(known, kind)
-        # The chat that it made was deleted: there is nothing left to give again.
-        await tx.execute("DELETE FROM requests WHERE caller = :caller AND key = :key", given)
-        await tx.execute(REMEMBER, row)
+        # The chat that it made was deleted: there is nothing left to give again. Somebody else may
+        # have found the same, and be quicker: then their answer is found next.
+        await tx.execute(FORGET, given)
     made = await change(tx)
     await tx.execute(
         "UPDATE requests SET response = :response WHERE caller = :caller AND key = :key",
@@ -259,6 +259,12 @@ REMEMBER: Final = """
     INSERT INTO requests (caller, key, fingerprint, response, chat_id, created_at)
     VALUES (:caller, :key, :fingerprint, '', :chat, :at)
     ON CONFLICT (caller, key) DO NOTHING
+    """
+
+FORGET: Final = """
+    DELETE FROM requests
+     WHERE caller = :caller AND key = :key
+       AND NOT EXISTS (SELECT 1 FROM chats c WHERE c.id = requests.chat_id)
     """
 
 

@@ -8,13 +8,21 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast.chat import family, queries
 from holdfast.chat import machine as machines
 from holdfast.chat.errors import ChatArchived, ChatError, InvalidInput, KeyReused
 from holdfast.chat.family import NewChat
 from holdfast.chat.machine import KEPT, Key, Machine
-from holdfast.chat.state import Status, Stored
+from holdfast.chat.state import Chat, Status, Stored
 from holdfast.kernel.messages import Message
-from holdfast.store.database import Database, OutcomeUnknown, Transaction, Tx
+from holdfast.store.database import (
+    NO_PARAMS,
+    Database,
+    OutcomeUnknown,
+    Params,
+    Transaction,
+    Tx,
+)
 from holdfast.testing import ports
 from tests.chat.given import Chats, given_result, prompt
 from tests.chat.races import until_blocked
@@ -278,3 +286,49 @@ async def test_an_answer_with_odd_text_in_it_comes_back_as_it_was(
 async def _only(chats: Chats) -> str:
     (queued,) = (await chats.load()).queue
     return queued.id
+
+
+class Late:
+    """A transaction whose statements that delete anything come when they may."""
+
+    def __init__(self, tx: Tx, found: anyio.Event, go: anyio.Event) -> None:
+        self._tx = tx
+        self._found = found
+        self._go = go
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
+        if "DELETE" in sql:
+            self._found.set()
+            await self._go.wait()
+        return await self._tx.execute(sql, params)
+
+
+async def test_the_same_key_of_a_chat_that_is_gone_makes_one_chat_however_many_ask(
+    postgres: Chats,
+) -> None:
+    """Both have found that it is gone before either goes on."""
+    chats, machine = postgres, Machine(postgres.db, ports())
+    await machine.create(empty("c1"), key())
+    await machine.delete("c1")
+    found, go = anyio.Event(), anyio.Event()
+    answers: list[Chat] = []
+
+    async def slowly(tx: Tx) -> Chat:
+        late: Any = Late(tx, found, go)
+        return await machines._with_key(
+            late, key(), Chat, lambda tx: family.create(tx, empty("c2")), "c2"
+        )
+
+    async def second() -> None:
+        answers.append(await chats.db.write(slowly))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(second)
+        await found.wait()
+        answers.append(await machine.create(empty("c3"), key()))
+        go.set()
+    assert [chat.id for chat in answers] == ["c3", "c3"]
+    assert [chat.id for chat in await chats.ask(queries.list_chats)] == ["c3"]
