@@ -384,7 +384,8 @@ async def fail(
 async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> None:
     """Keep what has arrived of an answer, for whoever has to settle it after a crash.
 
-    Two of these may be under way at once, and overtake each other: the longer one stays.
+    Two of these may be under way at once, and overtake each other: the longer one stays. Under the
+    lock of the chat, so that none comes behind the commit that is to remove it.
     """
     await tx.execute(
         f"""
@@ -393,6 +394,7 @@ async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> Non
           FROM chats
          WHERE id = :id AND epoch = :epoch AND history_version = :history_version
            AND attempt = :attempt AND worker_id IS NOT NULL
+        {tx.dialect.lock}
         ON CONFLICT (chat_id) DO UPDATE
            SET epoch = excluded.epoch, history_version = excluded.history_version,
                attempt = excluded.attempt, seq = excluded.seq, body = excluded.body,

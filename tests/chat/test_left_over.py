@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
-from holdfast.chat import doctor, family, running
+from holdfast.chat import doctor, family, people, running
 from holdfast.chat.errors import NotARoot
 from holdfast.chat.locked import fence_of
+from holdfast.store.database import Tx
 from tests.chat.given import Chats, answer, asks, row_of_call
+from tests.chat.races import until_blocked
 
 
 async def with_a_partial_answer(chats: Chats) -> None:
@@ -20,6 +23,33 @@ async def test_a_chat_that_waits_has_no_partial_answer(chats: Chats) -> None:
     await chats.commit("c1", answer("let me ask", asks("a")))
     chat = await chats.row("c1")
     await chats.do(running.require_action, fence_of(chat), [row_of_call(chat, "a", "waiting")])
+    await doctor.check(chats.db)
+
+
+async def test_a_partial_answer_that_is_being_written_down_does_not_outlive_the_settlement(
+    postgres: Chats,
+) -> None:
+    chats = postgres
+    await chats.running("c1")
+    fence = fence_of(await chats.row("c1"))
+    await chats.do(people.interrupt, "c1")
+    written, go = anyio.Event(), anyio.Event()
+
+    async def write_slowly(tx: Tx) -> None:
+        await running.write_partial(tx, fence, 1, answer("so far"))
+        written.set()
+        await go.wait()
+
+    async def settle() -> None:
+        left = running.Settlement(message=answer("so far"))
+        await chats.do(running.settle, fence_of(await chats.row("c1")), left)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(chats.db.write, write_slowly)
+        await written.wait()
+        group.start_soon(settle)
+        await until_blocked(chats.db)
+        go.set()
     await doctor.check(chats.db)
 
 
