@@ -87,12 +87,10 @@ class Book:
 
     async def load(self) -> None:
         """Start from what the database says. Raises `Gone`."""
-        try:
-            loaded = await self._patiently(
-                lambda: self._db.read(self._load, short=self.chat.messages <= FEW)
-            )
-        except ChatNotFound:
-            raise Gone from None
+        loaded, before = None, self.seen
+        while loaded is None or self._overtaken(loaded.chat, before):
+            before = self.seen
+            loaded = await self._read_all()
         self._check_mine(loaded.chat)
         self._take_row(loaded.chat)
         if not loaded.known:
@@ -143,6 +141,19 @@ class Book:
     def _check_mine(self, chat: Chat) -> None:
         if chat.epoch != self._epoch or chat.worker_id is None:
             raise Gone
+
+    def _overtaken(self, chat: Chat, before: Chat) -> bool:
+        """Whether a look at the news, begun later, was quicker than this: it knows more."""
+        seen = self.seen
+        return seen is not before and seen.snapshot_version > chat.snapshot_version
+
+    async def _read_all(self) -> queries.Loaded:
+        try:
+            return await self._patiently(
+                lambda: self._db.read(self._load, short=self.chat.messages <= FEW)
+            )
+        except ChatNotFound:
+            raise Gone from None
 
     async def _load(self, tx: Tx) -> queries.Loaded:
         return await queries.load(tx, self.chat.id, self._history_at)

@@ -276,3 +276,31 @@ async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
             "results: ok seen",
             "answer: Done.",
         ]
+
+
+async def test_steering_that_is_heard_of_while_the_chat_is_being_read_is_not_forgotten(
+    db: Database, clock: Clock
+) -> None:
+    """To read a long history takes longer than to look at what is new."""
+
+    @tool(effect="pure")
+    async def look() -> str:
+        return "seen"
+
+    async with living(db, [call("look"), "Done.", "More."], [look], clock=clock) as life:
+        read = life.link.read
+
+        async def overtaken(transaction: Transaction[T], *, short: bool = False) -> T:
+            made = await read(transaction, short=short)
+            if name_of(transaction) == "load":
+                life.link.read = read  # type: ignore[method-assign]
+                await life.send(chat_id, "hurry", "steer")
+                await anyio.sleep(1)
+            return made
+
+        life.link.hold()
+        chat_id = await life.begin()
+        life.link.read = overtaken  # type: ignore[method-assign]
+        life.link.go_on()
+        await life.rest(chat_id)
+        assert (await life.told(chat_id))[:2] == ["prompt: ?", "prompt: hurry"]
