@@ -27,7 +27,7 @@ from holdfast.observe.observer import NOBODY, Said, Watched, Witness
 from holdfast.store.database import StoreError
 from holdfast.worker.book import Book
 from holdfast.worker.calling import Calling
-from holdfast.worker.flight import Aside, Flight, Stopped, Unfinished
+from holdfast.worker.flight import NOTHING, Aside, Flight, Stopped, Unfinished
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.setup import Setup
 
@@ -85,7 +85,11 @@ class Answering:
             self._keep(assembly, began)
             raise Stopped from None
         except Exception as error:
-            return await self._after(error, assembly)
+            await flight.unwind(())
+            self._keep(assembly, began, failed=True)
+            going_on = await self._after(error, assembly)
+            flight.left = NOTHING
+            return going_on
         finally:
             self._keeper.end()
         self._keep(assembly, began)
@@ -120,14 +124,20 @@ class Answering:
             self._flight.inbox.on_steer = None
             self._witness.answered(_said(assembly, self._loop.time() - began, first, error))
 
-    def _keep(self, assembly: Assembly, began: float) -> None:
-        """What arrived of an answer, until it is committed in one way or another."""
-        whole = assembly.finish is not None
+    def _keep(self, assembly: Assembly, began: float, *, failed: bool = False) -> None:
+        """What arrived of an answer, until it is committed in one way or another.
+
+        `failed`: that it did is about to be written down, with what it cost; and where nobody heard
+        that this was done, it is not to be counted a second time.
+        """
+        whole = assembly.finish is not None and not failed
         partial = assembly.message() if whole else assembly.partial("interrupted")
+        if failed and partial is not None:
+            partial = replace(partial, usage=None)
         self._flight.left = Unfinished(
             partial=partial,
             whole=whole,
-            charges=() if partial is not None else self._charges(assembly),
+            charges=() if partial is not None and not failed else self._charges(assembly),
             runtime=int((self._loop.time() - began) * 1_000),
             asking=True,
         )
@@ -145,7 +155,6 @@ class Answering:
 
     async def _after(self, error: Exception, assembly: Assembly) -> bool:
         """An attempt failed: say when the next begins, or that there is none."""
-        await self._flight.unwind(())
         if isinstance(error, (StoreError, ChatError)):
             raise error
         failure = classify(error, assembly.model)

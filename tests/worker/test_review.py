@@ -11,7 +11,7 @@ from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Delta, Request
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, StoreError, Transaction
-from holdfast.testing import Clock, ScriptedModel, call, fail, pause, say, usage
+from holdfast.testing import Clock, ScriptedModel, call, fail, pause, say, think, usage
 from tests.worker.link import name_of
 from tests.worker.lives import SECOND, fail_next_read, living, results_of, spent_input
 
@@ -304,3 +304,53 @@ async def test_steering_that_is_heard_of_while_the_chat_is_being_read_is_not_for
         life.link.go_on()
         await life.rest(chat_id)
         assert (await life.told(chat_id))[:2] == ["prompt: ?", "prompt: hurry"]
+
+
+async def test_what_an_attempt_said_that_failed_is_kept_when_the_chat_was_stopped_just_then(
+    db: Database, clock: Clock
+) -> None:
+    script = [[say("Half"), pause(1), fail(status=503)], "Not asked."]
+    async with living(db, script, clock=clock) as life:
+        life.link.hold("record_retry")
+        chat_id = await life.begin()
+        await anyio.sleep(5)
+        assert life.link.waiting == ["record_retry"]
+        await life.machine.interrupt(chat_id)
+        life.link.go_on()
+        await life.rest(chat_id)
+        assert (await life.told(chat_id))[:2] == ["prompt: ?", "answer: Half"]
+
+
+async def test_what_an_attempt_cost_that_failed_is_counted_when_an_edit_came_just_then(
+    db: Database, clock: Clock
+) -> None:
+    """It said nothing, which is paid for all the same."""
+    script = [[usage(input=7)], [usage(input=5), say("New.")]]
+    async with living(db, script, clock=clock) as life:
+        life.link.hold("record_retry")
+        chat_id = await life.begin()
+        await anyio.sleep(1)
+        assert life.link.waiting == ["record_retry"]
+        await life.machine.edit(chat_id, 1, user_message("else"))
+        life.link.go_on()
+        await life.rest(chat_id)
+        assert await spent_input(life, chat_id) == 12
+
+
+async def test_what_an_attempt_cost_that_failed_is_counted_once_when_nobody_heard_of_it(
+    db: Database, clock: Clock
+) -> None:
+    """The chat is stopped between the commit and the moment in which its runner looks."""
+    script = [[usage(input=7), think("hm")], "Not asked."]
+    async with living(db, script, clock=clock) as life:
+        life.link.lose("record_retry")
+
+        async def stop() -> None:
+            await life.machine.interrupt(chat_id)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(life.link.committing, "record_retry", stop)
+            await anyio.lowlevel.checkpoint()
+            chat_id = await life.begin()
+        await life.rest(chat_id)
+        assert await spent_input(life, chat_id) == 7
