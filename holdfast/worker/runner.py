@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from holdfast.agent import Agent
 from holdfast.chat import running
@@ -263,7 +264,7 @@ class Runner:
                     return True
                 return await self._step()
             case Status.INTERRUPTING:
-                await self._settle(left or Unfinished(partial=_usable(book.partial, book.chat)))
+                await self._settle(_filled(left or NOTHING, book.partial, book.chat))
                 return book.chat.busy
             case Status.REQUIRES_ACTION:
                 chat = await book.write(running.expire)
@@ -447,11 +448,14 @@ class Runner:
         self._witness.turned("interrupted")
 
 
-def _usable(partial: Partial | None, chat: Chat) -> Message | None:
-    """What a worker that died had written down of the answer that is now interrupted."""
-    if partial is None or partial.history_version != chat.history_version:
-        return None
-    return partial.message if partial.attempt == chat.attempt else None
+def _filled(left: Unfinished, partial: Partial | None, chat: Chat) -> Unfinished:
+    """With what a worker that died had written down of the answer that is now interrupted, where
+    nothing more has arrived since."""
+    if left.partial is not None or partial is None:
+        return left
+    if (partial.history_version, partial.attempt) != (chat.history_version, chat.attempt):
+        return left
+    return replace(left, partial=partial.message)
 
 
 def _expected(error: Exception) -> Failure | None:

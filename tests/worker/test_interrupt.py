@@ -431,6 +431,22 @@ async def test_after_a_crash_what_was_written_down_of_the_answer_is_kept(
         assert await second.partial(chat_id) is None
 
 
+async def test_what_was_written_down_before_a_crash_is_kept_until_there_is_more(
+    db: Database, clock: Clock
+) -> None:
+    """The next worker has asked again, and nothing has arrived yet when the chat is stopped."""
+    model = ScriptedModel([[say("Half"), hang()], [hang()]])
+    async with living(db, model, clock=clock) as first:
+        chat_id = await first.begin()
+        await anyio.sleep(3)
+        await first.die()
+    async with living(db, model, clock=clock, seed=1) as second:
+        await anyio.sleep(30)
+        assert len(model.requests) == 2
+        await second.interrupted(chat_id)
+        assert await second.told(chat_id) == ["prompt: ?", "answer: Half", DURING_ANSWER]
+
+
 @pytest.mark.parametrize("busy_with", ["an answer", "a tool"])
 async def test_a_crash_before_the_settlement_loses_nothing_that_was_written_down(
     db: Database, clock: Clock, busy_with: str
