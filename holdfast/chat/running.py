@@ -294,13 +294,22 @@ async def require_action(
 
 
 async def finish_turn(
-    tx: Tx, fence: Fence, rest: Rest | None, outcome: Outcome | None = None
+    tx: Tx,
+    fence: Fence,
+    rest: Rest | None,
+    outcome: Outcome | None = None,
+    *,
+    only_to_deliver: bool = False,
 ) -> Advanced:
     """Nothing is left to do. What arrived since that was decided is delivered, not left behind.
 
-    `rest` is None when the turn had ended before: its outcome stays.
+    `rest` is None when the turn had ended before: its outcome stays. `only_to_deliver`: where
+    nothing waits any more, the turn has not ended, and nothing is changed.
     """
     locked = await begin_fenced(tx, fence, Transition.FINISH_TURN)
+    if only_to_deliver and not await queue.read_queue(tx, fence.chat):
+        locked.leave()
+        return Advanced(await locked.close())
     if outcome is not None:
         await _take(locked, fence, outcome)
     delivered = await queue.deliver_head_or_rest(locked, "skipped")

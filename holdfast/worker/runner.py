@@ -409,7 +409,9 @@ class Runner:
         if isinstance(fits, Repair):
             await self._inject("repair", fits.text)
             return True
-        if reason != "max_steps" and not book.queue:
+        may_object = agent.guard is not None and reason != "max_steps"
+        waits = bool(book.queue)
+        if may_object and not waits:
             assert reason in ("stop", "stop_after_tool")
             veto = await self._flight.until_stopped(
                 lambda stop: objection(agent, book.history, reason, fits.value, stop)  # type: ignore[arg-type]
@@ -422,9 +424,17 @@ class Runner:
         if reason == "max_steps":
             said = (note(f"Stopped: this turn reached its limit of {steps} steps."),)
         rest = Rest(reason, steps)  # type: ignore[arg-type]
-        busy = (await book.write(running.finish_turn, rest, Outcome(messages=said))).busy
+        before = book.chat.history_version
+        chat = await book.write(
+            running.finish_turn,
+            rest,
+            Outcome(messages=said),
+            only_to_deliver=may_object and waits,
+        )
+        if chat.busy and chat.history_version == before:
+            return True  # what waited was taken back: who may object is asked after all
         self._witness.turned(reason)
-        return busy
+        return chat.busy
 
     async def _settle(self, left: Unfinished) -> None:
         """The end of an interrupted turn: keep what it produced, and tell the model."""

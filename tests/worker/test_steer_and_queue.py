@@ -314,6 +314,30 @@ async def test_the_guard_is_not_asked_while_somebody_waits(db: Database, clock: 
         assert asked == ["Two."]
 
 
+async def test_the_guard_is_asked_when_what_waited_was_taken_back(
+    db: Database, clock: Clock
+) -> None:
+    """Just then, when the turn was about to end without a question."""
+    asked: list[str] = []
+
+    async def guard(about: Any) -> Inject | None:
+        asked.append(about.message.text)
+        return None
+
+    async with living(db, [[pause(5), "One."]], clock=clock, guard=guard) as life:
+        chat_id = await life.begin("1")
+        await anyio.sleep(1)
+        await life.send(chat_id, "2")
+        life.link.hold("finish_turn")
+        await anyio.sleep(10)
+        assert life.link.waiting == ["finish_turn"]
+        (waiting,) = await life.queue(chat_id)
+        await life.machine.remove_queued(chat_id, waiting.id)
+        life.link.go_on()
+        await life.rest(chat_id)
+        assert asked == ["One."]
+
+
 async def test_a_message_may_come_with_another_model(db: Database, clock: Clock) -> None:
     async with living(db, [[pause(5), "One."]], clock=clock) as life:
         chat_id = await life.begin("1")
