@@ -39,6 +39,12 @@ class News:
         wake, self._wake = self._wake, anyio.Event()
         wake.set()
 
+    def found(self, version: int, heard: int) -> None:
+        """Who looked when this was `heard` found no newer version than this: what was heard of is
+        no more, as after a server that took over without it."""
+        if self.version == heard > version:
+            self.version = version
+
     async def after(self, count: int) -> None:
         """Wait until more was heard than `count` says."""
         while self.count == count:

@@ -336,7 +336,7 @@ class ChatStream:
 
     async def _look(self) -> None:
         """Read what changed, and give it."""
-        missed = self._news.missed
+        missed, heard = self._news.missed, self._news.version
         try:
             found = await self._feed.db.read(self._read)
         except ChatNotFound:
@@ -353,6 +353,7 @@ class ChatStream:
         if self._ended:  # closed while it was read
             return
         self._look_now, self._missed = False, missed
+        self._news.found(found.chat.snapshot_version, heard)
         self.due = _now() + self._feed.poll
         if found.page and self._shown is not None:
             self._begin_anew()

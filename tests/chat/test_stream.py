@@ -40,7 +40,7 @@ from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Tool, ToolContext, tool
 from holdfast.live.deltas import Live
 from holdfast.live.replay import Attempt
-from holdfast.store.database import Database, Missed, Unavailable
+from holdfast.store.database import Changed, Database, Missed, Unavailable
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, ports, say
 from tests.chat.given import Chats, answer, asks, prompt
 from tests.chat.watcher import Watcher, take
@@ -418,6 +418,31 @@ async def test_after_missed_notices_everything_is_looked_at_at_once(chats: Chats
         await take(stream, 3)
         await chats.send("c1", "more")
         deaf.feed.hear(Missed())
+        assert numbers(await within(stream, 0.1)) == [3]
+
+
+async def test_a_notice_of_a_version_that_is_not_there_costs_one_look(
+    chats: Chats, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another server has taken over, what was heard of last may not have come to it."""
+    looks = 0
+    read = chats.db.read
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        assert looks < 9, "it looks again and again"
+        return await read(*args, **options)
+
+    await chats.idle()
+    async with stage.stream(follow=True) as stream:
+        await take(stream, 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(chats.db, "read", counted)
+            stage.feed.hear(Changed("c1", 1_000))
+            assert await within(stream, 4) == []
+            assert looks == 1
+        await chats.send("c1", "more")
         assert numbers(await within(stream, 0.1)) == [3]
 
 
