@@ -24,7 +24,9 @@ from holdfast.chat.journal import (
     open_calls,
     put_call,
     read_journal,
+    read_tail,
     take_results,
+    turn_of,
 )
 from holdfast.chat.locked import Locked, begin
 from holdfast.chat.state import (
@@ -35,6 +37,7 @@ from holdfast.chat.state import (
     Chat,
     Deliver,
     Queued,
+    Rest,
     Rule,
     Status,
     Stored,
@@ -268,9 +271,17 @@ async def compact(tx: Tx, chat_id: str) -> Chat:
     locked = await begin(tx, chat_id, Transition.COMPACT)
     if not await _compactable(tx, chat_id):
         raise NothingToCompact
+    if locked.chat.status is Status.IDLE and locked.chat.outcome is None:
+        await _note_copied(locked)
     await _leave_error(locked)
     locked.set(compaction="person")
     return await locked.close()
+
+
+async def _note_copied(locked: Locked) -> None:
+    """A copy does not say how its last turn ended. One in the middle is not to go on unasked."""
+    if turn_of(await read_tail(locked.tx, locked.chat.id)).last != "answer":
+        locked.set(outcome=Rest("interrupted"))
 
 
 async def _compactable(tx: Tx, chat_id: str) -> bool:

@@ -55,6 +55,8 @@ class Facts(Struct, frozen=True):
     compaction: AskedBy | None = None
     calls: Mapping[str, CallState] = {}
     context_due: bool = False
+    at_rest: bool = False
+    """The turn had ended, in whatever way, when the compaction was asked for."""
 
 
 class Rules(Struct, frozen=True):
@@ -151,8 +153,8 @@ def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
         return Fail("still_over_limit")
     ending = _ending(turn, rules)
     if facts.compaction is not None and turn.compactable:  # 5
-        at_rest = facts.compaction == "person" and isinstance(ending, Finish)
-        return Compact(facts.compaction, finish=at_rest)
+        at_rest = facts.at_rest or isinstance(ending, Finish)
+        return Compact(facts.compaction, finish=facts.compaction == "person" and at_rest)
     if facts.steering:  # 6
         return DeliverSteering()
     if ending is not None:  # 7, 9, 10; 8 stands among them

@@ -351,7 +351,12 @@ class Runner:
             await book.catch_up()
         self._setup.follow(book.chat)
         turn, rules = book.history.turn, self._setup.rules
-        facts = Facts(book.steering, book.chat.compaction, calling.states() if turn.open else {})
+        facts = Facts(
+            book.steering,
+            book.chat.compaction,
+            calling.states() if turn.open else {},
+            at_rest=book.chat.outcome is not None,
+        )
         step = decide(turn, facts, rules)
         match step:
             case CallModel():

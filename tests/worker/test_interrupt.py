@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast.chat.family import NewChat
 from holdfast.chat.queries import spent
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.messages import Reasoning
@@ -311,6 +312,49 @@ async def test_a_summary_that_was_asked_for_is_stopped(db: Database, clock: Cloc
         await life.machine.compact(chat_id)
         await life.rest(chat_id)
         assert [m.kind for m in await life.history(chat_id)][2:] == ["checkpoint", "note"]
+
+
+@pytest.mark.parametrize("busy_with", ["an answer", "a tool"])
+async def test_a_summary_of_what_was_stopped_does_not_go_on_with_it(
+    db: Database, clock: Clock, busy_with: str
+) -> None:
+    @tool(effect="pure")
+    async def slow() -> str:
+        await anyio.sleep(3600)
+        return "never"
+
+    summary = "\n".join(f"## {section}\n-" for section in SECTIONS)
+    stopped = [hang()] if busy_with == "an answer" else [call("slow")]
+    model = ScriptedModel(["One. " * 500, stopped, say(summary), "Not asked."])
+    async with living(db, model, [slow], clock=clock) as life:
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.send(chat_id, "more")
+        await stop_after(life, chat_id, 5, clock)
+        await life.machine.compact(chat_id)
+        chat = await life.rest(chat_id)
+        assert chat.outcome is not None
+        assert chat.outcome.reason == "interrupted"
+        assert [m.kind for m in await life.history(chat_id)][-2:] == ["checkpoint", "note"]
+        assert len(model.requests) == 3
+
+
+async def test_a_summary_of_a_copy_that_ends_in_the_middle_does_not_go_on_with_it(
+    db: Database, clock: Clock
+) -> None:
+    summary = "\n".join(f"## {section}\n-" for section in SECTIONS)
+    model = ScriptedModel(["One. " * 500, "Two.", say(summary), "Not asked."])
+    async with living(db, model, clock=clock) as life:
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.send(chat_id, "more")
+        await life.rest(chat_id)
+        new = NewChat(id=life.ports.new_id(), agent=life.agent.name, message=None)
+        copy = (await life.machine.fork(chat_id, 3, new)).id
+        await life.machine.compact(copy)
+        await life.rest(copy)
+        kinds = [m.kind for m in await life.history(copy)]
+        assert kinds == ["prompt", "answer", "prompt", "checkpoint", "note"]
 
 
 async def test_a_chat_that_waits_for_somebody_rests_at_once(db: Database, clock: Clock) -> None:
