@@ -45,6 +45,7 @@ from holdfast.chat.state import (
 from holdfast.chat.stop import stop
 from holdfast.chat.table import Transition, check
 from holdfast.kernel.errors import Failure
+from holdfast.kernel.events import Action
 from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult, encode
 from holdfast.store.database import Changed, Claimable, Tx
 
@@ -211,8 +212,9 @@ async def children_rest(tx: Tx, chat_id: str, call_id: str | None = None) -> boo
     return row is not None and not row[1]
 
 
-async def report_of_children(tx: Tx, chat_id: str, call: ToolCall) -> ToolResult | None:
+async def report_of_children(tx: Tx, chat_id: str, asked: Action) -> ToolResult | None:
     """What came of the children that a call waits for, once all are at rest."""
+    call = asked.call
     if not await children_rest(tx, chat_id, call.id):
         return None
     rows = await tx.fetch(
@@ -228,14 +230,14 @@ async def report_of_children(tx: Tx, chat_id: str, call: ToolCall) -> ToolResult
         {"id": chat_id, "call": call.id},
     )
     known = {row[0] for row in rows}
-    unknown = [(id, None, "unknown", None, None) for id in awaited_by(call) if id not in known]
+    unknown = [(id, None, "unknown", None, None) for id in awaited_by(asked) if id not in known]
     return ToolResult(call.id, call.tool, (Text(_report([*rows, *unknown])),))
 
 
-def awaited_by(call: ToolCall) -> list[str]:
-    """The chats that a call waits for, as its arguments name them."""
-    asked = json.decode(call.arguments)
-    agents = asked.get("agents") if isinstance(asked, dict) else None
+def awaited_by(asked: Action) -> list[str]:
+    """The chats that a call waits for, as its arguments name them once they were put right."""
+    arguments = json.decode(asked.arguments)
+    agents = arguments.get("agents") if isinstance(arguments, dict) else None
     return [one for one in agents if isinstance(one, str)] if isinstance(agents, list) else []
 
 

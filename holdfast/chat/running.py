@@ -433,7 +433,7 @@ async def expire(tx: Tx, fence: Fence) -> Advanced:
         if call.deadline is not None and call.deadline <= locked.now:
             made = result(call.asked.call, "timed_out", WHY["timed_out"])
         elif call.action == "child":
-            made = await report_of_children(tx, fence.chat, call.asked.call)
+            made = await report_of_children(tx, fence.chat, call.asked)
         if made is not None:
             await put_call(locked, answered(call, Recorded(made), locked.now))
     await go_on_if_possible(locked)

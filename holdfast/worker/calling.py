@@ -293,11 +293,7 @@ class Calling:
         chat = await self._book.write(
             running.require_action,
             [self._waiting(action) for action in actions],
-            {
-                action.call.id: awaited_by(action.call)
-                for action in actions
-                if action.kind == "child"
-            },
+            {action.call.id: awaited_by(action) for action in actions if action.kind == "child"},
             self._patience(actions),
         )
         self._witness.turned("requires_action")

@@ -74,6 +74,24 @@ async def test_an_id_that_is_no_child_is_named_and_not_waited_for(
         assert told == {"agent": "nobody", "status": "unknown"}
 
 
+async def test_children_are_waited_for_also_when_their_list_is_given_as_text(
+    db: Database, clock: Clock
+) -> None:
+    """Models do that, and every other tool gets the list that it stands for."""
+
+    def wait(request: Request) -> Item:
+        return call("wait_agents", agents=json.dumps(child_in(request)))
+
+    script = as_parent(
+        call("spawn_agent", prompt="below"), wait, "I see.", child=[pause(30), say("Done below.")]
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        (told,) = json.loads(results_of(await life.history(chat_id))[-1].text)
+        assert told["answer"] == "Done below."
+
+
 async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clock) -> None:
     script = as_parent(
         call("spawn_agent", prompt="below"), wait_for_all, child=[pause(1_000), say("Late.")]
