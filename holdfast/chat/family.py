@@ -38,6 +38,7 @@ from holdfast.chat.state import (
     Queued,
     Status,
     Stored,
+    can_hold,
     chat_of,
     check_text,
     document,
@@ -181,6 +182,8 @@ async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
 
 async def _lock_down_to(parent: Locked, chat_id: str) -> None:
     """Lock every chat from this one down to one below it, as whoever comes through them does."""
+    if not can_hold(chat_id):
+        raise ChatNotFound(chat_id)
     rows = await parent.tx.fetch(
         """
         WITH RECURSIVE above (id, parent_id, depth) AS (

@@ -22,7 +22,7 @@ from holdfast.chat.journal import (
 )
 from holdfast.chat.locked import Locked, begin_fenced, fence_of, lock, lock_if_there
 from holdfast.chat.people import answered, go_on_if_possible
-from holdfast.chat.state import Call, Charge, Chat, Fence, Rest, Retry, Status, Stored
+from holdfast.chat.state import Call, Charge, Chat, Fence, Rest, Retry, Status, Stored, can_hold
 from holdfast.chat.table import TRANSITIONS, Transition
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import Failure
@@ -277,7 +277,11 @@ async def require_action(
               FROM chats WHERE id = :child AND parent_id = :chat
             ON CONFLICT (chat_id, call_id, child_id) DO NOTHING
             """,
-            [{"chat": fence.chat, "call": call_id, "child": child} for child in awaited],
+            [
+                {"chat": fence.chat, "call": call_id, "child": child}
+                for child in awaited
+                if can_hold(child)
+            ],
         )
     if queue.steering(await queue.read_queue(tx, fence.chat)):
         return await _end(locked)

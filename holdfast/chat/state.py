@@ -144,15 +144,19 @@ def document(chat: str, column: str, text: str, kind: type[T]) -> T:
         raise Corrupt(chat, column, str(error)) from None
 
 
+def can_hold(text: str) -> bool:
+    """Whether a column of plain text can hold it in every database."""
+    try:
+        return b"\x00" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
 def check_text(name: str, text: str | None) -> None:
     """Refuse what a column of plain text cannot hold in every database."""
     if text is not None and not isinstance(text, str):
         raise InvalidInput(f"the {name} is {text!r}: use text")
-    try:
-        held = text is None or b"\x00" not in text.encode()
-    except UnicodeEncodeError:
-        held = False
-    if not held:
+    if text is not None and not can_hold(text):
         raise InvalidInput(
             f"the {name} has a character that cannot be stored (NUL, or half of a surrogate pair): "
             "remove it"

@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import anyio
+import pytest
 
 from holdfast.chat import queries
 from holdfast.kernel.model import Request
 from holdfast.store.database import Database
-from holdfast.testing import Clock, Item, call, pause, say, usage
+from holdfast.testing import Clock, Item, call, call_raw, pause, say, usage
 from holdfast.tools.subagents import subagents
 from tests.worker.lives import Life, living, results_of
 
@@ -90,6 +91,24 @@ async def test_children_are_waited_for_also_when_their_list_is_given_as_text(
         await life.rest(chat_id)
         (told,) = json.loads(results_of(await life.history(chat_id))[-1].text)
         assert told["answer"] == "Done below."
+
+
+@pytest.mark.parametrize("id", [r"\u0000", r"\ud800"])
+async def test_an_id_that_no_database_can_hold_is_no_child(
+    db: Database, clock: Clock, id: str
+) -> None:
+    script = as_parent(
+        call_raw("wait_agents", f'{{"agents": ["{id}"]}}'),
+        call_raw("message_agent", f'{{"agent": "{id}", "message": "hello"}}'),
+        call_raw("interrupt_agent", f'{{"agent": "{id}"}}'),
+        "I see.",
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        chat = await life.rest(chat_id)
+        assert chat.error is None
+        made = [one.outcome for one in results_of(await life.history(chat_id))]
+        assert made == ["ok", "failed", "failed"]
 
 
 async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clock) -> None:
