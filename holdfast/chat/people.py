@@ -70,6 +70,7 @@ class Sent(Struct, frozen=True):
 
 async def send(tx: Tx, chat_id: str, message: Queued) -> Sent:
     """A person says something."""
+    _check_choice(message.model, message.effort)
     locked = await begin(tx, chat_id, SENDS[message.deliver])
     await hold_files(tx, locked.chat.owner, message.message)
     status = locked.chat.status
@@ -92,6 +93,11 @@ async def send(tx: Tx, chat_id: str, message: Queued) -> Sent:
     elif status is Status.RUNNING and message.deliver == "steer":
         locked.wait_no_longer()
     return await _sent(locked, message.id)
+
+
+def _check_choice(model: str | None, effort: str | None) -> None:
+    check_text("model", model)
+    check_text("effort", effort)
 
 
 async def _sent(locked: Locked, queued: str) -> Sent:
@@ -203,6 +209,7 @@ async def edit(
     effort: str | None = None,
 ) -> Edited:
     """Say something else instead: that message and all behind it are superseded."""
+    _check_choice(model, effort)
     locked = await begin(tx, chat_id, Transition.EDIT)
     await _check_prompt(tx, chat_id, number)
     await hold_files(tx, locked.chat.owner, message)

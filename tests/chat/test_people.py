@@ -10,9 +10,11 @@ from holdfast.chat import people, running
 from holdfast.chat.errors import ChatNotFound, InvalidInput, NothingToCompact
 from holdfast.chat.journal import WHY
 from holdfast.chat.locked import fence_of
+from holdfast.chat.machine import Machine
 from holdfast.chat.state import Chat, Rest, Rule, Status
 from holdfast.kernel.messages import Checkpoint, Message, Text
 from holdfast.kernel.results import TOOK_EFFECT
+from holdfast.testing import ports
 from tests.chat.given import FAILURE, SECOND, Chats, answer, asks, made, prompt, row_of_call
 
 COVERS = Checkpoint(covers=2, trims=2, before=100, after=10, pinned=0)
@@ -313,3 +315,15 @@ async def test_text_that_databases_refuse_comes_back_as_it_was(chats: Chats) -> 
     assert (await chats.row()).labels == {"k": odd}
     history = await chats.history()
     assert [history[0].message.text, history[2].message.results[0].text] == [odd, odd]
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "\ud800"])
+async def test_a_model_whose_name_cannot_be_stored_is_refused(chats: Chats, name: str) -> None:
+    machine = Machine(chats.db, ports())
+    await chats.running("c1")
+    before = await chats.everything()
+    with pytest.raises(InvalidInput, match="the model has a character that cannot be stored"):
+        await machine.send("c1", prompt("more"), model=name)
+    with pytest.raises(InvalidInput, match="the model has a character that cannot be stored"):
+        await machine.edit("c1", 1, prompt("else"), model=name)
+    assert await chats.everything() == before
