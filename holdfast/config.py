@@ -78,7 +78,7 @@ class ServeOptions:
 def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
     metrics = None if api else said.metrics or _set(environ, "HOLDFAST_METRICS")
     return ServeOptions(
-        settings=said.config or _set(environ, "HOLDFAST_CONFIG"),
+        settings=settings_file(said, environ),
         database=said.database or _set(environ, "HOLDFAST_DATABASE"),
         listen=(said.listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
@@ -90,6 +90,11 @@ def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> 
         metrics_open=not api and (said.metrics_open or _wants(environ, "HOLDFAST_METRICS_OPEN")),
         open=api and not said.no_open,
     )
+
+
+def settings_file(said: Namespace, environ: Mapping[str, str]) -> str | None:
+    """The file with the settings of a server here, if one was named."""
+    return said.config or _set(environ, "HOLDFAST_CONFIG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +198,7 @@ def token_options(said: Namespace, environ: Mapping[str, str]) -> TokenOptions:
 def database_options(said: Namespace, environ: Mapping[str, str]) -> Where:
     return Where(
         database=said.database or _set(environ, "HOLDFAST_DATABASE"),
-        settings=said.config or _set(environ, "HOLDFAST_CONFIG"),
+        settings=settings_file(said, environ),
         data=data_directory(environ),
     )
 
@@ -245,7 +250,7 @@ def _where(said: Namespace, environ: Mapping[str, str], database: str | None = N
         url=url,
         token=said.token or _set(environ, "HOLDFAST_TOKEN"),
         database=named or (None if url else (database or "").strip() or None),
-        settings=said.config or _set(environ, "HOLDFAST_CONFIG"),
+        settings=settings_file(said, environ),
         listen=_set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
     )
@@ -278,34 +283,36 @@ def _wants(environ: Mapping[str, str], variable: str) -> bool:
     return _set(environ, variable) not in (None, "0")
 
 
-def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
+def default_model(
+    environ: Mapping[str, str], base_urls: Mapping[str, str] | None = None
+) -> tuple[str, str]:
     """Who answers when no model is named, and why, for people.
 
-    `HOLDFAST_MODEL` says it, or the first provider that has a key.
+    `HOLDFAST_MODEL` says it, or the first provider that has a key. `base_urls`: those of a server's
+    settings, by provider.
     """
     from holdfast.providers.known import PROVIDERS
     from holdfast.providers.registry import DEMO, usable_providers
 
     if named := environ.get("HOLDFAST_MODEL", "").strip():
         return named, "HOLDFAST_MODEL is set"
-    usable = usable_providers(environ)
-    for one in usable:
+    for one in usable_providers(environ, base_urls):
         if default := PROVIDERS[one.name].default:
             return f"{one.name}:{default}", f"{one.variable} is set"
-    return DEMO, _nobody_else(environ)
+    return DEMO, _nobody_else(environ, base_urls)
 
 
-def _nobody_else(environ: Mapping[str, str]) -> str:
+def _nobody_else(environ: Mapping[str, str], base_urls: Mapping[str, str] | None) -> str:
     from holdfast.providers.registry import unusable_providers, usable_providers
 
-    for one in unusable_providers(environ):
+    for one in unusable_providers(environ, base_urls):
         if one.broken:
             return one.remedy
-    for able in usable_providers(environ):
-        return (
-            f"{able.variable} is set, but which model of {able.name} to use is not: "
-            f"name one as {able.name}:model"
-        )
+    for able in usable_providers(environ, base_urls):
+        known = f"{able.variable} is set, but which model of {able.name} to use is not"
+        if able.variable is None:
+            known = f"the settings say where {able.name} is, but not which model to use"
+        return f"{known}: name one as {able.name}:model"
     return "no key in the environment"
 
 

@@ -95,6 +95,20 @@ def test_when_only_such_a_provider_is_there_it_is_said_what_is_missing() -> None
     assert "openrouter:model" in reason
 
 
+def test_an_address_in_the_settings_is_not_taken_for_nothing() -> None:
+    model, reason = default_model({}, {"ollama": "http://gpu.example"})
+    assert model == DEMO
+    assert reason.startswith("the settings say where ollama is, but not which model")
+    assert "ollama:model" in reason
+
+
+def test_an_address_in_the_settings_stands_in_for_a_broken_one_of_the_environment() -> None:
+    environ = {"GROQ_API_KEY": KEY, "GROQ_BASE_URL": "no address"}
+    assert default_model(environ)[0] == DEMO
+    found = default_model(environ, {"groq": "https://gateway.example"})
+    assert found == (f"groq:{PROVIDERS['groq'].default}", "GROQ_API_KEY is set")
+
+
 def test_a_broken_key_is_the_reason_and_is_not_shown() -> None:
     model, reason = default_model({"ANTHROPIC_API_KEY": f"{KEY}\nmore", "HF_TOKEN": KEY})
     assert model == DEMO

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.agent import Agent
 from holdfast.cli.load import load_tools
-from holdfast.cli.settings import AgentSettings, Mistakes, Settings
+from holdfast.cli.settings import AgentSettings, Mistakes, Settings, base_urls_of
 from holdfast.config import default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.policy import Policy
@@ -165,7 +165,7 @@ class Making:
     def _model(self, environ: Mapping[str, str]) -> Model:
         if self._settings.model is not None:
             return self._named(environ, self._settings.model)
-        name, reason = default_model(environ)
+        name, reason = default_model(environ, base_urls_of(self._whole))
         try:
             return self._named(environ, name)
         except ConfigError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.cli.codes import ExitCode
 from holdfast.cli.guess import did_you_mean
+from holdfast.cli.settings import NAME, base_urls_of, read_settings
 from holdfast.cli.wording import columns
 from holdfast.config import default_model
 from holdfast.kernel.errors import ConfigError
@@ -18,12 +19,19 @@ from holdfast.providers.registry import DEMO, unusable_providers, usable_provide
 _DEMO_NOTE = "always there; not a language model"
 
 
-def main(provider: str | None, *, as_json: bool, environ: Mapping[str, str]) -> int:
+def main(
+    provider: str | None,
+    *,
+    as_json: bool,
+    environ: Mapping[str, str],
+    settings: str | None = None,
+) -> int:
+    """`settings`: the file of a server here; None for the one of the usual name, if any."""
     if provider is None:
-        found = survey(environ)
+        found = survey(environ, settings)
         lines = [encode(found).decode()] if as_json else survey_lines(found)
     else:
-        one = listing(provider, environ)
+        one = listing(provider, environ, settings)
         lines = [encode(one).decode()] if as_json else listing_lines(one)
     print("\n".join(lines))
     return ExitCode.FINISHED
@@ -68,17 +76,21 @@ class Listing(Value, frozen=True):
     models: tuple[Known, ...]
 
 
-def survey(environ: Mapping[str, str]) -> Survey:
-    model, because = default_model(environ)
-    return Survey(model, because, tuple(_standings(environ)))
+def survey(environ: Mapping[str, str], settings: str | None) -> Survey:
+    model, because = default_model(environ)  # of a run, which reads no settings
+    return Survey(model, because, tuple(_standings(environ, settings)))
 
 
-def _standings(environ: Mapping[str, str]) -> Iterator[Standing]:
+def _standings(environ: Mapping[str, str], settings: str | None) -> Iterator[Standing]:
     """Those that can be asked first."""
-    for usable in usable_providers(environ):
-        yield Standing(usable.name, True, f"{usable.variable} is set", _default(usable.name))
+    base_urls = base_urls_of(read_settings(settings)[0])
+    anyway = {one.name: f"{one.variable} is set" for one in usable_providers(environ)}
+    by_settings = f"{settings or NAME} says where it is, for holdfast serve"
+    for usable in usable_providers(environ, base_urls):
+        because = anyway.get(usable.name, by_settings)
+        yield Standing(usable.name, True, because, _default(usable.name))
     yield Standing(DEMO, True, _DEMO_NOTE, DEMO)
-    for other in unusable_providers(environ):
+    for other in unusable_providers(environ, base_urls):
         yield Standing(other.name, False, other.remedy, _default(other.name))
 
 
@@ -87,8 +99,8 @@ def _default(provider: str) -> str | None:
     return f"{provider}:{default}" if default else None
 
 
-def listing(provider: str, environ: Mapping[str, str]) -> Listing:
-    standings = {one.name: one for one in _standings(environ)}
+def listing(provider: str, environ: Mapping[str, str], settings: str | None) -> Listing:
+    standings = {one.name: one for one in _standings(environ, settings)}
     if provider not in standings:
         name = provider.partition(":")[0]
         near = f": did you mean {name}?" if name in standings else did_you_mean(name, standings)

@@ -12,16 +12,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast.agent import Agent
 from holdfast.cli.cluster import Link, answering, asking, attach, linked
 from holdfast.cli.codes import ExitCode
 from holdfast.cli.observing import provider_keys
-from holdfast.cli.settings import Settings
+from holdfast.cli.settings import Settings, base_urls_of
 from holdfast.cli.setup import Setup, set_up
 from holdfast.config import ServeOptions, default_model
 from holdfast.host import serving
@@ -80,7 +79,7 @@ async def _until_stopped(setup: Setup) -> None:
                 say(f"  listening at {setup.listen[0]}:{port}")
         else:
             await stack.enter_async_context(_reachable(setup, db, host, link))
-        say(f"  {_who_answers(setup.crew.agents)}")
+        say(f"  {_who_answers(setup)}")
         say("  Ctrl-C stops it; nothing that was accepted is lost")
         if setup.options.api and _seen_here(setup):
             from holdfast.cli.browser import open_browser
@@ -165,12 +164,6 @@ def limits_of(settings: Settings) -> Limits:
     given = settings.limits
     streams = StreamOptions(tick=settings.server.tick, per_user=given.streams)
     return Limits(streams=streams, quota=given.files * 1024 * 1024, audit=given.audit)
-
-
-def base_urls_of(settings: Settings) -> dict[str, str]:
-    """By the name of the provider."""
-    named = settings.providers.items()
-    return {name: options["base_url"] for name, options in named if "base_url" in options}
 
 
 def _application(
@@ -264,10 +257,11 @@ async def _stored_keys(setup: Setup, db: Database) -> AsyncIterator[None]:
         following.cancel()
 
 
-def _who_answers(agents: Mapping[str, Agent]) -> str:
-    first = next(iter(agents.values()))
+def _who_answers(setup: Setup) -> str:
+    first = next(iter(setup.crew.agents.values()))
     model = getattr(first.model, "name", "")
     words = f"{first.name} answers, with {model}"
     if model.startswith("demo"):
-        words += f", which is no language model: {default_model(os.environ)[1]}"
+        _, reason = default_model(os.environ, base_urls_of(setup.settings))
+        words += f", which is no language model: {reason}"
     return words

@@ -31,7 +31,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """One agent, `[agents.name]`."""
 
     model: str | None = None
-    """As provider:model. None: the first provider that has a key, or else the demo."""
+    """As provider:model. None: `HOLDFAST_MODEL`, the first provider that has a key, or the demo."""
     instructions: str | None = None
     instructions_file: str | None = None
     """Beside the file that names it, unless it is absolute."""
@@ -110,6 +110,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     """A directory: what models are asked and say is written down there, for looking into it."""
     providers: Mapping[str, Mapping[str, Any]] = {}
     """Options of a provider by its name: `base_url`, `headers`, `profile`. Keys are never here."""
+
+
+def base_urls_of(settings: Settings) -> dict[str, str]:
+    """By the name of the provider."""
+    named = settings.providers.items()
+    return {name: options["base_url"] for name, options in named if "base_url" in options}
 
 
 KEYS: Final = frozenset(("api_key", "apikey", "key", "secret", "token"))

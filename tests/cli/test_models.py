@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -91,6 +92,66 @@ def test_the_same_can_be_had_as_json(shown: Any) -> None:
     assert {one["name"] for one in others} == set(PROVIDERS) - {"xai", DEMO}
     assert not any(one["usable"] for one in others)
     assert all(one["because"] and "default" in one for one in others)
+
+
+# --- What a server's settings say ---------------------------------------------------------------
+
+ADDRESSES: Final = """
+[providers.ollama]
+base_url = "http://gpu.example:11434"
+[providers.azure]
+base_url = "https://us.example"
+[providers.groq]
+base_url = "https://gateway.example"
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that has settings."""
+    (tmp_path / "holdfast.toml").write_text(ADDRESSES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_who_can_be_asked_because_of_the_settings_is_shown_with_them(
+    shown: Any, here: Path
+) -> None:
+    usable, _, others = shown({"AZURE_OPENAI_API_KEY": KEY}).partition(OTHERS)
+    because = "(name one) holdfast.toml says where it is, for holdfast serve"
+    assert line_of("ollama", usable) == f"ollama {because}"
+    assert line_of("azure", usable) == f"azure {because}"
+    assert line_of("groq", others) == "groq set GROQ_API_KEY"
+
+
+def test_who_can_be_asked_anyway_is_shown_with_the_variable(shown: Any, here: Path) -> None:
+    text = shown({"GROQ_API_KEY": KEY, "OLLAMA_HOST": "0.0.0.0"})
+    assert line_of("groq", text).endswith("GROQ_API_KEY is set")
+    assert line_of("ollama", text).endswith("OLLAMA_HOST is set")
+
+
+def test_what_a_run_would_use_does_not_come_from_the_settings(shown: Any, here: Path) -> None:
+    assert shown({}).startswith("holdfast run uses demo: no key in the environment\n")
+
+
+def test_one_provider_and_json_know_the_settings_too(shown: Any, here: Path) -> None:
+    assert shown({}, "ollama").startswith("ollama: holdfast.toml says where it is")
+    found = {one["name"]: one["usable"] for one in shown({}, as_json=True)["providers"]}
+    assert (found["ollama"], found["azure"]) == (True, False)
+
+
+def test_other_settings_can_be_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "team.toml").write_text('[providers.vllm]\nbase_url = "http://gpu.example"')
+    assert main(None, as_json=False, environ={}, settings="team.toml") == 0
+    text = capsys.readouterr().out
+    assert line_of("vllm", text).endswith("team.toml says where it is, for holdfast serve")
+    assert "needs no key" in line_of("ollama", text)
+
+
+def test_settings_that_cannot_be_used_are_refused(here: Path) -> None:
+    (here / "holdfast.toml").write_text('[providers.olama]\nbase_url = "http://gpu.example"')
+    with pytest.raises(ConfigError, match="did you mean ollama"):
+        main(None, as_json=False, environ={})
 
 
 # --- One provider -------------------------------------------------------------------------------

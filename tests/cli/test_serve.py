@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.serve import base_urls_of, limits_of
-from holdfast.cli.settings import LimitSettings, ServerSettings, Settings
+from holdfast.cli.serve import limits_of
+from holdfast.cli.settings import LimitSettings, ServerSettings, Settings, base_urls_of
 from holdfast.cli.setup import address
 from holdfast.kernel.errors import ConfigError
 

@@ -12,6 +12,7 @@ from holdfast.cli.agents import DEFAULT, INSTRUCTIONS, Place, agents_of
 from holdfast.cli.settings import AgentSettings, Settings, read_settings
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.prepare import model_of
+from holdfast.providers.known import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
 NO_KEYS: Mapping[str, str] = {}
@@ -43,6 +44,14 @@ def test_a_file_of_the_usual_name_is_found_here(
     written(tmp_path, 'database = "sqlite:///other.db"')
     monkeypatch.chdir(tmp_path)
     assert read_settings(None)[0].database == "sqlite:///other.db"
+
+
+def test_an_agent_without_a_model_knows_the_addresses_of_the_settings(tmp_path: Path) -> None:
+    text = '[providers.groq]\nbase_url = "https://gateway.example"'
+    settings, directory = read_settings(written(tmp_path, text))
+    environ = {"GROQ_API_KEY": "sk-0123456789abcdef", "GROQ_BASE_URL": "no address"}
+    (made,) = agents_of(settings, Place(directory, str(tmp_path)), environ)
+    assert model_of(made).name == f"groq:{PROVIDERS['groq'].default}"
 
 
 def test_a_file_says_who_answers_and_how_it_is_served(tmp_path: Path) -> None:

@@ -341,7 +341,8 @@ INSTEAD: Final[Mapping[str, str]] = {
     "([recordings](operations.md#recordings))",
     "providers": "options of a provider by its name, as `[providers.openai]`: `base_url`, "
     "`headers`, `profile`. Keys are never here",
-    "agents.NAME.model": "as `provider:model`; the first provider that has a key, or else the demo",
+    "agents.NAME.model": "as `provider:model`; `HOLDFAST_MODEL`, then the first provider that "
+    "has a key, or else the demo",
     "agents.NAME.instructions": "what it is to be",
     "agents.NAME.instructions_file": "the same, from a file beside this one",
     "agents.NAME.dir": "where the bundled tools work; beside this file, unless that is a home",

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Final
 
+from holdfast.cli.verbs.options import add_config
 from holdfast.cli.verbs.parser import Parser, Verb
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -26,12 +27,14 @@ def models_parser() -> Parser:
         "holdfast models",
         usage="holdfast models [PROVIDER] [options]",
         description="Which models can be used here, and what to set for the others.\n"
-        "Nobody is asked for it: it is read off the environment.",
+        "Nobody is asked for it: it is read off the environment, and off the settings of the\n"
+        "server here for who can be asked by that.",
     )
     parser.add_argument(
         "provider", nargs="?", metavar="PROVIDER", help="list what is known of its models"
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
+    add_config(parser, "the settings of the server here")
     return parser
 
 
@@ -48,8 +51,14 @@ def completion_parser() -> Parser:
 
 def _models(said: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import models
+    from holdfast.config import settings_file
 
-    return models.main(said.provider, as_json=said.json, environ=environ)
+    return models.main(
+        said.provider,
+        as_json=said.json,
+        environ=environ,
+        settings=settings_file(said, environ),
+    )
 
 
 def _completion(said: Namespace, environ: Mapping[str, str]) -> int:
