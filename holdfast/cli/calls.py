@@ -19,6 +19,8 @@ TAIL: Final = 5
 """Lines of the result that are shown where not all of the progress was."""
 RESULT: Final = 3
 """Lines of a result that are shown."""
+DIFF: Final = 20
+"""Those of a result that is a diff: what was changed begins below its head."""
 NAME: Final = 64
 """Characters of a tool's name that are shown."""
 
@@ -103,14 +105,17 @@ class Calls:
         if result.outcome == "ok" and (call.progress or call.preview is not None):
             self._seen_before(call, text, seconds)
             return
-        lines, more = wording.first_lines(text, RESULT)
-        why = ""
-        if result.outcome != "ok" and lines:
-            why = lines.pop(0).removeprefix(f"{result.tool} failed: ")
-        shown = [self._dim(line) for line in lines]
+        is_diff = result.outcome == "ok" and wording.is_diff(text)
+        lines, more = wording.first_lines(text, DIFF if is_diff else RESULT)
+        words = ""
+        if result.outcome != "ok":
+            words = lines.pop(0).removeprefix(f"{result.tool} failed: ") if lines else ""
+        elif more and (words := wording.summary_of(text)):
+            more -= 1
+        shown = [self._changed(line) if is_diff else self._dim(line) for line in lines]
         if shown and more:
             shown.append(self._dim(wording.more(more)))
-        ending = self._ending(call, result.outcome, seconds, why)
+        ending = self._ending(call, result.outcome, seconds, words)
         self._page.lines(*self._folded(ending), *(f"  {line}" for line in shown))
 
     def _seen_before(self, call: Call, text: str, seconds: float) -> None:
@@ -118,7 +123,7 @@ class Calls:
         *tail, last = wording.last_lines(text, TAIL + 1) or [""]
         if call.progress > PROGRESS:
             self._below(call, [self._dim(line) for line in tail])
-        if last == call.last:
+        if last == call.last or (wording.is_diff(text) and not wording.summary_of(text)):
             last = ""
         timed = last.startswith("[")  # as a command's exit code is, which comes with its time
         ending = self._ending(call, "ok", 0.0 if timed else seconds, last)
@@ -166,9 +171,16 @@ class Calls:
         return line
 
     def _dim(self, line: str) -> str:
+        return self._status.style("dim", self._cut(line))
+
+    def _changed(self, line: str) -> str:
+        return self._diff_line(self._cut(line))
+
+    def _cut(self, line: str) -> str:
         """On one line of a terminal; elsewhere as long as a line may be."""
-        width = self._status.width - 5 if self._status.terminal else wording.LONGEST
-        return self._status.style("dim", wording.cut(line, width))
+        return wording.cut(
+            line, self._status.width - 5 if self._status.terminal else wording.LONGEST
+        )
 
     def _folded(self, line: str) -> list[str]:
         return folded(line, self._status.width) if self._status.terminal else [line]

@@ -100,6 +100,18 @@ def last_lines(text: str, count: int) -> list[str]:
     return [safe(_folded(line)) for line in text.split("\n")[-count:]] if text else []
 
 
+def is_diff(text: str) -> bool:
+    """Whether a text begins as a diff does, also one of git."""
+    lines, _ = first_lines(text, 5)
+    return any(line.startswith("@@ ") for line in lines)
+
+
+def summary_of(text: str) -> str:
+    """The last line of a result where that is in brackets, as the exit code of a command is."""
+    last = "".join(last_lines(text, 1))
+    return last if last.startswith("[") else ""
+
+
 def _folded(line: str) -> str:
     line = line.rstrip("\r").rpartition("\r")[2]
     if "\x1b" not in line:

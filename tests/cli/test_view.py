@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast import Agent, Approved, Event, tool
-from holdfast.cli.calls import PROGRESS
+from holdfast.cli.calls import DIFF, PROGRESS
 from holdfast.cli.terminal import ERASE, Out
 from holdfast.cli.view import View
 from holdfast.cli.wording import PREVIEW
@@ -538,6 +538,32 @@ def test_how_a_call_ended_is_said_below_it_or_with_its_name(
 def test_a_result_is_a_few_lines() -> None:
     shown = Screen(width=30).show(called("t"), started("t"), finished("x" * 40 + "\n2\n3\n4\n5"))
     assert shown == "● t()\n  ✓\n  " + "x" * 24 + "…\n  2\n  3\n  … 2 more lines\n"
+
+
+MADE: Final = "--- a/x\n+++ b/x\n@@ -1,7 +1,7 @@\n a\n b\n c\n-d\n+D\n e\n f\n g"
+
+
+def test_of_a_change_that_nobody_saw_the_changed_lines_are_shown() -> None:
+    screen = Screen(width=30)
+    shown = screen.show(called("t"), finished(MADE))
+    assert shown == "✓ t()\n" + "".join(f"  {line}\n" for line in MADE.split("\n"))
+    assert "\x1b[31m-d\x1b[0m\n" in screen.stream.getvalue()
+    shown = Screen(width=30).show(called("t"), finished(MADE + f"\n+{'x' * 40}" * 20))
+    assert shown.splitlines()[-2:] == [f"  +{'x' * 23}…", f"  … {11 + 20 - DIFF} more lines"]
+
+
+def test_a_change_that_was_seen_is_not_said_again() -> None:
+    shown = Screen().show(called("t"), preview(MADE), finished(MADE, seconds=1.0))
+    assert shown.splitlines()[-2:] == ["   g", "  ✓ 1 s"]
+
+
+def test_how_a_command_ended_is_shown_where_its_end_is_not() -> None:
+    long = finished("1\n2\n3\n4\n[exit code 3, 0.1 s]")
+    assert Screen().show(called("t"), long) == (
+        "✓ t(): [exit code 3, 0.1 s]\n  1\n  2\n  3\n  … 1 more line\n"
+    )
+    short = finished("1\n2\n[exit code 3, 0.1 s]")
+    assert Screen().show(called("t"), short) == "✓ t()\n  1\n  2\n  [exit code 3, 0.1 s]\n"
 
 
 def test_files_among_a_result_are_named() -> None:
