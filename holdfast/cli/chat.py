@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.chat.view import ChatResult
     from holdfast.client.chat import RemoteChat
     from holdfast.client.host import RemoteHost
-    from holdfast.client.stream import RemoteStream
 
 LAST: Final = "last"
 PATIENCE: Final = 300
@@ -143,7 +142,6 @@ class Once:
         self._asking: anyio.CancelScope | None = None
         self._allowed: frozenset[str] = frozenset()
         """Tools that the chat was told to allow."""
-        self._stream: RemoteStream | None = None
         self._line = Line(view)
 
     async def go(self, options: ChatOptions, prompt: Prompt | None) -> int:
@@ -153,7 +151,7 @@ class Once:
             retold = Retold(self._view, known, echo=False)
             async with anyio.create_task_group() as beside:
                 beside.start_soon(self._tick)
-                beside.start_soon(give_up, chat.id, self._is_away)
+                beside.start_soon(give_up, chat.id, self._line.is_away)
                 beside.start_soon(self._interrupt, chat)
                 with stopping(self._told_to_stop, self._view.end):
                     result = await self._until_rest(chat, cursor, retold)
@@ -184,11 +182,12 @@ class Once:
         self, chat: RemoteChat, cursor: Cursor | None, retold: Retold
     ) -> ChatResult:
         while True:
-            async with chat.stream(cursor) as self._stream:
-                async for event in self._stream:
-                    self._line.look(self._stream.away)  # before what came over it
+            async with chat.stream(cursor) as stream:
+                self._line.stream = stream
+                async for event in stream:
+                    self._line.look()  # before what came over it
                     retold.tell(event)
-                cursor = self._stream.cursor
+                cursor = stream.cursor
             result = await chat.rest()
             if result.reason != "requires_action" or self._stop.is_set():
                 return result
@@ -225,10 +224,7 @@ class Once:
         while True:
             await anyio.sleep(1)
             self._view.tick()
-            self._line.look(self._is_away())
-
-    def _is_away(self) -> bool:
-        return self._stream is not None and self._stream.away
+            self._line.look()
 
 
 async def give_up(chat_id: str, is_away: Callable[[], bool]) -> NoReturn:

@@ -53,16 +53,29 @@ class Shows(Protocol):
     def void(self) -> None: ...
 
 
+class ComesBack(Protocol):
+    """See `RemoteStream`."""
+
+    @property
+    def away(self) -> bool: ...
+
+
 class Line:
-    """Says once that the connection is lost, and once that it is back."""
+    """What a stream comes over. Says once that it is lost, and once that it is there again."""
 
     def __init__(self, view: Shows) -> None:
+        self.stream: ComesBack | None = None
+        """None: there is none yet."""
         self._view = view
-        self._away = False
+        self._said_away = False
 
-    def look(self, away: bool) -> None:
-        if away != self._away:
-            self._away = away
+    def is_away(self) -> bool:
+        return self.stream is not None and self.stream.away
+
+    def look(self) -> None:
+        away = self.is_away()
+        if away != self._said_away:
+            self._said_away = away
             said = "the connection is lost: coming back…" if away else "connected again"
             self._view.note(f"· {said}")
 

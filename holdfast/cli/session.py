@@ -28,7 +28,6 @@ from holdfast.kernel.model import EFFORTS
 if TYPE_CHECKING:
     from holdfast.client.chat import RemoteChat
     from holdfast.client.host import RemoteHost
-    from holdfast.client.stream import RemoteStream
 
 LISTED: Final = 20
 """Chats, and messages, that are listed."""
@@ -59,7 +58,6 @@ class Session:
 
     def _no_chat(self) -> None:
         self._retold = Retold(self._view, 0, echo=True)
-        self._stream: RemoteStream | None = None
         self._line = Line(self._view)
         self._asker = Asker(self._screen, self._options.approve, self._view.note, within="chat")
         self._asking: anyio.CancelScope | None = None
@@ -114,7 +112,7 @@ class Session:
             )
             await self._enter(made, known=0)
         else:
-            if self._stream is not None and self._stream.away:
+            if self._line.is_away():
                 self._view.note("· it is said when the connection is back")
             await self._chat.send(prompt, deliver, model=model, effort=effort)
         self._model = self._effort = None
@@ -145,9 +143,10 @@ class Session:
 
     async def _follow(self, chat: RemoteChat, retold: Retold, scope: anyio.CancelScope) -> None:
         with scope:
-            async with chat.stream(follow=True) as self._stream:
-                async for event in self._stream:
-                    self._line.look(self._stream.away)  # before what came over it
+            async with chat.stream(follow=True) as stream:
+                self._line.stream = stream
+                async for event in stream:
+                    self._line.look()  # before what came over it
                     retold.tell(event)
                     if retold.settled:
                         self._screen.invite(not retold.busy)
@@ -159,7 +158,7 @@ class Session:
         while True:
             await anyio.sleep(1)
             self._view.tick()
-            self._line.look(self._stream is not None and self._stream.away)
+            self._line.look()
 
     # --- what it waits for ---
 

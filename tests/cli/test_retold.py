@@ -20,7 +20,7 @@ from holdfast.chat.stream import (
     Superseded,
 )
 from holdfast.chat.view import Pending, Snapshot
-from holdfast.cli.retold import Retold
+from holdfast.cli.retold import Line, Retold
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import (
     MessageCommitted,
@@ -265,6 +265,29 @@ def test_what_else_happens_is_told() -> None:
     ]
     stranded = told(*(chat(Status.RUNNING, at, stranded=True) for at in (1, 2)))
     assert stranded.count(Warned("no worker that lives knows the agent 'helper'")) == 1
+
+
+class Away:
+    """A stream that is away or is not."""
+
+    def __init__(self) -> None:
+        self.away = False
+
+
+def test_a_connection_is_said_to_be_lost_and_there_again_once_each() -> None:
+    seen, stream = Seen(), Away()
+    line = Line(seen)
+    line.look()  # before there is a stream
+    assert not line.is_away()
+    line.stream = stream
+    for away in (False, True, True, False, False):
+        stream.away = away
+        line.look()
+        assert line.is_away() == away
+    assert seen.all == [
+        ("note", "· the connection is lost: coming back…"),
+        ("note", "· connected again"),
+    ]
 
 
 def test_a_change_that_is_told_by_half_is_not_settled() -> None:
