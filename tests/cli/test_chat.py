@@ -14,8 +14,25 @@ from tests.cli.person import Person, sitting_at
 from tests.cli.test_main import environ, holdfast
 from tests.cli.test_serve import Process, serving
 
-LONG = " ".join(f"one{number or ''}" for number in range(60))
-"""Words that take half a minute when they are said slowly: for turns that are stopped."""
+ENDLESS = "slowly say one two three four, then wait 10 minutes"
+"""For turns that are stopped: none of them ends by itself before its test does."""
+
+HELD = """
+from pathlib import Path
+
+import anyio
+
+from holdfast import tool
+
+@tool
+async def hold() -> str:
+    \"""Wait until it may end.\"""
+    while not Path("may-end").exists():
+        await anyio.sleep(0.02)
+    Path("may-end").unlink()
+    return "held"
+"""
+"""A tool for turns that go on until their test lets them end."""
 
 
 class Served:
@@ -30,6 +47,10 @@ class Served:
         more = {"stdin": subprocess.DEVNULL} | more if "input" not in more else more
         return holdfast("chat", *argv, env=env, start_new_session=True, **more)
 
+    def let_end(self) -> None:
+        """The `hold` that runs, or else the next one."""
+        (self.home / "work" / "may-end").touch()
+
     def newest(self) -> dict[str, Any]:
         chats: list[dict[str, Any]] = self.process.ask(f"{self.url}/api/v1/chats")["chats"]
         return chats[0]
@@ -37,7 +58,12 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("home"), "--listen", "0") as process:
+    home = tmp_path_factory.mktemp("home")
+    work = home / "work"
+    work.mkdir()
+    (work / "held.py").write_text(HELD)
+    (work / "holdfast.toml").write_text('[agents.assistant]\ntools = ["bundled", "held:hold"]\n')
+    with serving(home, "--listen", "0") as process:
         yield Served(process)
 
 
@@ -121,9 +147,9 @@ def test_a_chat_that_waits_for_nothing_wants_a_prompt(served: Served) -> None:
 
 
 def test_a_signal_stops_the_turn(served: Served) -> None:
-    argv = ("chat", "--url", served.url, f"slowly say {LONG}")
+    argv = ("chat", "--url", served.url, ENDLESS)
     with sitting_at(served.home, *argv, TERM="dumb") as person:
-        person.sees("one1 one2")
+        person.sees("one two")
         person.types("\x03")
         assert person.ended() == 130
     assert served.newest()["outcome"]["reason"] == "interrupted"
@@ -156,7 +182,7 @@ def test_what_is_typed_stays_below_what_is_streamed(person: Person) -> None:
 
 
 def test_what_is_said_meanwhile_waits_and_can_be_changed(person: Person) -> None:
-    person.says(f"slowly say {LONG}")
+    person.says(ENDLESS)
     person.sees("\n\none")
     person.says("say second")
     person.says("say third")
@@ -172,18 +198,19 @@ def test_what_is_said_meanwhile_waits_and_can_be_changed(person: Person) -> None
     assert "> say second" not in person.seen.split("taken back")[1]
 
 
-def test_steering_is_heard_before_the_next_step(person: Person) -> None:
-    person.says("slowly say one two three four five six seven eight nine ten")
+def test_steering_is_heard_before_the_next_step(served: Served, person: Person) -> None:
+    person.says("slowly say one two three, then call hold {}")
     person.sees("\n\none")
     person.says("/steer say changed")
     person.sees("waits for the next step: say changed")
+    served.let_end()
     person.sees("> say changed\n\nchanged")
 
 
 def test_ctrl_c_takes_back_the_line_then_stops_the_turn_then_leaves(
     served: Served, person: Person
 ) -> None:
-    person.says(f"slowly say {LONG}")
+    person.says(ENDLESS)
     person.sees("\n\none")
     person.types("typed")
     person.sees("> typed")
@@ -199,14 +226,16 @@ def test_ctrl_c_takes_back_the_line_then_stops_the_turn_then_leaves(
 
 
 def test_what_runs_goes_on_when_somebody_leaves(served: Served, person: Person) -> None:
-    person.says("slowly say one two three four five six seven eight")
+    person.says("slowly say one two three, then call hold {}, then say four")
     person.sees("\n\none")
     person.says("/quit")
     assert person.ended() == 0
     assert "it goes on at the server; holdfast chat --chat" in person.seen
+    served.let_end()
     id = served.newest()["id"]
     with sitting_at(served.home, "chat", "--url", served.url, "-c", id) as again:
-        again.sees("\n\none two three four five six seven eight\n>")
+        again.sees("\n\none two three\n")
+        again.sees("\n\nfour\n")
 
 
 def test_a_call_is_approved_denied_and_allowed_for_the_chat(served: Served, person: Person) -> None:
