@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.cli.codes import ExitCode
 from holdfast.cli.place import ask_instead, asking, database_of, reading, refuse_missing, writing
@@ -28,7 +28,7 @@ def main(options: TokenOptions) -> int:
 
 
 async def _do(options: TokenOptions) -> None:
-    async with _registry(options.where, writes=options.what != "list") as registry:
+    async with _registry(options.where, options.what) as registry:
         match options.what:
             case "create":
                 await _create(registry, options)
@@ -43,15 +43,17 @@ async def _do(options: TokenOptions) -> None:
 
 
 @asynccontextmanager
-async def _registry(where: Where, *, writes: bool) -> AsyncIterator[Registry]:
+async def _registry(
+    where: Where, what: Literal["create", "list", "revoke"]
+) -> AsyncIterator[Registry]:
     if where.url is not None:
         async with asking(where) as line:
             yield AtServer(line)
         return
     database = database_of(where)
-    if not writes:
+    if what != "create":
         refuse_missing(database, where.data, "--url, --database or --config")
-    opened = writing(database, ask_instead(where)) if writes else reading(database)
+    opened = reading(database) if what == "list" else writing(database, ask_instead(where))
     async with opened as db:
         yield InDatabase(db, Ports())
 

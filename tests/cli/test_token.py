@@ -46,8 +46,11 @@ def test_the_first_administrator_is_made_before_there_is_a_server(tmp_path: Path
         assert process.end() == 0
 
 
-def test_where_there_is_no_server_yet_it_says_what_makes_one(tmp_path: Path) -> None:
-    _, said = say(tmp_path, "list", code=2)
+@pytest.mark.parametrize("argv", [("list",), ("revoke", "01jd7t0v")])
+def test_where_there_is_no_server_yet_it_says_what_makes_one(
+    argv: tuple[str, ...], tmp_path: Path
+) -> None:
+    _, said = say(tmp_path, *argv, code=2)
     assert f"there are no chats in {tmp_path} yet: `holdfast serve` makes their database" in said
     assert not (tmp_path / "chats.db").exists()
 
