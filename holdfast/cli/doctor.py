@@ -16,7 +16,7 @@ from holdfast.store.url import open_database
 
 
 def main(where: Where) -> int:
-    database = database_of(where)
+    database = database_of(where, makes=False)
     refuse_missing(database, where.data, "--database or --config")
     return asyncio.run(_examine(database))
 

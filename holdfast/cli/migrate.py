@@ -13,7 +13,7 @@ from holdfast.store.url import open_database
 
 
 def main(where: Where) -> int:
-    asyncio.run(_migrate(database_of(where)))
+    asyncio.run(_migrate(database_of(where, makes=True)))
     return ExitCode.FINISHED
 
 

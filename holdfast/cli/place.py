@@ -50,12 +50,15 @@ def key_file(data: str) -> Path:
     return Path(data, "secret.key")
 
 
-def database_of(where: Where) -> str:
-    """The database that was named, or that `holdfast serve` would take here."""
+def database_of(where: Where, *, makes: bool) -> str:
+    """The database that was named, or that `holdfast serve` would take here.
+
+    `makes`: it is going to be made if there is none, and so is its directory now.
+    """
     from holdfast.cli.settings import read_settings
 
     named = where.database or read_settings(where.settings)[0].database
-    if named is None:
+    if named is None and makes:
         make_data_directory(where.data)
     return named or own_database(where.data)
 

@@ -47,7 +47,7 @@ def found(where: Where, environ: Mapping[str, str]) -> Keyring:
 
 
 async def _rotate(where: Where, keys: Keyring) -> int:
-    async with writing(database_of(where), STOP) as db:
+    async with writing(database_of(where, makes=True), STOP) as db:
         try:
             return await sealed_anew(db, keys, Ports())
         except CannotOpenSecret as error:

@@ -50,7 +50,7 @@ async def _registry(
         async with asking(where) as line:
             yield AtServer(line)
         return
-    database = database_of(where)
+    database = database_of(where, makes=what == "create")
     if what != "create":
         refuse_missing(database, where.data, "--url, --database or --config")
     opened = reading(database) if what == "list" else writing(database, ask_instead(where))

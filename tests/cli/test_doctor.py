@@ -103,6 +103,18 @@ def test_a_file_that_is_not_there_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("verb", ["doctor", "token list", "token revoke 01jd7t0v"])
+def test_what_only_looks_makes_no_directory_either(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("HOLDFAST_DATABASE", "HOLDFAST_CONFIG", "HOLDFAST_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "none"))
+    assert main(verb.split()) == ExitCode.USAGE
+    assert f"there are no chats in {tmp_path}/none yet" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- Nothing is changed -------------------------------------------------------------------------
 
 
