@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast.server.policy import Role, Scope
 
 Color = Literal["auto", "always", "never"]
+NAMED = "--model says so"
+"""Why it is the model that the command line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +321,7 @@ def _nobody_else(environ: Mapping[str, str], base_urls: Mapping[str, str] | None
 def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
     """What `holdfast run` was asked to do: the command line, and the environment below it."""
     named = said.model is not None
-    model, reason = (said.model, "--model says so") if named else default_model(environ)
+    model, reason = (said.model, NAMED) if named else default_model(environ)
     approve: Literal["ask", "yes", "deny"] = "yes" if said.yes else "deny" if said.deny else "ask"
     return RunOptions(
         prompt=_text("the prompt", " ".join(said.prompt or ())),

@@ -21,11 +21,12 @@ from holdfast.cli.prompt import prompt_of, read_stdin
 from holdfast.cli.terminal import Out, safe
 from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
-from holdfast.config import Color, RunOptions
+from holdfast.config import NAMED, Color, RunOptions
 from holdfast.kernel import prepare
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.messages import Message
+from holdfast.kernel.model import Model
 from holdfast.kernel.outcome import RunResult
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.tool import Tool
@@ -109,7 +110,7 @@ def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[st
     """Who answers, and with which tools."""
     tools = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
     agent = Agent(
-        model=options.model,
+        model=_model(options),
         instructions=INSTRUCTIONS if options.instructions is None else options.instructions,
         tools=tools,
         effort=options.effort,
@@ -118,6 +119,18 @@ def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[st
     if saved is None:
         return agent
     return agent.replace(middleware=(saved.middleware(agent.toolset),))
+
+
+def _model(options: RunOptions) -> Model:
+    """The one that is asked. One that cannot be is blamed on the variable that named it."""
+    from holdfast.providers.registry import model
+
+    try:
+        return model(options.model)
+    except ConfigError as error:
+        if options.model_reason == NAMED:
+            raise
+        raise type(error)(f"{error} ({options.model_reason})") from None
 
 
 def bundled_tools(options: RunOptions, note: Callable[[str], None]) -> tuple[Tool, ...]:

@@ -15,7 +15,7 @@ from holdfast.cli.codes import ExitCode
 from holdfast.cli.run import at_rest, bundled_tools, colored, waiting
 from holdfast.cli.terminal import Out
 from holdfast.cli.tty import Tty
-from holdfast.config import RunOptions
+from holdfast.config import NAMED, RunOptions
 from holdfast.kernel.messages import injected, note
 from holdfast.testing import call, fail, say
 from tests.kernel.histories import answer, prompt, results
@@ -44,6 +44,14 @@ def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
 
 # --- How it ends --------------------------------------------------------------------------------
+
+
+def test_a_model_that_cannot_be_is_blamed_on_who_named_it() -> None:
+    asked: dict[str, Any] = {"prompt": "Hi.", "model": "nope", "bundled_tools": False}
+    with pytest.raises(ConfigError, match=r"'nope' names no provider.* \(HOLDFAST_MODEL is set\)$"):
+        run.main(RunOptions(**asked, model_reason="HOLDFAST_MODEL is set"))
+    with pytest.raises(ConfigError, match=r"'nope' names no provider.*[^)]$"):
+        run.main(RunOptions(**asked, model_reason=NAMED))
 
 
 @pytest.mark.parametrize(
