@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import database_of, key_file, writing
+from holdfast.cli.place import database_of, key_file, refuse_missing, writing
 from holdfast.cli.registry import ADDRESS
 from holdfast.cli.wording import count
 from holdfast.config import Where
@@ -47,7 +47,9 @@ def found(where: Where, environ: Mapping[str, str]) -> Keyring:
 
 
 async def _rotate(where: Where, keys: Keyring) -> int:
-    async with writing(database_of(where, makes=True), STOP) as db:
+    database = database_of(where, makes=False)
+    refuse_missing(database, where.data, "--database or --config")
+    async with writing(database, STOP) as db:
         try:
             return await sealed_anew(db, keys, Ports())
         except CannotOpenSecret as error:

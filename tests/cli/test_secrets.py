@@ -92,6 +92,13 @@ async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
     assert "nothing was changed: the secret provider 'openai' was sealed with the key" in said
 
 
+def test_where_there_is_no_database_none_is_made(tmp_path: Path) -> None:
+    home = tmp_path / "none"
+    said = rotate(home, NEW, code=2)
+    assert f"there are no chats in {home} yet" in said
+    assert not home.exists()
+
+
 def test_without_any_key_it_says_where_one_is_put(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"set {VARIABLE}, or put it into {tmp_path}/secret.key"):
         found(Where(data=str(tmp_path)), {})
