@@ -13,6 +13,7 @@ from holdfast.chat.view import Snapshot
 from holdfast.cli.codes import ExitCode
 from holdfast.cli.place import ask_instead, asking, writing
 from holdfast.cli.terminal import safe
+from holdfast.cli.wording import count
 from holdfast.config import ImportOptions
 from holdfast.kernel.errors import ConfigError, FormatError
 
@@ -44,14 +45,22 @@ def read(name: str) -> Source:
     try:
         data = sys.stdin.buffer.read() if name == STDIN else _content(name)
         text = data.decode()
+        if not text.strip():
+            raise _no_chat(name, "it is empty")
         parse(text)
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, FormatError) as error:
-        raise ConfigError(
-            f"{name} is no chat that was exported as JSONL, and nothing was imported: {error}"
-        ) from None
+    except UnicodeDecodeError:
+        raise _no_chat(name, "it is no UTF-8 text") from None
+    except FormatError as error:
+        raise _no_chat(name, str(error)) from None
     return Source(name, text)
+
+
+def _no_chat(name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{name} is no chat that was exported as JSONL, and nothing was imported: {why}"
+    )
 
 
 def _content(name: str) -> bytes:
@@ -95,6 +104,6 @@ async def _in_database(sources: Sequence[Source], options: ImportOptions, databa
 def _tell(source: Source, chat: Restored) -> None:
     """The id alone is on standard output, so that a script can take it from there."""
     title = chat.first.title or "without a title"
-    words = safe(f"{source.name}: {chat.first.messages} messages, {title}")
+    words = safe(f"{source.name}: {count(chat.first.messages, 'message')}, {title}")
     print(words, file=sys.stderr, flush=True)
     print(safe(chat.id), flush=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.import_ import read
+from holdfast.kernel.errors import ConfigError
 from tests.cli.test_main import environ, holdfast
 from tests.cli.test_serve import Process, events, serving
 
@@ -96,6 +98,25 @@ def test_when_one_file_is_wrong_none_is_taken(served: Served, tmp_path: Path) ->
     _, said = say(served.home, "import", str(good), str(bad), "--database", other, code=2)
     assert f"{bad} is no chat that was exported as JSONL, and nothing was imported" in said
     assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"\xff\xfe", "it is no UTF-8 text"),
+        (b"hello", "this is not JSON that holdfast wrote: JSON is malformed"),
+    ],
+)
+def test_it_is_said_what_is_wrong_with_a_file(data: bytes, why: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(data)
+    with pytest.raises(ConfigError) as told:
+        read(str(bad))
+    assert f"{bad} is no chat that was exported as JSONL, and nothing was imported: {why}" in str(
+        told.value
+    )
 
 
 @pytest.mark.parametrize(
