@@ -257,8 +257,10 @@ class Session:
             self._view.note(f"{one.number:>4}  {one.message.role:<9} {words}")
 
     async def _do_fork(self, command: Command) -> None:
-        made = await self._in_chat().fork(command.number(), command.behind() or None)
-        await self._enter(made)
+        chat, number = self._in_chat(), command.number()
+        if number == 0:
+            raise ConfigError("messages have numbers from 1 on: see /messages")
+        await self._enter(await chat.fork(number, command.behind() or None))
 
     async def _do_chats(self, command: Command) -> None:
         if not command.rest:
