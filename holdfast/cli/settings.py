@@ -180,7 +180,7 @@ def examine(path: str | None) -> Read:
     """The same, with what is wrong not said yet. Raises `ConfigError` for what is no TOML."""
     if path is None:
         if not os.path.exists(NAME):
-            return Read(Settings(), os.getcwd(), Mistakes())
+            return Read(Settings(), _here(), Mistakes())
         path = NAME
     try:
         with open(path, "rb") as file:
@@ -194,6 +194,15 @@ def examine(path: str | None) -> Read:
     mistakes = Mistakes(path)
     settings = settings_of(document, mistakes)
     return Read(settings, os.path.dirname(os.path.abspath(path)), mistakes)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current directory was removed: go to another, or name the settings with --config"
+        ) from None
 
 
 def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> Settings:

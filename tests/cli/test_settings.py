@@ -38,6 +38,19 @@ def test_without_a_file_everything_has_its_default(
     assert read_settings(None) == (Settings(), str(tmp_path))
 
 
+def test_a_directory_that_was_removed_has_no_settings_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="the current directory was removed: go to another"):
+        read_settings(None)
+    named = written(tmp_path, 'database = "sqlite:///other.db"')
+    assert read_settings(named)[0].database == "sqlite:///other.db"
+
+
 def test_a_file_of_the_usual_name_is_found_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
