@@ -33,8 +33,10 @@ LISTED: Final = 20
 """Chats, and messages, that are listed."""
 OWN: Final = "the agent's own"
 """Model and effort, when a chat has none for itself."""
+TITLE: Final = 50
+"""Characters of a title in a list: how the chat is stands behind it."""
 WORDS: Final = 70
-"""Characters of what is listed."""
+"""Characters of what is told of a message or a chat."""
 
 
 class Session:
@@ -211,7 +213,7 @@ class Session:
 
     async def _do_queue(self, _: Command) -> None:
         waiting = await self._in_chat().queue.list()
-        self._list(f"{one.deliver:<9} {_short(one.message.text)}" for one in waiting)
+        self._list(f"{one.deliver:<9} {one.message.text}" for one in waiting)
 
     async def _do_edit(self, command: Command) -> None:
         queued = await self._queued(command)
@@ -253,8 +255,8 @@ class Session:
 
     async def _do_messages(self, _: Command) -> None:
         for one in await self._in_chat().messages(limit=LISTED):
-            words = _short(one.message.text) or f"({one.message.kind})"
-            self._view.note(f"{one.number:>4}  {one.message.role:<9} {words}")
+            words = one.message.text or f"({one.message.kind})"
+            self._view.row(f"{one.number:>4}  {one.message.role:<9} {words}")
 
     async def _do_fork(self, command: Command) -> None:
         chat, number = self._in_chat(), command.number()
@@ -267,7 +269,7 @@ class Session:
             self._listed = await self._host.list(limit=LISTED)
             here = "" if self._chat is None else self._chat.id
             self._list(
-                f"{'*' if one.id == here else ' '} {_title(one)} ({one.status})"
+                f"{'*' if one.id == here else ' '} {_title(one, TITLE)} ({one.status})"
                 for one in self._listed
             )
             return
@@ -328,7 +330,7 @@ class Session:
     def _list(self, lines: Iterator[str]) -> None:
         numbered = [f"{number:>3}  {line}" for number, line in enumerate(lines, 1)]
         for line in numbered or ["  nothing"]:
-            self._view.note(line)
+            self._view.row(line)
 
     def _warn(self, text: str) -> None:
         self._view.show(Warned(text))
@@ -396,8 +398,8 @@ def _on(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]
             loop.remove_signal_handler(number)
 
 
-def _title(chat: Snapshot) -> str:
-    return wording.short(chat.title or "without a title", WORDS)
+def _title(chat: Snapshot, width: int = WORDS) -> str:
+    return wording.short(chat.title or "without a title", width)
 
 
 def _short(text: str) -> str:

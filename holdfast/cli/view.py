@@ -100,6 +100,11 @@ class View:
         """A line of our own."""
         self._say(safe(text), "dim")
 
+    def row(self, text: str) -> None:
+        """A row of a list: as much of it as one line of the terminal holds."""
+        width = self._status.width if self._status.terminal else wording.LONGEST
+        self._say(wording.short(text, width), "dim")
+
     def said(self, text: str) -> None:
         """What a person has said to the model."""
         self._say(f"> {safe(text)}", "bold")

@@ -336,6 +336,15 @@ def test_a_long_line_is_typed_on_a_narrow_terminal(served: Served) -> None:
         assert answer == ["long"] * 20
 
 
+def test_messages_are_listed_on_a_line_each(served: Served) -> None:
+    served.once(f"say {'long ' * 20}end")
+    with sitting_at(served.home, "chat", "--url", served.url, "--last", columns=40) as person:
+        person.sees("end", 2)
+        person.says("/messages")
+        first, second = "say long long long long…", "long long long long lon…"
+        person.sees(f"   1  user      {first}\n   2  assistant {second}\n>")
+
+
 def test_questions_of_the_model_are_asked(person: Person) -> None:
     person.says("ask me Which colour: red, green or blue")
     person.sees("3. blue")

@@ -566,6 +566,13 @@ def test_how_a_command_ended_is_shown_where_its_end_is_not() -> None:
     assert Screen().show(called("t"), short) == "✓ t()\n  1\n  2\n  [exit code 3, 0.1 s]\n"
 
 
+def test_a_row_of_a_list_takes_one_line_of_the_terminal() -> None:
+    screen = Screen(width=40)
+    screen.view.row(f"   1  user      {'word ' * 20}\nmore")
+    screen.view.row("   2  assistant short")
+    assert screen.seen == "   1  user      word word word word wor…\n   2  assistant short\n"
+
+
 def test_files_among_a_result_are_named() -> None:
     result = ToolResult("c1", "t", (Text("a"), File("image/png", "b.png"), File("text/plain")))
     shown = Screen().show(called("t"), started("t"), ToolFinished(result, 0.0))
