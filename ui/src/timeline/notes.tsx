@@ -1,22 +1,19 @@
 /** Rows that neither the person nor the model said. */
 
-import { memo, type ReactNode, useId, useState } from "react";
+import { memo, type ReactNode, useState } from "react";
 import type { Stored } from "../api/types";
 import { count } from "../parts/words";
 import { saidIn } from "../store/said";
+import { Fold } from "./fold";
 import { Icon } from "./icon";
-import { Markdown } from "./markdown";
-import { Scroller } from "./scroller";
 
 export const CheckpointRow = memo(function CheckpointRow({ stored }: { readonly stored: Stored }) {
   const { checkpoint, parts } = stored.message;
-  const text = saidIn(parts);
   return (
-    <Folded
+    <Summary
       icon={<Icon name="fold-vertical" size={15} />}
       words={summarized(checkpoint ?? null)}
-      text={text}
-      growing={false}
+      text={saidIn(parts)}
     />
   );
 });
@@ -34,43 +31,20 @@ export function summarized(checkpoint: Checkpoint | null): string {
 
 /** While it is being written. */
 export function Summarizing({ text }: { readonly text: string }) {
-  return <Folded icon={<span className="spinner" />} words="Summarizing…" text={text} growing />;
+  return <Summary icon={<span className="spinner" />} words="Summarizing…" text={text} growing />;
 }
 
-interface FoldedProps {
+interface SummaryProps {
   readonly icon: ReactNode;
   readonly words: string;
   readonly text: string;
-  readonly growing: boolean;
+  readonly growing?: boolean;
 }
 
-function Folded({ icon, words, text, growing }: FoldedProps) {
+function Summary({ growing = false, ...shown }: SummaryProps) {
   const [isOpen, setOpen] = useState(false);
-  const id = useId();
-  return (
-    <div className="checkpoint">
-      <button
-        type="button"
-        className="call-line"
-        aria-expanded={isOpen}
-        aria-controls={id}
-        onClick={() => setOpen(!isOpen)}
-      >
-        <span className="call-icon" aria-hidden>
-          {icon}
-        </span>
-        <span className="call-label">{words}</span>
-        <Icon name="chevron-right" size={14} />
-      </button>
-      <div id={id} className="reasoning-body" hidden={!isOpen}>
-        {isOpen && (
-          <Scroller className="reasoning-text" label="Summary" follow={growing}>
-            <Markdown text={text} growing={growing} />
-          </Scroller>
-        )}
-      </div>
-    </div>
-  );
+  const state = { growing, isOpen, onToggle: setOpen };
+  return <Fold className="checkpoint" label="Summary" {...shown} {...state} />;
 }
 
 const WHY: Readonly<Record<string, string>> = {

@@ -1,12 +1,11 @@
 /** What the model thought before it answered. */
 
-import { memo, useId, useRef, useState } from "react";
+import { memo, useRef, useState } from "react";
 import type { Reasoning } from "../api/types";
 import { useStore } from "../state/store";
 import { preferences } from "../store/preferences";
+import { Fold } from "./fold";
 import { Icon } from "./icon";
-import { Markdown } from "./markdown";
-import { Scroller } from "./scroller";
 
 interface Props {
   readonly reasoning: Reasoning;
@@ -17,34 +16,20 @@ export const ReasoningView = memo(function ReasoningView({ reasoning, growing }:
   const { reasoning: preferred } = useStore(preferences);
   const [chosen, choose] = useState<boolean | null>(null);
   const seconds = useSeconds(reasoning, growing);
-  const id = useId();
   // Some providers tell only that there was something.
   if (reasoning.text.trim() === "" && !growing && seconds === null) return null;
   const isOpen = chosen ?? (preferred === "auto" ? growing : preferred === "open");
-  const words = growing ? "Thinking…" : thought(seconds);
   return (
-    <div className="reasoning" data-growing={growing || undefined}>
-      <button
-        type="button"
-        className="call-line"
-        aria-expanded={isOpen}
-        aria-controls={id}
-        onClick={() => choose(!isOpen)}
-      >
-        <span className="call-icon" aria-hidden>
-          <Icon name="brain" size={15} />
-        </span>
-        <span className="call-label">{words}</span>
-        <Icon name="chevron-right" size={14} />
-      </button>
-      <div id={id} className="reasoning-body" hidden={!isOpen}>
-        {isOpen && (
-          <Scroller className="reasoning-text" label="Thoughts" follow={growing}>
-            <Markdown text={reasoning.text} growing={growing} />
-          </Scroller>
-        )}
-      </div>
-    </div>
+    <Fold
+      className="reasoning"
+      icon={<Icon name="brain" size={15} />}
+      words={growing ? "Thinking…" : thought(seconds)}
+      label="Thoughts"
+      text={reasoning.text}
+      growing={growing}
+      isOpen={isOpen}
+      onToggle={choose}
+    />
   );
 });
 
