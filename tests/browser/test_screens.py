@@ -494,6 +494,15 @@ def test_what_an_edit_offers_stands_at_the_right_also_where_it_needs_two_lines(
     assert save.evaluate(right) == pytest.approx(fork.evaluate(right), abs=1)
 
 
+def test_a_key_is_offered_of_providers_that_need_one_and_not_of_those_that_run_here(
+    open_page: Pages, server: Server
+) -> None:
+    page = open_page(server, "/settings/providers")
+    expect(page.get_by_role("button", name="Set key of groq")).to_be_visible()
+    expect(page.locator(".settings-list > li", has_text="ollama")).to_be_visible()
+    expect(page.get_by_role("button", name="Set key of ollama")).to_have_count(0)
+
+
 def test_the_door_has_nothing_against_it(open_page: Pages, server: Server) -> None:
     for window in ({}, {"viewport": SMALL, "has_touch": True}, {"color_scheme": "dark"}):
         page = open_page(server, signed_in=False, reduced_motion="reduce", **window)

@@ -8,7 +8,15 @@ import { attempt, notify } from "../parts/notices";
 import { moment } from "../parts/words";
 import { type Catalog, catalog, readCatalog } from "../store/catalog";
 import { Field, FromCatalog, Section } from "./section";
-import { inOrder, keyMistake, mayAdminister, movedWords, moveWarning, stateOf } from "./words";
+import {
+  inOrder,
+  keyMistake,
+  mayAdminister,
+  movedWords,
+  moveWarning,
+  stateOf,
+  takesKey,
+} from "./words";
 
 export function Providers({ me }: { readonly me: Me }) {
   return (
@@ -46,6 +54,7 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
   const [isChanging, change] = useChange();
   const { words, look } = isChanging ? CHANGING : stateOf(provider, may);
   const rest = () => setDoing("nothing");
+  const mayChange = may && takesKey(provider);
   return (
     <li>
       <div className="settings-line">
@@ -60,7 +69,7 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
           </p>
           {provider.url !== null && <p className="settings-fine">{provider.url}</p>}
         </div>
-        {may && doing !== "setting" && (
+        {mayChange && doing !== "setting" && (
           <div className="settings-buttons">
             <Button onClick={() => setDoing("setting")}>
               {provider.stored ? "Replace key" : "Set key"}

@@ -12,6 +12,7 @@ import {
   stateOf,
   type Token,
   type Tool,
+  takesKey,
   tokenMistakes,
   waitWords,
   windowWords,
@@ -75,6 +76,15 @@ describe("a provider", () => {
     const broken = provider({ name: "z", usable: false, broken: true });
     const names = inOrder([off, broken, provider({ name: "m" })]).map(({ name }) => name);
     expect(names).toEqual(["m", "z", "a"]);
+  });
+
+  test("that needs no key takes one only where it runs, or has one", () => {
+    const off = { usable: false, url: "http://localhost:1/v1" };
+    expect(takesKey(provider(off))).toBe(true);
+    const local = provider({ ...off, needs_key: false });
+    expect(takesKey(local)).toBe(false);
+    expect(takesKey({ ...local, usable: true })).toBe(true);
+    expect(takesKey({ ...local, stored: true })).toBe(true);
   });
 
   test("takes a key without white space", () => {

@@ -91,6 +91,14 @@ export function inOrder(providers: readonly Provider[]): readonly Provider[] {
   );
 }
 
+/**
+ * Whether a key of it means something here. One that needs none may still be asked for one where
+ * somebody has said that it runs: at an address of their own.
+ */
+export function takesKey({ needs_key, stored, usable }: Provider): boolean {
+  return needs_key !== false || stored === true || usable;
+}
+
 /** What is wrong with a key before it is sent; null when nothing is seen. */
 export function keyMistake(key: string): string | null {
   if (key.trim() === "") return "Paste the key here.";
