@@ -292,6 +292,19 @@ def test_a_past_message_is_edited_after_a_warning_or_forked_instead(
     talk.converges()
 
 
+def test_chats_of_one_name_say_in_the_list_when_they_began(
+    open_page: Pages, server: Server
+) -> None:
+    page = open_page(server)
+    server.ask("/chats", {"title": "Prices of books"})
+    rows = page.locator(".sidebar-row", has_text="Prices of books")
+    expect(rows).to_have_count(1)
+    expect(rows).not_to_contain_text("Begun")
+    server.ask("/chats", {"title": "Prices of books"})
+    expect(rows).to_have_count(2)
+    expect(rows).to_contain_text(["Begun", "Begun"])
+
+
 def test_an_edit_that_is_on_its_way_does_not_close_the_next_one(talk: Talk, model: Model) -> None:
     model.says("One.", "Two.", "Two instead.")
     for number, word in enumerate(("One.", "Two.")):

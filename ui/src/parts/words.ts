@@ -63,6 +63,11 @@ export function when(micros: number, now: number): string {
   return (isThisYear ? SAME_YEAR : LONG_AGO).format(then);
 }
 
+/** 6:30:05 PM, where the day is known */
+export function second(micros: number): string {
+  return new Date(micros / 1000).toLocaleTimeString();
+}
+
 export function moment(micros: number): string {
   return new Date(micros / 1000).toLocaleString();
 }

@@ -11,6 +11,7 @@ import { catalog } from "../store/catalog";
 import type { ChatList } from "../store/chats";
 import type { Actions } from "./actions";
 import { Empty } from "./empty";
+import { begunOf } from "./namesakes";
 import { ChatRow } from "./row";
 import type { Section } from "./sections";
 import { fold, type Shown } from "./shown";
@@ -22,16 +23,19 @@ interface Props {
 }
 
 export function Rows({ list, shown, actions }: Props) {
-  const is = useStore(list.chats, (now) => now.is);
-  const isEmpty = shown.sections.length === 0;
+  const is = useStore(list.chats, (chats) => chats.is);
+  const { sections, now } = shown;
+  const isEmpty = sections.length === 0;
+  const begun = useMemo(() => begunOf(sections, now), [sections, now]);
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: keys move between what is inside
     <div className="sidebar-rows" onKeyDown={move}>
-      {shown.sections.map((section, index) => (
+      {sections.map((section, index) => (
         <Part
           key={section.key}
           section={section}
           shown={shown}
+          begun={begun}
           actions={actions}
           isFirst={index === 0}
         />
@@ -46,11 +50,12 @@ export function Rows({ list, shown, actions }: Props) {
 interface PartProps {
   readonly section: Section;
   readonly shown: Shown;
+  readonly begun: ReadonlyMap<string, string>;
   readonly actions: Actions;
   readonly isFirst: boolean;
 }
 
-function Part({ section, shown, actions, isFirst }: PartProps) {
+function Part({ section, shown, begun, actions, isFirst }: PartProps) {
   const { key, rows } = section;
   const agents = useStore(catalog, (now) => now?.agents);
   const usual = useMemo(
@@ -71,6 +76,7 @@ function Part({ section, shown, actions, isFirst }: PartProps) {
             isStop={hasOpen ? chat.id === shown.open : isFirst && index === 0}
             href={`/chats/${chat.id}${shown.query}`}
             time={ago(chat.updated_at, shown.now)}
+            begun={begun.get(chat.id) ?? null}
             usual={usual.get(chat.agent) ?? null}
             actions={actions}
           />

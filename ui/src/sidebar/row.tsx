@@ -24,6 +24,8 @@ interface Props {
   readonly href: string;
   /** How long ago it changed. */
   readonly time: string;
+  /** When it began, where another one has its name. */
+  readonly begun: string | null;
   /** The model that its agent has. */
   readonly usual: string | null;
   readonly actions: Actions;
@@ -106,7 +108,8 @@ interface LinkProps extends Props {
   readonly onMenu: (event: MouseEvent, row: HTMLElement | null) => void;
 }
 
-function RowLink({ chat, isOpen, isStop, href, time, usual, onKeyDown, onMenu }: LinkProps) {
+function RowLink(props: LinkProps) {
+  const { chat, isOpen, isStop, href, time, begun, usual, onKeyDown, onMenu } = props;
   const standing = standingOf(chat, isOpen);
   const title = titleOf(chat);
   return (
@@ -131,7 +134,10 @@ function RowLink({ chat, isOpen, isStop, href, time, usual, onKeyDown, onMenu }:
       <time className="sidebar-row-time" dateTime={new Date(chat.updated_at / 1000).toISOString()}>
         <span title={moment(chat.updated_at)}>{time}</span>
       </time>
-      <span className="sidebar-row-said">{saidOf(chat, usual)}</span>
+      <span className="sidebar-row-said">
+        {begun !== null && `Begun ${begun} · `}
+        {saidOf(chat, usual)}
+      </span>
       {WORDS[standing] && <span className="hidden-text">, {WORDS[standing]}</span>}
     </Link>
   );
