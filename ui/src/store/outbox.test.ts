@@ -25,6 +25,12 @@ class FakeStorage {
   }
 }
 
+class ForbiddenStorage extends FakeStorage {
+  override setItem() {
+    throw new Error("it is full");
+  }
+}
+
 interface Asked {
   readonly method: string;
   readonly key: string | null;
@@ -199,6 +205,28 @@ describe("sending", () => {
     outbox.discard(outbox.unsent.get()[0]?.key ?? "");
     await vi.advanceTimersByTimeAsync(60_000);
     expect(asked).toHaveLength(1);
+  });
+
+  test("what another tab has discarded is not sent by this one", async () => {
+    const elsewhere = opened();
+    elsewhere.put("one", "queue", {});
+    await asked[0]?.fail();
+    const here = opened();
+    await asked[1]?.fail();
+    elsewhere.discard(elsewhere.unsent.get()[0]?.key ?? "");
+    here.put("two", "queue", {});
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(asked.slice(2).map((each) => each.prompt)).toEqual(["two"]);
+    expect(words(here)).toEqual(["two"]);
+  });
+
+  test("what the browser cannot keep is sent again all the same", async () => {
+    vi.stubGlobal("localStorage", new ForbiddenStorage());
+    const outbox = opened();
+    outbox.put("one", "queue", {});
+    await asked[0]?.fail();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked.map((each) => each.prompt)).toEqual(["one", "one"]);
   });
 
   test("a closed outbox does not try again", async () => {

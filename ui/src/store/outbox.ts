@@ -47,6 +47,8 @@ export class Outbox {
   readonly #chat: string;
   readonly #name: string;
   #all: readonly Unsent[];
+  /** The keys of those that this browser keeps. */
+  readonly #kept: Set<string>;
   #transcript: Transcript = EMPTY;
   #sending = false;
   /** The message that is on its way, and what stops the request. */
@@ -62,6 +64,7 @@ export class Outbox {
     const names = keptNames(this.#name);
     const found = names.map((name) => kept<Unsent | null>(name, null));
     this.#all = found.filter((one) => one !== null).sort((one, other) => one.at - other.at);
+    this.#kept = new Set(this.#all.map(({ key }) => key));
     this.unsent = new Store(this.#all);
   }
 
@@ -126,13 +129,22 @@ export class Outbox {
     this.#sending = true;
     clearTimeout(this.#timer);
     try {
-      for (let next = this.#next(); next !== undefined; next = this.#next()) {
+      for (;;) {
+        this.#drop((each) => this.#isDoneElsewhere(each));
+        const next = this.#next();
+        if (next === undefined) return;
         if (await this.#attempt(next)) this.#tries = 0;
         else return this.#tryLater();
       }
     } finally {
       this.#sending = false;
     }
+  }
+
+  /** Another tab had it too, and has seen it arrive or discarded it. */
+  #isDoneElsewhere({ key, number, queued }: Unsent): boolean {
+    const isSent = number !== undefined || queued !== undefined;
+    return !isSent && this.#kept.has(key) && kept(this.#name + key, null) === null;
   }
 
   #tryLater(): void {
@@ -187,7 +199,9 @@ export class Outbox {
 
   #add(one: Unsent): void {
     this.#all = [...this.#all, one].sort((each, other) => each.at - other.at);
-    keep<Unsent | null>(this.#name + one.key, one, null);
+    const name = this.#name + one.key;
+    keep<Unsent | null>(name, one, null);
+    if (kept(name, null) !== null) this.#kept.add(one.key);
     this.#show();
   }
 
