@@ -202,8 +202,9 @@ def test_a_message_that_arrived_unheard_is_sent_again_and_is_there_once(
     assert len(seen["tops"]) == 1, seen
 
 
+@pytest.mark.parametrize("agents_are_read", [True, False])
 def test_a_chat_that_was_made_unheard_is_made_once_also_over_a_reload(
-    open_page: Pages, server: Server, model: Model
+    open_page: Pages, server: Server, model: Model, agents_are_read: bool
 ) -> None:
     model.says("I heard you.")
     page = open_page(server, "/new")
@@ -225,11 +226,14 @@ def test_a_chat_that_was_made_unheard_is_made_once_also_over_a_reload(
     field.press("Enter")
     expect(page.locator(".notice")).to_contain_text("cannot be reached")
     page.unroute("**/api/v1/chats")
+    held = None if agents_are_read else Held(page, "**/api/v1/agents")
     page.reload()
-    expect(picker).to_be_visible()
+    expect(picker).to_be_visible(visible=agents_are_read)
     expect(field).to_have_value("Begin, once")
     field.press("Enter")
     page.wait_for_url(f"{server.url}/chats/{made[0]}")
+    if held is not None:
+        held.release()
     talk = Talk(page, server, made[0])
     expect(talk.rows.last).to_contain_text("I heard you.")
     talk.converges()

@@ -75,6 +75,8 @@ export function NewChat({ list }: Props) {
 
 interface Start {
   readonly agent: Agent | undefined;
+  /** Whom to ask for; null for whoever comes first. */
+  readonly chosen: string | null;
   readonly agents: readonly Agent[];
   readonly choice: Choice;
   readonly setAgent: (name: string) => void;
@@ -83,7 +85,7 @@ interface Start {
 
 /** Who is to answer, and how: as it was last time, where that is still possible. */
 function useStart(): Start {
-  const agents = useStore(catalog)?.agents ?? [];
+  const known = useStore(catalog)?.agents;
   const [{ name, choice }, set] = useState(() =>
     kept<{ name: string | null; choice: Choice }>("new", { name: null, choice: {} }),
   );
@@ -91,9 +93,13 @@ function useStart(): Start {
     set(next);
     keep("new", next, { name: null, choice: {} });
   };
+  const agents = known ?? [];
+  const found = agents.find((each) => each.name === name);
   return {
     agents,
-    agent: agents.find((each) => each.name === name) ?? agents[0],
+    agent: found ?? agents[0],
+    // The same before the agents are read: else the same request would be another one.
+    chosen: known === undefined ? name : (found?.name ?? null),
     choice,
     // Another agent has a model of its own.
     setAgent: (chosen) => change({ name: chosen, choice: {} }),
@@ -102,14 +108,14 @@ function useStart(): Start {
 }
 
 /** Asked again for the same after a failure, the server makes one chat and not two. */
-function useCreate(list: ChatList, { agent, choice }: Start) {
+function useCreate(list: ChatList, { chosen, choice }: Start) {
   const [creating, setCreating] = useState(false);
   const create = async (prompt: Prompt, keys: Keys, made?: (chat: string) => void) => {
-    const key = keys.for([prompt, agent?.name, choice]);
+    const key = keys.for([prompt, chosen, choice]);
     const arrive = fromHere();
     setCreating(true);
     await attempt(async () => {
-      const chat = await list.create(prompt, agent?.name ?? null, choice, key);
+      const chat = await list.create(prompt, chosen, choice, key);
       keys.done();
       made?.(chat.id);
       arrive(`/chats/${chat.id}`, "The chat has begun.");
