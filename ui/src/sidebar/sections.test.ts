@@ -160,6 +160,7 @@ describe("how a chat stands", () => {
     ["waiting", "Waits for an answer", { status: "requires_action", mine: false }],
     ["working", "Waits for another agent", { status: "requires_action" }],
     ["working", "Working…", { status: "running" }],
+    ["working", "Trying again, 2 of 5…", { status: "running", retry: { attempt: 1, of: 5 } }],
     ["stopping", "Stopping…", { status: "interrupting" }],
     ["unread", "sonnet-5", { unread: true, model: "anthropic/sonnet-5" }],
     ["idle", "main", {}],

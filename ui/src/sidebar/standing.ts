@@ -39,7 +39,7 @@ export function saidOf(chat: Chat, usual: string | null = null): string {
   if (chat.stranded) return `No worker knows the agent ${chat.agent}.`;
   if (chat.needs_me) return "Needs your answer";
   if (waitsForOwner(chat)) return "Waits for an answer";
-  if (chat.retry !== null) return `Trying again, ${chat.retry.attempt} of ${chat.retry.of}…`;
+  if (chat.retry !== null) return `Trying again, ${chat.retry.attempt + 1} of ${chat.retry.of}…`;
   if (chat.status === "running") return "Working…";
   if (chat.status === "requires_action") return "Waits for another agent";
   if (chat.status === "interrupting") return "Stopping…";
