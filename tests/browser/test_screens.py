@@ -23,6 +23,7 @@ approval = "never"
 model = "anthropic:claude-sonnet-5"
 """
 SMALL: Final = ViewportSize(width=360, height=740)
+TABLET: Final = ViewportSize(width=768, height=1024)
 ZOOMED: Final = ViewportSize(width=640, height=400)
 """What is left of a small laptop's screen at 200 %."""
 
@@ -501,6 +502,18 @@ def test_a_key_is_offered_of_providers_that_need_one_and_not_of_those_that_run_h
     expect(page.get_by_role("button", name="Set key of groq")).to_be_visible()
     expect(page.locator(".settings-list > li", has_text="ollama")).to_be_visible()
     expect(page.get_by_role("button", name="Set key of ollama")).to_have_count(0)
+
+
+def test_settings_have_the_width_that_the_list_leaves_them(
+    open_page: Pages, server: Server
+) -> None:
+    page = open_page(server, "/settings/providers", viewport=TABLET)
+    expect(page.get_by_role("button", name="Set key of groq")).to_be_visible()
+    section = page.locator(".settings-section").bounding_box()
+    settings = page.locator(".settings").bounding_box()
+    assert section is not None
+    assert settings is not None
+    assert section["width"] > 0.9 * settings["width"]
 
 
 def test_the_door_has_nothing_against_it(open_page: Pages, server: Server) -> None:
