@@ -338,6 +338,47 @@ def test_settings_theme_menus_and_dialogs_are_reached_by_keys_and_give_the_focus
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
+def test_the_key_of_a_provider_is_stored_and_removed_by_keys(
+    open_page: Pages, server: Server
+) -> None:
+    page = open_page(server, "/settings/providers")
+    keys = Keys(page)
+    give = page.get_by_role("button", name="Set key of groq")
+    give.press("Enter")
+    expect(page.get_by_label("Key of groq")).to_be_focused()
+    page.get_by_role("button", name="Cancel").press("Enter")
+    expect(give).to_be_focused()
+    keys.press("Enter")
+    keys.types("not-a-key")
+    keys.press("Enter")
+    replace = page.get_by_role("button", name="Replace key of groq")
+    expect(replace).to_be_focused()
+    keys.press("Tab", "Enter")
+    page.get_by_role("button", name="Remove", exact=True).press("Enter")
+    expect(give).to_be_focused()
+
+
+def test_a_token_is_made_and_revoked_by_keys(open_page: Pages, server: Server) -> None:
+    page = open_page(server, "/settings/account")
+    keys = Keys(page)
+    make = page.get_by_role("button", name="Make a token")
+    make.press("Enter")
+    expect(page.get_by_label("What it is for")).to_be_focused()
+    page.get_by_role("button", name="Cancel").press("Enter")
+    expect(make).to_be_focused()
+    keys.press("Enter")
+    keys.types("for a program")
+    keys.press("Enter")
+    expect(page.get_by_role("button", name="Copy")).to_be_focused()
+    keys.press("Tab", "Enter")
+    expect(make).to_be_focused()
+    revoke = page.get_by_role("button", name="Revoke for a program")
+    revoke.press("Enter")
+    page.get_by_role("button", name="Revoke", exact=True).press("Enter")
+    expect(revoke).to_have_count(0)
+    keys.is_somewhere()
+
+
 def test_every_stop_of_the_tab_key_can_be_seen(
     open_page: Pages, server: Server, model: Model
 ) -> None:

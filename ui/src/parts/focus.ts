@@ -1,4 +1,4 @@
-import { type RefObject, useLayoutEffect } from "react";
+import { type RefObject, useLayoutEffect, useRef } from "react";
 import { isCoarse } from "./media";
 
 /**
@@ -40,4 +40,16 @@ export function giveFocusBack(to: HTMLElement | null | undefined): void {
   const now = document.activeElement;
   const isFree = now === null || now === document.body || now.closest("[popover]") !== null;
   if (isFree) to?.focus();
+}
+
+/** Where a form and what opens it take each other's place: the one that came gets the focus. */
+export function useFocusInPlace<T extends HTMLElement>(what: string): RefObject<T | null> {
+  const place = useRef<T>(null);
+  const before = useRef(what);
+  useLayoutEffect(() => {
+    if (before.current === what) return;
+    before.current = what;
+    giveFocusBack(place.current?.querySelector<HTMLElement>("input, button"));
+  }, [what]);
+  return place;
 }

@@ -4,10 +4,11 @@ import { Problem } from "../api/problem";
 import type { Me, Provider } from "../api/types";
 import { Button } from "../parts/button";
 import { Dialog } from "../parts/dialog";
+import { useFocusInPlace } from "../parts/focus";
 import { attempt, notify } from "../parts/notices";
 import { moment } from "../parts/words";
 import { type Catalog, catalog, readCatalog } from "../store/catalog";
-import { Field, FromCatalog, Section } from "./section";
+import { EndingButton, Field, FromCatalog, Section } from "./section";
 import {
   inOrder,
   keyMistake,
@@ -53,10 +54,11 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
   const [doing, setDoing] = useState<"nothing" | "setting" | "removing">("nothing");
   const [isChanging, change] = useChange();
   const { words, look } = isChanging ? CHANGING : stateOf(provider, may);
+  const line = useFocusInPlace<HTMLLIElement>(doing);
   const rest = () => setDoing("nothing");
   const mayChange = may && takesKey(provider);
   return (
-    <li>
+    <li ref={line}>
       <div className="settings-line">
         <div>
           <p className="settings-name">
@@ -76,10 +78,10 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
               <span className="hidden-text"> of {provider.name}</span>
             </Button>
             {provider.stored && (
-              <Button look="danger" onClick={() => setDoing("removing")}>
+              <EndingButton onClick={() => setDoing("removing")}>
                 Remove key
                 <span className="hidden-text"> of {provider.name}</span>
-              </Button>
+              </EndingButton>
             )}
           </div>
         )}

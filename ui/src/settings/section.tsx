@@ -1,5 +1,6 @@
-import { type ReactNode, useId } from "react";
+import { type ReactNode, useId, useRef } from "react";
 import { Button } from "../parts/button";
+import { useFocusHandedOn } from "../parts/focus";
 import { type Catalog, useCatalog } from "../store/catalog";
 
 interface SectionProps {
@@ -37,6 +38,27 @@ export function FromCatalog({ children }: { children: (catalog: Catalog) => Reac
     case "read":
       return children(known.catalog);
   }
+}
+
+interface EndingProps {
+  readonly children: ReactNode;
+  readonly onClick: () => void;
+}
+
+/** A button that is gone when it has done what it says: the one before it gets the focus. */
+export function EndingButton({ children, onClick }: EndingProps) {
+  const place = useRef<HTMLSpanElement>(null);
+  useFocusHandedOn(place, (gone) => {
+    const all = [...(gone.closest("section")?.querySelectorAll("button") ?? [])];
+    return all[all.findIndex((button) => gone.contains(button)) - 1];
+  });
+  return (
+    <span ref={place}>
+      <Button look="danger" onClick={onClick}>
+        {children}
+      </Button>
+    </span>
+  );
 }
 
 interface FieldProps {

@@ -7,9 +7,10 @@ import type { Me } from "../api/types";
 import { Button } from "../parts/button";
 import { useNow } from "../parts/clock";
 import { Dialog } from "../parts/dialog";
+import { useFocusInPlace } from "../parts/focus";
 import { attempt, notify } from "../parts/notices";
 import { ago, moment } from "../parts/words";
-import { Field } from "./section";
+import { EndingButton, Field } from "./section";
 import { lifeOf, type Mistakes, type Token, tokenMistakes } from "./words";
 
 interface Props {
@@ -66,28 +67,27 @@ interface NewTokenProps {
   readonly onMade: () => void;
 }
 
+type Making = { readonly is: "nothing" | "form" } | { readonly is: "made"; readonly token: string };
+
 function NewToken({ me, user, onMade }: NewTokenProps) {
-  const [isOpen, setOpen] = useState(false);
-  const [made, setMade] = useState<string | null>(null);
-  if (made !== null) return <Made token={made} onDone={() => setMade(null)} />;
-  if (!isOpen) {
-    return (
-      <div>
-        <Button onClick={() => setOpen(true)}>Make a token</Button>
-      </div>
-    );
-  }
+  const [making, go] = useState<Making>({ is: "nothing" });
+  const place = useFocusInPlace<HTMLDivElement>(making.is);
   return (
-    <TokenForm
-      me={me}
-      user={user}
-      onCancel={() => setOpen(false)}
-      onMade={(token) => {
-        setOpen(false);
-        setMade(token);
-        onMade();
-      }}
-    />
+    <div ref={place}>
+      {making.is === "nothing" && <Button onClick={() => go({ is: "form" })}>Make a token</Button>}
+      {making.is === "form" && (
+        <TokenForm
+          me={me}
+          user={user}
+          onCancel={() => go({ is: "nothing" })}
+          onMade={(token) => {
+            go({ is: "made", token });
+            onMade();
+          }}
+        />
+      )}
+      {making.is === "made" && <Made token={making.token} onDone={() => go({ is: "nothing" })} />}
+    </div>
   );
 }
 
@@ -306,10 +306,10 @@ function TokenLine({ token, now, onRevoke }: LineProps) {
         </p>
       </div>
       {life.is === "good" && (
-        <Button look="danger" onClick={onRevoke}>
+        <EndingButton onClick={onRevoke}>
           Revoke
           <span className="hidden-text"> {token.name}</span>
-        </Button>
+        </EndingButton>
       )}
     </li>
   );
