@@ -516,6 +516,20 @@ def test_settings_have_the_width_that_the_list_leaves_them(
     assert section["width"] > 0.9 * settings["width"]
 
 
+def test_a_title_is_written_on_a_phone_without_moving_the_conversation(
+    open_page: Pages, furnished: tuple[Server, Rooms]
+) -> None:
+    server, rooms = furnished
+    page = open_page(server, f"/chats/{rooms.failed}", viewport=SMALL)
+    log = page.get_by_role("log")
+    expect(log).to_have_attribute("aria-busy", "false")
+    before = log.bounding_box()
+    page.get_by_role("button", name="More for this chat").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    expect(page.get_by_role("textbox", name="Title")).to_be_focused()
+    assert log.bounding_box() == before
+
+
 def test_the_door_has_nothing_against_it(open_page: Pages, server: Server) -> None:
     for window in ({}, {"viewport": SMALL, "has_touch": True}, {"color_scheme": "dark"}):
         page = open_page(server, signed_in=False, reduced_motion="reduce", **window)
