@@ -338,6 +338,28 @@ def test_settings_theme_menus_and_dialogs_are_reached_by_keys_and_give_the_focus
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
+def test_the_list_is_hidden_and_shown_by_keys_without_losing_the_focus(
+    open_page: Pages, server: Server
+) -> None:
+    page = open_page(server, "/inbox")
+    keys = Keys(page)
+    hide = page.get_by_role("button", name="Hide the list")
+    show = page.get_by_role("button", name="Show the list")
+    hide.press("Enter")
+    expect(show).to_be_focused()
+    keys.press("Enter")
+    expect(hide).to_be_focused()
+    page.get_by_role("link", name="New chat").first.press("Enter")
+    field = page.get_by_role("textbox", name="Message", exact=True)
+    expect(field).to_be_focused()
+    keys.press("Alt+b")
+    expect(show).to_be_visible()
+    expect(field).to_be_focused()
+    keys.press("Alt+b")
+    expect(hide).to_be_visible()
+    expect(field).to_be_focused()
+
+
 def test_the_key_of_a_provider_is_stored_and_removed_by_keys(
     open_page: Pages, server: Server
 ) -> None:

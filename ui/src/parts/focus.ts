@@ -3,11 +3,13 @@ import { isCoarse } from "./media";
 
 /**
  * When what has the focus goes, something near gets it: else whoever uses keys would begin again at
- * the top of the page. `next` is asked while it is still there.
+ * the top of the page. `next` is asked while it is still there; what `otherwise` selects, when it is
+ * gone.
  */
 export function useFocusHandedOn(
   ref: RefObject<HTMLElement | null>,
   next: (gone: HTMLElement) => HTMLElement | null | undefined,
+  otherwise = ".composer-field",
 ): void {
   // biome-ignore lint/correctness/useExhaustiveDependencies: only when it goes
   useLayoutEffect(() => {
@@ -21,17 +23,17 @@ export function useFocusHandedOn(
     document.addEventListener("focusin", look);
     return () => {
       document.removeEventListener("focusin", look);
-      if (wasInside) handOn(next(element) ?? null);
+      if (wasInside) handOn(next(element) ?? null, otherwise);
     };
   }, []);
 }
 
-function handOn(to: HTMLElement | null): void {
+function handOn(to: HTMLElement | null, otherwise: string): void {
   requestAnimationFrame(() => {
     if (document.activeElement !== document.body) return;
     if (to?.isConnected) to.focus();
     // A finger needs no focus, and would get a keyboard on top of what it came for.
-    else if (!isCoarse()) document.querySelector<HTMLElement>(".composer-field")?.focus();
+    else if (!isCoarse()) document.querySelector<HTMLElement>(otherwise)?.focus();
   });
 }
 

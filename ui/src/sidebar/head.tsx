@@ -1,8 +1,9 @@
 import { Inbox, PanelLeftClose, PanelLeftOpen, Search, SquarePen } from "lucide-react";
-import type { ReactNode } from "react";
+import { type ReactNode, type RefObject, useRef } from "react";
 import { Link, useRoute } from "wouter";
 import { useNeeds } from "../needs/title";
 import { IconButton } from "../parts/button";
+import { useFocusHandedOn } from "../parts/focus";
 import { useNarrow } from "../parts/media";
 import { Keys } from "../shortcuts";
 import type { ChatList } from "../store/chats";
@@ -30,7 +31,11 @@ export function Head({ list, onSearch }: Props) {
         </Link>
         <FilterButton />
         {!narrow && (
-          <IconButton label="Hide the list (Alt+B)" onClick={() => prefer({ sidebar: false })}>
+          <IconButton
+            label="Hide the list (Alt+B)"
+            data-toggle="list"
+            onClick={() => prefer({ sidebar: false })}
+          >
             <PanelLeftClose size={SIZE} />
           </IconButton>
         )}
@@ -79,12 +84,23 @@ function Count({ of }: { readonly of: number }) {
   );
 }
 
+/** Of what is hidden or shown in place of the other: the way back has the focus then. */
+export function useFocusToToggle(ref: RefObject<HTMLElement | null>): void {
+  useFocusHandedOn(ref, () => null, '[data-toggle="list"]');
+}
+
 /** What is left of the list when it is hidden. */
 export function Rail({ list, onSearch }: Props) {
   const needs = useNeeds(list);
+  const rail = useRef<HTMLElement>(null);
+  useFocusToToggle(rail);
   return (
-    <nav className="sidebar-rail" aria-label="Chats">
-      <IconButton label="Show the list (Alt+B)" onClick={() => prefer({ sidebar: true })}>
+    <nav ref={rail} className="sidebar-rail" aria-label="Chats">
+      <IconButton
+        label="Show the list (Alt+B)"
+        data-toggle="list"
+        onClick={() => prefer({ sidebar: true })}
+      >
         <PanelLeftOpen size={SIZE} />
       </IconButton>
       <Link href="/new" className="sidebar-rail-link" aria-label="New chat" title="New chat">

@@ -11,7 +11,7 @@ import { useActions } from "./actions";
 import { Edge } from "./edge";
 import { FilterLine } from "./filter";
 import { Foot } from "./foot";
-import { Head, Rail } from "./head";
+import { Head, Rail, useFocusToToggle } from "./head";
 import { useHold } from "./hold";
 import { Rows } from "./list";
 import { beside } from "./sections";
@@ -25,7 +25,8 @@ interface Props {
   readonly onKeys?: () => void;
 }
 
-export function Sidebar({ list, onSearch, onKeys = () => {} }: Props) {
+export function Sidebar(props: Props) {
+  const { list, onSearch } = props;
   const isWanted = useStore(preferences, ({ sidebar }) => sidebar);
   const narrow = useNarrow();
   useKey("alt+b", () => prefer({ sidebar: !isWanted }));
@@ -37,8 +38,15 @@ export function Sidebar({ list, onSearch, onKeys = () => {} }: Props) {
       </>
     );
   }
+  return <Whole {...props} />;
+}
+
+function Whole({ list, onSearch, onKeys = () => {} }: Props) {
+  const narrow = useNarrow();
+  const nav = useRef<HTMLElement>(null);
+  useFocusToToggle(nav);
   return (
-    <nav className="sidebar" aria-label="Chats">
+    <nav ref={nav} className="sidebar" aria-label="Chats">
       <Head list={list} onSearch={onSearch} />
       <FilterLine />
       <Scroller list={list} />
