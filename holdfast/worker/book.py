@@ -93,6 +93,7 @@ class Book:
             loaded = await self._read_all()
         self._check_mine(loaded.chat)
         self._take_row(loaded.chat)
+        self.seen = loaded.chat  # also one that is older: a database may come back without its last
         if not loaded.known:
             self._take_history(loaded.history, loaded.void)
         self.queue, self.journal = loaded.queue, loaded.journal

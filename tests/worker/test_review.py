@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Delta, Request
@@ -354,3 +355,29 @@ async def test_what_an_attempt_cost_that_failed_is_counted_once_when_nobody_hear
             chat_id = await life.begin()
         await life.rest(chat_id)
         assert await spent_input(life, chat_id) == 7
+
+
+async def test_a_database_that_forgot_what_was_seen_is_asked_once_and_not_again_and_again(
+    db: Database, clock: Clock
+) -> None:
+    """A replica of it took over that was behind."""
+    async with living(db, [fail(status=503), "Done."], clock=clock) as life:
+        read, asked = life.link.read, list[str]()
+
+        async def forgetful(transaction: Transaction[T], *, short: bool = False) -> T:
+            asked.append(name_of(transaction))
+            made: Any = await read(transaction, short=short)
+            if asked == ["look"]:
+                chat, queue = made
+                made = replace(chat, snapshot_version=chat.snapshot_version + 100), queue
+            return made  # type: ignore[no-any-return]
+
+        chat_id = await life.begin()
+        await anyio.sleep(0.1)
+        assert (await life.chat(chat_id)).retry is not None
+        life.link.read = forgetful  # type: ignore[method-assign]
+        await life.machine.update(chat_id, {"title": "news"})
+        await life.rest(chat_id)
+        assert asked.count("load") == 1
+        assert asked.count("look") <= 3
+        assert (await life.told(chat_id))[-1] == "answer: Done."
