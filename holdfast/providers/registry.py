@@ -133,6 +133,12 @@ def unusable_providers(
     return tuple(found)
 
 
+def has_key(provider: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment has a key for it, also where it needs none."""
+    environ = os.environ if environ is None else environ
+    return _first(environ, PROVIDERS[provider].keys) is not None
+
+
 def base_url_of(
     provider: str, given: str | None = None, environ: Mapping[str, str] | None = None
 ) -> str | None:

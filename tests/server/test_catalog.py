@@ -167,7 +167,7 @@ async def test_a_provider_whose_address_is_in_the_settings_can_be_asked(
 ) -> None:
     for name in ("OLLAMA_BASE_URL", "AZURE_BASE_URL", "AZURE_OPENAI_ENDPOINT", "VLLM_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("OLLAMA_HOST", "AZURE_OPENAI_API_KEY"):
+    for name in ("OLLAMA_HOST", "OLLAMA_API_KEY", "AZURE_OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MISTRAL_API_KEY", "sk-secret")
     monkeypatch.setenv("MISTRAL_BASE_URL", "no address, and not what it is asked at")
@@ -187,6 +187,8 @@ async def test_a_provider_whose_address_is_in_the_settings_can_be_asked(
             assert (providers[name]["usable"], providers[name]["remedy"]) == (True, None)
         assert (providers["ollama"]["key"], providers["mistral"]["key"]) == (None, "environment")
         assert providers["vllm"]["usable"] is False
+        monkeypatch.setenv("OLLAMA_API_KEY", "sk-needless")
+        assert (await shown())["ollama"]["key"] == "environment"
         assert (providers["azure"]["usable"], providers["azure"]["remedy"]) == (
             False,
             "set AZURE_OPENAI_API_KEY",

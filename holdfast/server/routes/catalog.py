@@ -19,6 +19,7 @@ from holdfast.providers.registry import (
     DEMO,
     UsableProvider,
     base_url_of,
+    has_key,
     unusable_providers,
     usable_providers,
 )
@@ -214,7 +215,7 @@ def _provider(
     source: Literal["stored", "environment"] | None = None
     if kept is not None:
         source = "stored"
-    elif usable is not None and usable.variable in facts.keys:
+    elif usable is not None and has_key(name):
         source = "environment"
     return ProviderShown(
         name=name,
