@@ -1,25 +1,30 @@
-"""The schema of a tool's arguments as OpenAI's protocols take it: one object at its root. Pure."""
+"""The schema of a tool's arguments for those who want one object at its root. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from holdfast.providers.body import encoded
 
 NOT_AT_THE_ROOT: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
-"""Words that are refused at the root of a function's parameters."""
-_CHOICES: Final = ("allOf", "anyOf", "oneOf")
+"""Words that OpenAI refuses at the root of a function's parameters."""
+CHOICES: Final = frozenset({"allOf", "anyOf", "oneOf"})
+"""Of these, those that Anthropic refuses too."""
 MAX_DEPTH: Final = 4
 """How far the root of a schema is followed. One may refer to itself."""
 
 
-def one_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """A schema whose root is nothing but an object with fields, and the rest of it in words."""
-    made = {key: value for key, value in schema.items() if key not in NOT_AT_THE_ROOT}
+def one_object(
+    schema: Mapping[str, Any], refused: AbstractSet[str] = NOT_AT_THE_ROOT
+) -> tuple[dict[str, Any], str]:
+    """A schema whose root is an object with fields and without the words that are refused there,
+    and the rest of it in words."""
+    made = {key: value for key, value in schema.items() if key not in refused}
     made.setdefault("type", "object")
     made.setdefault("properties", {})  # an object without is refused
-    rest = {key: value for key, value in schema.items() if key in NOT_AT_THE_ROOT}
+    rest = {key: value for key, value in schema.items() if key in refused}
     if not rest:
         return made, ""
     fields = dict(made["properties"])
@@ -33,7 +38,7 @@ def _parts_of(
     schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
 ) -> list[Mapping[str, Any]]:
     """The schemas that a schema is put together from, and those that they are."""
-    parts = [part for key in _CHOICES for part in schema.get(key, ())]
+    parts = [part for key in sorted(CHOICES) for part in schema.get(key, ())]
     if "$ref" in schema:
         parts.append(_named(str(schema["$ref"]), root))
     found: list[Mapping[str, Any]] = []

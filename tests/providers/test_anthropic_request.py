@@ -432,6 +432,20 @@ def test_tools_are_declared() -> None:
     ]
 
 
+@pytest.mark.parametrize("choice", ["allOf", "anyOf", "oneOf"])
+def test_arguments_that_are_a_choice_are_one_object_and_the_choice_is_told(choice: str) -> None:
+    by_id = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    by_name = {"type": "object", "properties": {"name": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"full": {}}, choice: [by_id, by_name]}
+    (tool,) = body(tools=(ToolSpec("look", "Look up.", schema),))["tools"]
+    assert tool["input_schema"] == {
+        "type": "object",
+        "properties": {"full": {}, "id": {"type": "integer"}, "name": {"type": "string"}},
+    }
+    assert tool["description"].startswith("Look up.\nThe arguments also have to fit")
+    assert msgspec.json.encode({choice: [by_id, by_name]}).decode() in tool["description"]
+
+
 @pytest.mark.parametrize(
     ("tool", "declared"),
     [

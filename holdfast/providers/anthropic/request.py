@@ -10,6 +10,7 @@ from holdfast.kernel.model import Effort, ProviderTool, Request, ToolSpec
 from holdfast.providers.anthropic.messages import THINKING, Json, Writer, text_block
 from holdfast.providers.anthropic.schema import held_schema
 from holdfast.providers.body import encoded, merged
+from holdfast.providers.parameters import CHOICES, one_object
 from holdfast.providers.profile import Profile
 from holdfast.providers.speech import asked_in_words
 
@@ -190,10 +191,14 @@ class _Composer:
         native = spec.native.get(self._provider)
         if native is not None:
             return dict(native)
+        schema, rest = {"type": "object", **spec.schema}, ""
+        if not CHOICES.isdisjoint(schema):
+            schema, rest = one_object(schema, CHOICES)
+        about = "\n".join(filter(None, (spec.description, rest)))
         tool: Json = {"name": spec.name}
-        if spec.description:
-            tool["description"] = spec.description
-        tool["input_schema"] = {"type": "object", **spec.schema}
+        if about:
+            tool["description"] = about
+        tool["input_schema"] = schema
         return tool
 
     def _options(self, tool: ProviderTool) -> Json:
