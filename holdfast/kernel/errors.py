@@ -270,7 +270,8 @@ STATUSES: Final[Mapping[int, FailureKind]] = {
 
 _OVERFLOW: Final = re.compile(
     r"maximum (context|prompt|model) length|exceed context limit|context limit exceeded"
-    r"|context[ _-]?(length|window|size)[^.]{0,20}exceed|(prompt|input) is too long"
+    r"|context[ _-]?(length|window|size)[^.]{0,20}exceed|(prompt|input) (is )?too long"
+    r"|(greater|longer) than the (model's )?context (length|window|size)"
     r"|exceeds? (the |this model's |the model's )?(maximum|available )?(context|model length)"
     r"|exceeds? the maximum (number of|input|prompt|token)"
     r"|input token count[^.]{0,40}exceeds|too many (input |prompt )?tokens"

@@ -301,7 +301,7 @@ def _should_retry(headers: Mapping[str, str]) -> bool | None:
 _LIMIT: Final = re.compile(
     r"exceed context limit: \d+ \+ \d+ > (\d{3,8})"
     r"|(?:maximum (?:context|prompt|model) length (?:is|of)|context length (?:is|of)(?: only)?"
-    r"|tokens allowed|token limit|context limit)[: (]*(\d{3,8})"
+    r"|tokens allowed|token limit|context (?:limit|length|size))[: (]*(\d{3,8})|n_ctx: (\d{3,8})"
     r"|Limit:? (\d{3,8}),? Requested|> (\d{3,8}) maximum|with (\d{3,8}) maximum context",
     re.IGNORECASE,
 )

@@ -217,6 +217,9 @@ def test_a_kind_that_the_adapter_found_is_more_exact_than_both() -> None:
         "Input is too long for requested model.",
         "a web page titled '413 Request Entity Too Large' instead of an answer",
         "too many tokens in the request",
+        "prompt too long; exceeded max context length by 4021 tokens",
+        "The number of tokens to keep from the initial prompt is greater than the context length",
+        "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
     ],
 )
 @pytest.mark.parametrize("status", [400, 413, 422, None])

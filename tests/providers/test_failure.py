@@ -307,6 +307,39 @@ def test_whether_to_try_again_is_the_providers_to_say(said: str, retried: bool) 
         ({"message": "Your request exceeded model token limit: 131072 (requested: 1)"}, 131_072),
         ({"type": "exceed_context_size_error", "n_ctx": 4096, "message": "x"}, 4_096),
         ({"message": "prompt is too long"}, None),
+        ({"message": "prompt too long; exceeded max context length by 4021 tokens"}, None),
+        (
+            {
+                "message": "The number of tokens to keep from the initial prompt is greater than "
+                "the context length (n_keep: 13055>= n_ctx: 4096). Try to load the model with"
+            },
+            4_096,
+        ),
+        (
+            {
+                "message": "The number of tokens to keep from the initial prompt is greater than "
+                "the context length. Try to load the model with a larger context length"
+            },
+            None,
+        ),
+        (
+            {
+                "message": "The input (516368 tokens) is longer than the model's context length "
+                "(262144 tokens)."
+            },
+            262_144,
+        ),
+        (
+            {
+                "message": "request (12000 tokens) exceeds the available context size "
+                "(8192 tokens), try increasing it"
+            },
+            8_192,
+        ),
+        (
+            {"message": "The prompt is too long: 140000, model maximum context length: 131071"},
+            131_071,
+        ),
     ],
 )
 def test_an_overflow_may_say_how_much_fits(error: dict[str, Any], window: int | None) -> None:
