@@ -444,6 +444,18 @@ def test_calls_and_results_of_another_provider() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("called", "sent"), [("", "unnamed"), ("my.tool", "my_tool"), ("x" * 65, "x" * 64)]
+)
+@pytest.mark.parametrize("model", [NAME, "google:gemini-3.8-flash"])
+def test_a_call_by_a_name_that_no_tool_can_have_is_sent_by_one_that_can(
+    called: str, sent: str, model: str
+) -> None:
+    result = results_message([ToolResult("c1", called, (Text("No such tool."),), "failed")])
+    _, call, _ = items(HI, answer(ToolCall("c1", called, "{}"), model=model), result)
+    assert call["name"] == sent
+
+
 def test_an_id_that_is_too_long_is_the_same_short_one_for_call_and_result() -> None:
     long = "x" * 100
     result = results_message([ToolResult(long, "look", (Text("it"),))])

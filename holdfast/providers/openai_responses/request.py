@@ -7,7 +7,6 @@ carry its encrypted content, be followed by what it led to, and go to a model th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
@@ -31,6 +30,7 @@ from holdfast.providers.body import encoded, merged
 from holdfast.providers.openai_responses.items import (
     Item,
     call_item,
+    nameable,
     output_of,
     taken_back,
     with_picture,
@@ -341,7 +341,7 @@ class _Encoder:
         schema, strict = strict_schema(shape.schema)
         if not self._profile.structured or schema.get("type") != "object":
             return None
-        name = re.sub(r"[^a-zA-Z0-9_-]", "_", shape.name)[:MAX_ID] or "answer"
+        name = nameable(shape.name) or "answer"
         made: Item = {"type": "json_schema", "name": name, "schema": schema, "strict": strict}
         if shape.description:
             made["description"] = shape.description

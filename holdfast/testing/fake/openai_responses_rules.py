@@ -317,6 +317,9 @@ def _check_ids(where: str, kind: str, item: Json) -> None:
     for name in ("arguments", "name"):
         value = item.get(name, "")
         _need(isinstance(value, str), f"Invalid type for '{where}.{name}'.", "invalid_type")
+    if kind == "function_call":
+        invalid = f"Invalid '{where}.name': string does not match pattern."
+        _need(NAME.fullmatch(item["name"]), invalid, "invalid_value")
 
 
 def _check_message(where: str, item: Json) -> None:
