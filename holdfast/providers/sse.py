@@ -53,7 +53,8 @@ class _Lines:
 class Events(_Lines):
     """Splits a stream into its events, wherever its pieces are cut.
 
-    Names, ids and comments are left out: what providers send says its own type.
+    Names, ids and comments are left out: what providers send says its own type. So are events
+    without a word, by which some gateways show that they are alive.
     """
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -65,7 +66,8 @@ class Events(_Lines):
                 held.append(line[6:])
             elif not line or line == b"\r":
                 if held:
-                    events.append(_data(held))
+                    if event := _data(held):
+                        events.append(event)
                     held.clear()
             elif line[:5] == b"data:":
                 held.append(line[5:])

@@ -338,6 +338,8 @@ async def test_an_event_that_is_none_is_tried_again(protocol: WireProtocol, data
         b'data: {"type": "novelty", "about": {"nobody": ["knows"]}}\n\n',
         b"\n\n\n",
         b"id: 7\nretry: 100\n\n",
+        b"data:\n\n",
+        b"event: ping\r\ndata: \r\n\r\n",
     ],
 )
 async def test_an_event_that_nobody_knows_is_skipped(protocol: WireProtocol, data: bytes) -> None:

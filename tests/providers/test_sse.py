@@ -36,6 +36,8 @@ def split(*pieces: bytes) -> list[bytes]:
         (b"data: one\n\ndata: two\n", [b"one", b"two"]),
         (b"data: one\n\ndata: two", [b"one", b"two"]),
         (b"database: no\n\n", []),
+        (b"data:\n\ndata: \r\n\r\ndata: one\n\n", [b"one"]),
+        (b"data\n\n", []),
         (b"\xef\xbb\xbfdata: one\n\n", [b"one"]),
         (b"", []),
     ],
