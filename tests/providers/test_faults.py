@@ -457,6 +457,14 @@ async def test_an_error_inside_the_stream_may_be_final(protocol: WireProtocol) -
     assert kept_for_people(made.result).text == "Half"
 
 
+@each_protocol
+async def test_an_error_in_the_words_of_a_gateway_is_one_in_every_protocol(
+    protocol: WireProtocol,
+) -> None:
+    said = b'data: {"error": {"message": "No.", "type": "insufficient_quota", "code": "429"}}\n\n'
+    is_over(await story(protocol, [say("Half"), raw(said)]), "quota")
+
+
 # --- Any pieces ---------------------------------------------------------------------------------
 
 

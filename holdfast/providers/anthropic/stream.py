@@ -219,6 +219,8 @@ class Decoder:
                 yield from self._finish()
             case "error":
                 raise reported({"error": event.error}, CODES)
+            case None if event.error:  # as gateways say it in whatever they speak
+                raise reported({"error": event.error}, CODES)
             case _:
                 pass  # a ping, or an event that was invented later
 
