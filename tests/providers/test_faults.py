@@ -340,6 +340,7 @@ async def test_an_event_that_is_none_is_tried_again(protocol: WireProtocol, data
         b"id: 7\nretry: 100\n\n",
         b"data:\n\n",
         b"event: ping\r\ndata: \r\n\r\n",
+        b"data: [DONE]\n\n",
     ],
 )
 async def test_an_event_that_nobody_knows_is_skipped(protocol: WireProtocol, data: bytes) -> None:

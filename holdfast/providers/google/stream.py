@@ -142,6 +142,8 @@ class Decoder:
     def feed(self, events: list[bytes]) -> list[Delta]:
         deltas = self.deltas = []
         for event in events:
+            if event[:1] == b"[" and event.strip() == b"[DONE]":
+                continue  # some gateways end every stream so
             chunk = read_chunk(event)
             self._usage = chunk.usage_metadata or self._usage
             if not chunk.candidates:
