@@ -63,6 +63,21 @@ def reported(error: Any, codes: Codes) -> ProviderError:
     return _failure(_unwrapped(error), codes, None, {})
 
 
+def unframed(body: bytes | bytearray, codes: Codes) -> ProviderError | None:
+    """An error that was written into a stream as it is, without being an event of it. None where
+    nothing is said that is known."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if isinstance(value, list) and value:
+        value = value[0]
+    if not isinstance(value, dict) or not value.get("error"):
+        return None
+    failure = reported(value, codes)
+    return None if failure.kind == "unknown" else failure
+
+
 def unreadable(payload: bytes, reason: str) -> ProviderError:
     """An event of a stream that is not what the protocol says. Another try may bring another."""
     shown = payload[:200].decode("utf-8", "replace")

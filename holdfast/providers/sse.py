@@ -8,6 +8,8 @@ from holdfast.kernel.errors import ProviderError
 
 MAX_EVENT: Final = 32 * 1024 * 1024
 """Bytes of one event. Whoever sends more without an end sends none."""
+MAX_BESIDE: Final = 64 * 1024
+"""Bytes that are kept of what is no event."""
 BOM: Final = b"\xef\xbb\xbf"
 """Some put it before everything else."""
 
@@ -57,6 +59,12 @@ class Events(_Lines):
     without a word, by which some gateways show that they are alive.
     """
 
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        super().__init__(limit)
+        self.beside = bytearray()
+        """What was written into the stream without being an event, from where it began like JSON:
+        its lines, as far as anybody wants to know."""
+
     def feed(self, data: bytes) -> list[bytes]:
         """The data of each event that is complete with these bytes."""
         events: list[bytes] = []
@@ -73,6 +81,8 @@ class Events(_Lines):
                 held.append(line[5:])
             elif line[:9] == BOM + b"data: ":
                 held.append(line[9:])
+            elif self.beside or line[:1] in (b"{", b"["):
+                self.beside += line[: MAX_BESIDE - len(self.beside)]
         self._count(len(data), bool(events))
         return events
 

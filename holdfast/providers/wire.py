@@ -11,7 +11,7 @@ import msgspec
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Delta, Finished, Notice, Ping
-from holdfast.providers.failure import MAX_BODY, Codes, refused, unreadable
+from holdfast.providers.failure import MAX_BODY, Codes, refused, unframed, unreadable
 from holdfast.providers.http import Http, Reply, address
 from holdfast.providers.sse import Events
 
@@ -92,6 +92,10 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
         if failure is not None:
             raise failure
         last += decoder.end()
+        if not decoder.complete and not last:
+            failure = unframed(events.beside, codes)
+            if failure is not None:
+                raise failure
     except ProviderError as error:
         last = decoder.end() if error.kind in BROKEN else []
         if not last:  # of an answer that is complete it does not matter how the connection ended

@@ -466,6 +466,34 @@ async def test_an_error_in_the_words_of_a_gateway_is_one_in_every_protocol(
     is_over(await story(protocol, [say("Half"), raw(said)]), "quota")
 
 
+@each_protocol
+@pytest.mark.parametrize("before", [[opens()], [say("Half")]], ids=["opened", "half"])
+async def test_an_error_that_is_no_event_is_one_all_the_same(
+    protocol: WireProtocol, before: list[Item]
+) -> None:
+    """Google's own client looks for such, and servers behind a gateway write them too."""
+    said = b'{\n  "error": {\n    "code": 402,\n    "message": "Pay.",\n    "status": "NO"\n  }\n}'
+    is_over(await story(protocol, [*before, raw(said), cut()]), "quota")
+
+
+@each_protocol
+@pytest.mark.parametrize(
+    "said", [b'{"error": {"message": "Hm."}}', b'{"error": {"code": 402', b"{}\n", b"[]", b"{\xff}"]
+)
+async def test_what_is_no_event_and_says_nothing_that_is_known_is_a_cut(
+    protocol: WireProtocol, said: bytes
+) -> None:
+    is_done(await story(protocol, [say("Half"), raw(said), cut()]), 2, "stream_cut")
+
+
+@each_protocol
+async def test_an_answer_that_comes_to_its_end_is_one_whatever_is_written_beside_it(
+    protocol: WireProtocol,
+) -> None:
+    said = b'{"error": {"code": 402, "message": "Pay."}}\n'
+    is_done(await story(protocol, [raw(said), say("Done.")]), 1)
+
+
 # --- Any pieces ---------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.providers.sse import Events
+from holdfast.providers.sse import MAX_BESIDE, Events
 
 TEXTS = st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1).filter(
     lambda text: not text.startswith(" ")
@@ -94,3 +94,12 @@ def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
         events.feed(b"x" * 50)
     assert len(events.feed(b"\n\n")[0]) == 10_000_000
     assert time.process_time() - began < 5
+
+
+def test_what_is_no_event_is_kept_from_where_it_looks_like_json_up_to_a_limit() -> None:
+    events = Events()
+    assert events.feed(b'event: x\nnoise\n{\n  "a": 1\n') == []
+    assert events.feed(b"}\n\ndata: one\n\n") == [b"one"]
+    assert events.beside == b'{  "a": 1}'
+    events.feed(b"x" * 2 * MAX_BESIDE + b"\n" + b"y\n" * MAX_BESIDE)
+    assert len(events.beside) == MAX_BESIDE
