@@ -23,7 +23,7 @@ def check(
         raise ConfigError(f"model is {model!r}: use the name that {provider} has for it")
     if not isinstance(provider, str) or not provider or ":" in provider:
         raise ConfigError(f"provider is {provider!r}: use a name without a colon")
-    if not isinstance(base_url, str) or not _is_address(base_url):
+    if not isinstance(base_url, str) or not is_address(base_url):
         # Not shown: it may hold a password.
         raise ConfigError("base_url is no address: use http(s)://host/path")
     if "@" in urlsplit(base_url).netloc:
@@ -36,7 +36,8 @@ def check(
         raise ConfigError("api_key has characters that no key has: was it copied with a line end?")
 
 
-def _is_address(base_url: str) -> bool:
+def is_address(base_url: str) -> bool:
+    """Whether something can be asked there."""
     try:
         parts = urlsplit(base_url)
         named = bool(parts.hostname) and parts.port != 0

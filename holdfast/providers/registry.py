@@ -15,6 +15,7 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.providers import profiles
+from holdfast.providers.endpoint import is_address
 from holdfast.providers.known import PROVIDERS, Protocol, ProviderFacts
 from holdfast.providers.profile import Profile
 
@@ -148,7 +149,7 @@ def base_url_of(
     """
     environ = os.environ if environ is None else environ
     try:
-        parts = urlsplit(_base_url(PROVIDERS[provider], given, environ))
+        parts = urlsplit(_address(PROVIDERS[provider], given, environ)[1])
     except ConfigError:
         return None
     host = parts.netloc.rpartition("@")[2]
@@ -315,6 +316,19 @@ def _is_broken(key: str) -> bool:
 
 
 def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) -> str:
+    source, url = _address(facts, given, environ)
+    if "@" in urlsplit(url).netloc:
+        raise ConfigError(
+            f"{source} holds a user or a password: leave it out "
+            "(in a program: headers={'Authorization': …})"
+        )
+    return url
+
+
+def _address(
+    facts: ProviderFacts, given: str | None, environ: Mapping[str, str]
+) -> tuple[str, str]:
+    """Who says where it is, and where."""
     if not isinstance(given, str | None):
         raise ConfigError(
             f"base_url is of type {type(given).__name__}: use text, as in https://host/path"
@@ -327,14 +341,15 @@ def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str
             raise ConfigError(
                 f"{facts.name} has no address: set {variables} (in a program: base_url=…)"
             )
-        return facts.base_url
+        return "", facts.base_url
     try:
-        parts = urlsplit(_listening_at(url) if source == "OLLAMA_HOST" else url)
+        url = _listening_at(url) if source == "OLLAMA_HOST" else url
     except ValueError:  # a port that is no number, a bracket that is not closed
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+        url = ""
+    if not is_address(url):
         raise ConfigError(f"{source} is no address: use http(s)://host/path")
-    return parts._replace(path=parts.path.rstrip("/") or facts.path).geturl()
+    parts = urlsplit(url)
+    return source, parts._replace(path=parts.path.rstrip("/") or facts.path).geturl()
 
 
 def _listening_at(host: str) -> str:

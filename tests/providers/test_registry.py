@@ -230,11 +230,23 @@ def test_a_missing_base_url_names_its_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8000", "ftp://host/v1", "https://", "http://[::1/v1", "/v1"]
+    "url",
+    [
+        "localhost:8000",
+        "ftp://host/v1",
+        "https://",
+        "http://[::1/v1",
+        "/v1",
+        "http://gpu:http/v1",
+        "http://gpu:99999/v1",
+        "http://gpu:0/v1",
+        "http://g pu/v1",
+    ],
 )
 def test_what_is_no_address_is_refused_with_where_it_was_said(url: str) -> None:
     assert refusal("vllm:m", base_url=url).startswith("base_url is no address")
     assert refusal("vllm:m", {"VLLM_BASE_URL": url}).startswith("VLLM_BASE_URL is no address")
+    assert usable_providers({"VLLM_BASE_URL": url}) == ()
 
 
 def test_a_port_that_is_none_is_refused() -> None:
@@ -455,6 +467,10 @@ def test_it_is_said_what_is_missing(environ: Mapping[str, str], provider: str, r
     [
         ({"GROQ_API_KEY": f"{SECRET} {SECRET}"}, "GROQ_API_KEY holds a line break"),
         ({"GROQ_BASE_URL": f"{SECRET}"}, "GROQ_BASE_URL is no address"),
+        (
+            {"GROQ_API_KEY": "k", "GROQ_BASE_URL": f"https://me:{SECRET}@host/v1"},
+            "GROQ_BASE_URL holds a user or a password",
+        ),
     ],
 )
 def test_what_is_broken_is_said_and_not_shown(environ: Mapping[str, str], remedy: str) -> None:
