@@ -548,6 +548,14 @@ async def test_an_answer_that_pauses_is_asked_to_go_on() -> None:
     assert heard.message.usage.output == 3 * 1
 
 
+async def test_an_answer_that_pauses_fills_the_window_once() -> None:
+    at_once = await hear(PydanticAI(pausing(0)), ask())
+    in_goes = await hear(PydanticAI(pausing(2)), ask())
+    assert at_once.message.usage is not None
+    assert in_goes.message.usage is not None
+    assert in_goes.message.usage.context < 2 * at_once.message.usage.context
+
+
 async def test_an_answer_that_pauses_for_ever_is_a_failure() -> None:
     heard = await hear(PydanticAI(pausing(99)), ask())
     assert heard.failure.kind == "server"

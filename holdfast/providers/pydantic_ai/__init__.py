@@ -89,7 +89,7 @@ class PydanticAI:
         except Exception as error:
             raise translated(error, begun=begun) from error
         if is_complete(stream, response):
-            for delta in reading.finish(response):
+            for delta in reading.finish(response, stream.get().usage):
                 yield delta
 
     @asynccontextmanager

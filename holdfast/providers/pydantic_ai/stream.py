@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
     WebCitationSource,
 )
 from pydantic_ai.models import StreamedResponse
+from pydantic_ai.usage import RequestUsage
 
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import (
@@ -131,8 +132,8 @@ class Reading:
             self._ended = (event.index, event.part)
         return []
 
-    def finish(self, response: ModelResponse) -> list[Delta]:
-        """The end of an answer that is complete."""
+    def finish(self, response: ModelResponse, last: RequestUsage | None = None) -> list[Delta]:
+        """The end of an answer that is complete. `last`: of its last go, when it has paused."""
         deltas = self.settle()
         finish = FINISHES.get(response.finish_reason or "stop")
         if finish is None:
@@ -140,7 +141,7 @@ class Reading:
         for call in self._calls.values():
             if finish in ("stop", "tool_calls") or call.complete:
                 deltas += call.end()
-        return [*deltas, Finished(finish, usage_of(response), about(response))]
+        return [*deltas, Finished(finish, usage_of(response, last), about(response))]
 
     def settle(self) -> list[Delta]:
         """What is still to be said of the last part."""
@@ -300,17 +301,19 @@ def joined(paused: ModelResponse | None, response: ModelResponse) -> ModelRespon
     )
 
 
-def usage_of(response: ModelResponse) -> Usage | None:
+def usage_of(response: ModelResponse, last: RequestUsage | None = None) -> Usage | None:
+    """All that was written, and what the last go has read: each of them reads the same again, and
+    one answer fills the window once. What it all costs is the sum."""
     used = response.usage
     if used.unmeasured_requests or not used.has_values():
         return None
-    cached = used.cache_read_tokens + used.cache_write_tokens
+    read = used if last is None else last
     return Usage(
-        max(0, used.input_tokens - cached),
+        max(0, read.input_tokens - read.cache_read_tokens - read.cache_write_tokens),
         used.output_tokens,
         used.output_reasoning_tokens,
-        used.cache_read_tokens,
-        used.cache_write_tokens,
+        read.cache_read_tokens,
+        read.cache_write_tokens,
         _cost(response),
     )
 
