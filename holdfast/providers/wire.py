@@ -17,7 +17,7 @@ from holdfast.providers.sse import Events
 
 PING: Final = Ping()
 LAST_WORDS: Final = 5.0
-"""Seconds that a complete answer may take to say what it cost."""
+"""Seconds that a complete answer may take to say what it cost, and a refusal to say why."""
 CLOSING: Final = 0.25
 """Seconds that a stream which has said everything may take to close."""
 BROKEN: Final = frozenset({"network", "stream_cut", "timeout"})
@@ -66,7 +66,7 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
     try:
         async with http.post(call.url, call.headers, call.body) as reply:
             if reply.status != 200 or _is_no_stream(reply):
-                body = await _read(reply, MAX_BODY)
+                body = await _read(reply, MAX_BODY, partly=reply.status != 200)
                 raise refused(call.url, reply.status, reply.headers, body, codes)
             chunks, patience = reply.chunks(), LAST_WORDS
             while True:
@@ -140,11 +140,17 @@ def _is_no_stream(reply: Reply) -> bool:
     return "json" in kind or "html" in kind
 
 
-async def _read(reply: Reply, limit: int) -> bytes:
-    """The body, as much of it as anybody wants to know."""
+async def _read(reply: Reply, limit: int, *, partly: bool) -> bytes:
+    """The body, as much of it as anybody wants to know. `partly`: what there is of it will do. That
+    we are refused is known, however long it takes to say why, and whatever breaks meanwhile."""
     body = b""
-    async for data in reply.chunks():
-        body += data
-        if len(body) >= limit:
-            break
+    try:
+        with anyio.move_on_after(LAST_WORDS if partly else None):
+            async for data in reply.chunks():
+                body += data
+                if len(body) >= limit:
+                    break
+    except Exception:
+        if not partly:
+            raise
     return body[:limit]

@@ -241,6 +241,25 @@ async def test_a_complete_answer_does_not_wait_for_a_server_that_keeps_quiet(
     await SHARED.close()
 
 
+@pytest.mark.parametrize("ends", ["lost", "silent"])
+async def test_a_refusal_is_one_also_when_it_does_not_come_to_its_end(ends: str) -> None:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(401, {"Content-Type": "application/json"})
+        yield b'{"error": {"message": "Wrong'
+        if ends == "lost":
+            raise ConnectionLost
+        await anyio.sleep(2 * LAST_WORDS)
+
+    async with serve(exchange) as base_url:
+        began = anyio.current_time()
+        with pytest.raises(ProviderError, match="Wrong") as caught:
+            await deltas(base_url)
+        assert caught.value.kind == "auth"
+        waited = LAST_WORDS if ends == "silent" else 0
+        assert anyio.current_time() - began == pytest.approx(waited, abs=0.1)
+    await SHARED.close()
+
+
 async def test_an_incomplete_answer_fails_with_its_connection() -> None:
     async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
         yield Head(200, STREAM)
