@@ -1,7 +1,8 @@
-"""The schema of a tool's arguments for those who want one object at its root. Pure."""
+"""The schema of a tool's arguments for those who do not take every one. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -31,7 +32,28 @@ def one_object(
     for part in _parts_of(schema, schema):
         fields = {**part.get("properties", {}), **fields}
     made["properties"] = fields
-    return made, f"The arguments also have to fit this JSON schema: {encoded(rest).decode()}"
+    return made, _told(rest)
+
+
+def with_names(schema: Mapping[str, Any], taken: re.Pattern[str]) -> tuple[dict[str, Any], str]:
+    """A schema whose fields all have names that are taken, and the other fields in words: a model
+    that knows of them gives them all the same."""
+    made = dict(schema)
+    fields = schema.get("properties") or {}
+    odd = [name for name in fields if not taken.fullmatch(name)]
+    if not odd:
+        return made, ""
+    made.pop("additionalProperties", None)  # now they are such
+    made["properties"] = {name: fields[name] for name in fields if name not in odd}
+    rest: dict[str, Any] = {"properties": {name: fields[name] for name in odd}}
+    if "required" in schema:
+        made["required"] = [name for name in schema["required"] if name not in odd]
+        rest["required"] = [name for name in schema["required"] if name in odd]
+    return made, _told(rest)
+
+
+def _told(rest: Mapping[str, Any]) -> str:
+    return f"The arguments also have to fit this JSON schema: {encoded(rest).decode()}"
 
 
 def _parts_of(

@@ -446,6 +446,27 @@ def test_arguments_that_are_a_choice_are_one_object_and_the_choice_is_told(choic
     assert msgspec.json.encode({choice: [by_id, by_name]}).decode() in tool["description"]
 
 
+def test_arguments_by_names_that_are_not_taken_are_told_beside_the_others() -> None:
+    fields = {"full": {"type": "boolean"}, "filter[id]": {"type": "integer"}, "$top": {}}
+    schema = {
+        "type": "object",
+        "properties": fields,
+        "required": ["full", "filter[id]"],
+        "additionalProperties": False,
+    }
+    (tool,) = body(tools=(ToolSpec("look", "Look up.", schema),))["tools"]
+    assert tool["input_schema"] == {
+        "type": "object",
+        "properties": {"full": {"type": "boolean"}},
+        "required": ["full"],
+    }
+    told = {"properties": {"filter[id]": {"type": "integer"}, "$top": {}}}
+    told_json = msgspec.json.encode({**told, "required": ["filter[id]"]}).decode()
+    assert tool["description"] == (
+        f"Look up.\nThe arguments also have to fit this JSON schema: {told_json}"
+    )
+
+
 @pytest.mark.parametrize(
     ("tool", "declared"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ from holdfast.kernel.model import Effort, ProviderTool, Request, ToolSpec
 from holdfast.providers.anthropic.messages import THINKING, Json, Writer, text_block
 from holdfast.providers.anthropic.schema import held_schema
 from holdfast.providers.body import encoded, merged
-from holdfast.providers.parameters import CHOICES, one_object
+from holdfast.providers.parameters import CHOICES, one_object, with_names
 from holdfast.providers.profile import Profile
 from holdfast.providers.speech import asked_in_words
 
@@ -31,6 +32,8 @@ BUDGETS: Final[Mapping[Effort, int]] = {
     "max": 65_536,
 }
 """For models that are told how many tokens to think instead of how hard."""
+FIELD: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""What an argument of a tool may be called. One that is not has the whole request refused."""
 LEAST_TOP_P: Final = 0.95
 """While thinking."""
 UNKNOWN_SETTINGS: Final = ("presence_penalty", "frequency_penalty")
@@ -194,7 +197,8 @@ class _Composer:
         schema, rest = {"type": "object", **spec.schema}, ""
         if not CHOICES.isdisjoint(schema):
             schema, rest = one_object(schema, CHOICES)
-        about = "\n".join(filter(None, (spec.description, rest)))
+        schema, odd = with_names(schema, FIELD)
+        about = "\n".join(filter(None, (spec.description, rest, odd)))
         tool: Json = {"name": spec.name}
         if about:
             tool["description"] = about

@@ -45,6 +45,8 @@ ROLES: Final = ("user", "assistant", "system")
 """A system message may stand between the others: newer models take it there."""
 USERS: Final = ("text", "image", "document", "search_result", "tool_result")
 IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Of the arguments of a tool."""
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 SERVER_TOOL: Final = re.compile(r"[a-z_]+_20\d{6}")
@@ -226,6 +228,9 @@ def _check_tools(body: Json, received: Received) -> None:
         _need(schema.get("type") == "object", f"tools.{at}.custom.input_schema.type: 'object'")
         open = {"oneOf", "allOf", "anyOf"} & schema.keys()
         _need(not open, f"tools.{at}: input_schema does not support {open} at the top level")
+        for key in schema.get("properties") or ():
+            said = f"Property keys should match pattern '{KEY.pattern}'"
+            _need(KEY.fullmatch(key), f"tools.{at}.custom.input_schema.properties: {said}")
 
 
 def _check_marks(body: Json, received: Received) -> None:
