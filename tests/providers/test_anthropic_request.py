@@ -798,6 +798,14 @@ def test_marks_that_somebody_else_set_are_counted() -> None:
     ]
 
 
+def test_marks_last_as_long_as_the_one_that_is_set_for_the_whole_request() -> None:
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    settings = Settings(options={"anthropic": {"cache_control": hour}})
+    made = body(*TALK, tools=(WEATHER,), settings=settings)
+    assert made["cache_control"] == made["tools"][0]["cache_control"] == hour
+    assert made["messages"][-1]["content"][-1]["cache_control"] == hour
+
+
 def test_a_tool_that_is_loaded_later_is_not_marked() -> None:
     native = {"anthropic": {"name": "x", "input_schema": {"type": "object"}, "defer_loading": True}}
     assert marks(body(tools=(ToolSpec("x", "", {}, native=native),))) == ["messages.0.0"]

@@ -102,7 +102,10 @@ class _Composer:
         tools = self._tools()
         system, stable = self._system(shape is None)
         options = settings.options.get(self._provider, {})
-        _mark(tools, stable, messages, MAX_MARKS - ("cache_control" in options))
+        # One that is given for the whole request is a mark of its own, at its end; and none before
+        # it may be for a shorter time.
+        given = options.get("cache_control")
+        _mark(tools, stable, messages, MAX_MARKS - ("cache_control" in options), given or MARK)
         if system:
             body["system"] = system
         if tools:
@@ -232,7 +235,9 @@ def _may_think(messages: Sequence[Json]) -> bool:
     return beginning is None or beginning["content"][0]["type"] in THINKING
 
 
-def _mark(tools: list[Json], system: list[Json], messages: list[Json], left: int) -> None:
+def _mark(
+    tools: list[Json], system: list[Json], messages: list[Json], left: int, mark: Mapping[str, str]
+) -> None:
     """Mark what the next request will begin with too: the last two messages, the tools, and as far
     as marks are left the system prefix, its end first."""
     ends = [end for wire in reversed(messages[-2:]) if (end := _last(wire["content"])) is not None]
@@ -240,7 +245,7 @@ def _mark(tools: list[Json], system: list[Json], messages: list[Json], left: int
     ends += reversed(system)
     taken = sum("cache_control" in tool for tool in tools)
     for block in ends[: max(0, left - taken)]:
-        block.setdefault("cache_control", MARK)
+        block.setdefault("cache_control", mark)
 
 
 def _last(content: list[Json]) -> Json | None:

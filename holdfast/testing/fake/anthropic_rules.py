@@ -248,6 +248,10 @@ def _check_marks(body: Json, received: Received) -> None:
         kind = block.get("type")
         _need(kind not in THINKING, f"{kind} blocks cannot have cache_control")
         _need(block["cache_control"].get("type") == "ephemeral", "cache_control: no such type")
+    whole = [body] if "cache_control" in body else []  # of its last block
+    lives = [block["cache_control"].get("ttl", "5m") for block in (*marked, *whole)]
+    said = "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
+    _need(lives == sorted(lives), said)
 
 
 # --- Messages -----------------------------------------------------------------------------------
