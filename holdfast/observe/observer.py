@@ -14,7 +14,16 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Finish, Message, Outcome, Usage
-from holdfast.kernel.model import Delta, Finished, Model, Opened, Request, close
+from holdfast.kernel.model import (
+    Delta,
+    Finished,
+    Model,
+    Notice,
+    Opened,
+    Ping,
+    Request,
+    close,
+)
 from holdfast.kernel.way import Middleware
 
 Purpose: TypeAlias = Literal["answer", "summary", "title"]
@@ -201,7 +210,7 @@ class Watched:
             async for delta in stream:
                 if isinstance(delta, Opened):
                     name = delta.model
-                elif first is None:
+                elif first is None and not isinstance(delta, (Notice, Ping)):
                     first = self._clock() - began
                 if isinstance(delta, Finished):
                     finished = delta
