@@ -242,6 +242,10 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
     ]
 
 
+def test_the_model_is_told_how_large_a_file_may_be(directory: Directory) -> None:
+    assert f"larger than {searching.MAX_FILE // 1024**2} MB" in search_files(directory).description
+
+
 def test_a_file_that_vanishes_is_counted(top: Path) -> None:
     class Vanishing(Directory):
         def open(self, path: str, flags: int = os.O_RDONLY) -> int:
