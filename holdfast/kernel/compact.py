@@ -302,4 +302,4 @@ def _render(message: Message, result_length: int) -> str:
 def _shorten(text: str, length: int) -> str:
     if len(text) <= length:
         return text
-    return f"{text[: length * 2 // 3]} […] {text[-(length // 3) :]}"
+    return f"{text[: length * 2 // 3]} […] {text[len(text) - length // 3 :]}"

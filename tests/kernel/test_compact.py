@@ -22,7 +22,7 @@ from holdfast import (
     Tool,
     tool,
 )
-from holdfast.kernel.compact import INSTRUCTIONS, PREFIX, SECTIONS
+from holdfast.kernel.compact import INSTRUCTIONS, PREFIX, SECTIONS, transcript
 from holdfast.kernel.context import Trim, estimate, view
 from holdfast.kernel.errors import ConfigError, FailureKind
 from holdfast.kernel.events import (
@@ -620,6 +620,12 @@ async def test_a_summary_request_that_does_not_fit_is_made_smaller() -> None:
     events = await happened(agent(model).run(history=long_chat(), compact=True))
     assert of(events, RunEnded)[0].reason == "stop"
     assert len(asked(model.requests[1])) < len(asked(model.requests[0]))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_what_is_shortened_for_a_summary_is_shorter_however_little_is_left(length: int) -> None:
+    text = transcript(step("call_1", "a" * 500), result_length=length, room=None)
+    assert len(text) < 100
 
 
 # --- When the summary's model fails -------------------------------------------------------------
