@@ -305,8 +305,7 @@ def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
 
 def classify(error: BaseException, model: str | None = None) -> Failure:
     """What an exception means. Never raises, whatever the exception is."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]  # a task group around a model's request
+    error = ungrouped(error)
     kind = _kind_of_exception(error)
     facts = KINDS[kind]
     status = retry_after = window = None
@@ -327,6 +326,13 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
         retry_after=retry_after,
         window=window,
     )
+
+
+def ungrouped(error: BaseException) -> BaseException:
+    """The one exception in a group, as of a task group around a model's request."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _own_words(error: BaseException) -> str:

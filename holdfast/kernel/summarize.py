@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.compact import Situation, Summarized, by_summary
-from holdfast.kernel.errors import ModelError, classify
+from holdfast.kernel.errors import ModelError, classify, ungrouped
 from holdfast.kernel.events import Compacting, Event
 from holdfast.kernel.generate import Caller, Interrupted
 from holdfast.kernel.inbox import Interruption
@@ -62,7 +62,8 @@ class Summarizer:
             except Exception as error:
                 failure = classify(error, assembly.model)
                 if failure.kind in ("empty_response", "context_overflow"):
-                    raise  # the same input would give the same
+                    found = ungrouped(error)
+                    raise found from found.__cause__  # the same input would give the same
                 await self._patience.wait_or_give_up(failure, attempt, steerable=False)
                 if self._interruption.requested:
                     raise Interrupted from None

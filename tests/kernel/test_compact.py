@@ -622,6 +622,14 @@ async def test_a_summary_request_that_does_not_fit_is_made_smaller() -> None:
     assert len(asked(model.requests[1])) < len(asked(model.requests[0]))
 
 
+async def test_a_summary_request_that_a_group_says_does_not_fit_is_made_smaller() -> None:
+    overflow = ProviderError("too long", status=400, code="context_length_exceeded")
+    model = ScriptedModel([fail(ExceptionGroup("of a task group", [overflow])), SUMMARY])
+    events = await happened(agent(model).run(history=long_chat(), compact=True))
+    assert of(events, RunEnded)[0].reason == "stop"
+    assert len(asked(model.requests[1])) < len(asked(model.requests[0]))
+
+
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_what_is_shortened_for_a_summary_is_shorter_however_little_is_left(length: int) -> None:
     text = transcript(step("call_1", "a" * 500), result_length=length, room=None)
