@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from json import loads
 from typing import Any, Final, TypeAlias, Union
 
 from msgspec import Struct, json
@@ -239,7 +240,8 @@ async def report_of_children(tx: Tx, chat_id: str, asked: Action) -> ToolResult 
 
 def awaited_by(asked: Action) -> list[str]:
     """The chats that a call waits for, as its arguments name them once they were put right."""
-    arguments = json.decode(asked.arguments)
+    # As a database can hold them: what it cannot hold is no chat's id.
+    arguments = json.decode(encode(loads(asked.arguments)))
     agents = arguments.get("agents") if isinstance(arguments, dict) else None
     return [one for one in agents if isinstance(one, str)] if isinstance(agents, list) else []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from holdfast.agent import Resolution, approve
 from holdfast.cli import wording
@@ -13,7 +13,6 @@ from holdfast.cli.terminal import safe
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.events import Action
-from holdfast.kernel.messages import decode
 from holdfast.kernel.tool import Deny
 from holdfast.tools import ask_user
 from holdfast.tools.ask_user import Answer, Question
@@ -207,8 +206,8 @@ def _what(action: Action, preview_seen: bool) -> str:
 def laid_out(arguments: str) -> str:
     """Arguments for people, a line or more for each; nothing in them looks like another."""
     try:
-        values = decode(arguments, dict[str, Any])
-    except FormatError:  # more than we can walk
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):  # more than we can walk
         return _quoted(arguments)
     shown = []
     for name, value in values.items():

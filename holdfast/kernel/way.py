@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, Union
@@ -290,8 +291,12 @@ def _unheard(text: str) -> Awaitable[None]:
 
 
 def canonical(value: object) -> str:
-    """One text for one JSON value: keys sorted, no spaces."""
-    return encode(msgspec.to_builtins(value, order="sorted")).decode()
+    """One text for one JSON value: keys sorted, no spaces. Any reader of JSON gets the value."""
+    plain = msgspec.to_builtins(value, order="sorted")
+    try:
+        return msgspec.json.encode(plain).decode()
+    except UnicodeEncodeError:  # a lone surrogate: JSON can say it, with an escape
+        return json.dumps(plain, separators=(",", ":"))
 
 
 def digest(call_id: str, tool: str, arguments: str, *, again: bool = False) -> str:

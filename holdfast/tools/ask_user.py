@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.messages import decode
+from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.tool import Tool
 from holdfast.tools.description import description
 
@@ -95,7 +96,11 @@ def ask_user() -> Tool:
 
 def questions(arguments: str) -> tuple[Question, ...]:
     """The questions of an action, from its `arguments`."""
-    return decode(arguments, _Asked).questions
+    # Not msgspec's reader, which refuses half of a surrogate pair.
+    try:
+        return msgspec.convert(json.loads(arguments), _Asked).questions
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"these are no questions: {error}") from None
 
 
 def answered(asked: Sequence[Question], answers: Sequence[Answer]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from holdfast import Action, Agent, Deny, RunResult, Tool, ToolCall, approve, to
 from holdfast.cli.ask import Answers, Asker, laid_out, listed, understood, wanted
 from holdfast.cli.tty import Tty
 from holdfast.kernel.decide import Approved
-from holdfast.kernel.messages import encode
 from holdfast.testing import ScriptedModel, call, call_raw
 from holdfast.tools.ask_user import Answer, Option, Question, ask_user
 from tests.cli.test_tty import Person
@@ -430,7 +430,7 @@ async def test_another_tool_that_is_named_like_ours_is_answered_with_a_line() ->
 
 
 def laid(**arguments: Any) -> str:
-    return laid_out(encode(arguments).decode())
+    return laid_out(json.dumps(arguments))
 
 
 def test_arguments_are_laid_out_for_people() -> None:
@@ -439,6 +439,7 @@ def test_arguments_are_laid_out_for_people() -> None:
     )
     assert laid() == "  nothing\n"
     assert laid(text="\0\ue000") == "  text: \\x00\ue000\n"
+    assert laid(text="\ue0000041") == "  text: \ue0000041\n"
 
 
 def test_arguments_that_are_nested_too_deeply_are_shown_as_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Agent, ConfigError, RunResult
-from holdfast.testing import ScriptedModel, call
+from holdfast.testing import ScriptedModel, call, call_raw
 from holdfast.tools.ask_user import Answer, Option, Question, answered, ask_user, questions
 
 DATABASE = Question(
@@ -105,9 +106,12 @@ def test_more_answers_than_questions_are_refused() -> None:
         answered([NAME], [Answer(text="app"), Answer(text="what?")])
 
 
-def test_text_that_json_cannot_hold_comes_back_as_it_was_asked() -> None:
-    arguments = '{"questions":[{"question":"\ue0000000 or \ue000e000?"}]}'
-    assert questions(arguments) == (Question("\0 or \ue000?"),)
+@pytest.mark.parametrize("odd", ["\0", "\ue000", "\ue0000041", "\ud800"])
+async def test_odd_text_comes_back_as_it_was_asked(odd: str) -> None:
+    asked = json.dumps({"questions": [{"question": f"{odd}?"}]})
+    agent = Agent(model=ScriptedModel([call_raw("ask_user", asked)]), tools=[ask_user()])
+    (action,) = (await agent.run("Go.")).actions
+    assert questions(action.arguments) == (Question(f"{odd}?"),)
 
 
 texts = st.text(min_size=1)
