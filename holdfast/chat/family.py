@@ -48,7 +48,8 @@ from holdfast.chat.stop import stop
 from holdfast.chat.table import Transition, check
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action
-from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult, encode
+from holdfast.kernel.messages import Message, ToolCall, ToolResult, encode
+from holdfast.kernel.results import content
 from holdfast.store.database import Changed, Claimable, Tx
 
 MAX_DEPTH: Final = 3
@@ -235,7 +236,7 @@ async def report_of_children(tx: Tx, chat_id: str, asked: Action) -> ToolResult 
     )
     known = {row[0] for row in rows}
     unknown = [(id, None, "unknown", None, None) for id in awaited_by(asked) if id not in known]
-    return ToolResult(call.id, call.tool, (Text(_report([*rows, *unknown])),))
+    return ToolResult(call.id, call.tool, content(_report([*rows, *unknown])))
 
 
 def awaited_by(asked: Action) -> list[str]:
@@ -246,7 +247,7 @@ def awaited_by(asked: Action) -> list[str]:
     return [one for one in agents if isinstance(one, str)] if isinstance(agents, list) else []
 
 
-def _report(rows: Sequence[Any]) -> str:
+def _report(rows: Sequence[Any]) -> list[dict[str, Any]]:
     reports = []
     for id, title, status, error, body in rows:
         report: dict[str, Any] = {"agent": id, "status": status}
@@ -257,7 +258,7 @@ def _report(rows: Sequence[Any]) -> str:
         if body is not None:
             report["answer"] = document(id, "last answer", body, Message).text
         reports.append(report)
-    return encode(reports).decode()
+    return reports
 
 
 # --- copies ---

@@ -111,6 +111,18 @@ async def test_an_id_that_no_database_can_hold_is_no_child(
         assert made == ["ok", "failed", "failed"]
 
 
+async def test_what_a_child_answered_is_told_as_it_was(db: Database, clock: Clock) -> None:
+    odd = "\0 \ue000 \ue0000041 \ud800"
+    script = as_parent(
+        call("spawn_agent", prompt="below"), wait_for_all, "I see.", child=[say(odd)]
+    )
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        (told,) = json.loads(results_of(await life.history(chat_id))[-1].text)
+        assert told["answer"] == odd
+
+
 async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clock) -> None:
     script = as_parent(
         call("spawn_agent", prompt="below"), wait_for_all, child=[pause(1_000), say("Late.")]
