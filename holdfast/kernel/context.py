@@ -340,12 +340,16 @@ def plan_cut(history: Sequence[Message], *, keep: int, keep_results: int) -> Cut
 
 
 def _first_unanswered(history: Sequence[Message]) -> int:
-    """Of the prompts that no answer came after, the first: several may wait for one answer."""
+    """Of the prompts that no answer came after, the first: several may wait for one answer.
+
+    One that we injected waits for it like a person's.
+    """
     first = len(history)
     for position in range(len(history) - 1, -1, -1):
-        if _is_answer(history[position]):
+        message = history[position]
+        if _is_answer(message):
             break
-        if _is_prompt(history[position]):
+        if message.kind in ("prompt", "injected") and message.visibility != "user":
             first = position
     return first
 

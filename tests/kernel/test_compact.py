@@ -1128,6 +1128,19 @@ async def test_a_finished_chat_is_summarized_on_request_and_nothing_else_happens
     assert [message.kind for message in result.new] == ["checkpoint", "note"]
 
 
+async def test_what_the_model_was_just_told_is_kept_whole() -> None:
+    """By the guard, for example: nobody has answered it yet, so no summary stands for it."""
+    objection = "Not yet. " * 1_000
+    objections = iter([Inject(objection)])
+    answer = ["I paint it.", usage(input=LIMIT, output=10)]
+    model = ScriptedModel([answer, SUMMARY, "Done."])
+    guarded = agent(model, guard=lambda _: next(objections, None))
+    result = await guarded.run("Paint it.", history=long_chat(tokens=100))
+    assert result.text == "Done."
+    assert len(summaries(model)) == 1
+    assert texts(model.requests[-1])[-1] == objection
+
+
 async def test_a_compaction_on_request_comes_before_the_prompt_that_is_with_it() -> None:
     model = ScriptedModel([SUMMARY, "Done."])
     result = await agent(model).run("Go on.", history=long_chat(tokens=100), compact=True)

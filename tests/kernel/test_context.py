@@ -523,7 +523,7 @@ def test_what_a_cut_keeps_fits_and_no_further_step_would(history: list[Message],
     cut = plan_cut(history, keep=keep, keep_results=0)
     waiting = history[cut.covers :]  # prompts without an answer are kept whether they fit or not
     unanswered = bool(waiting) and not any(map(seen_answer, waiting))
-    assert for_models(waiting) <= keep or (unanswered and waiting[0].kind == "prompt")
+    assert for_models(waiting) <= keep or (unanswered and waiting[0].kind in ("prompt", "injected"))
     new = next((at for at, m in enumerate(history) if seen_answer(m)), len(history))
     starts = [at for at in range(new + 1, cut.covers) if history[at].kind in ("answer", "prompt")]
     if starts:
