@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast import Agent, RunResult, approve
@@ -274,11 +274,19 @@ class Model:
     def text(self) -> str:
         return "".join("\n" if each in (*ENDS, NEW) else each for each in self.characters)
 
+    @property
+    def is_of_another_encoding(self) -> bool:
+        """Some of it is no UTF-8, and nothing but ASCII is."""
+        odd = {each for each in self.text if not each.isascii()}
+        return bool(odd) and all("\ud800" <= each <= "\udfff" for each in odd)
+
     def edit(self, old_text: str, new_text: str, replace_all: bool) -> bool:
         """False if the edit has to be refused; the model is of no use then."""
         text = self.text
         places = [at for at in range(len(text)) if text.startswith(old_text, at)]
         if not places or old_text == new_text or (len(places) > 1 and not replace_all):
+            return False
+        if not new_text.isascii() and self.is_of_another_encoding:
             return False
         end = 0
         apart = [at for at in places if at >= end and (end := at + len(old_text))]
@@ -350,6 +358,7 @@ def files_and_calls(draw: st.DrawFn) -> tuple[File, Calls]:
 
 
 @given(files_and_calls())
+@example((File(("\udce9",), b"", "utf-8"), [[edit("\udce9", "é", replace_all=False)]]))
 async def test_any_edits_do_to_a_file_what_they_do_to_a_list_of_characters(
     drawn: tuple[File, Calls],
 ) -> None:
