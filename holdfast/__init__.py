@@ -10,7 +10,28 @@ __version__ = "0.1.0"
 # Looked up on first use: importing holdfast costs nothing until something of it is needed.
 _HOMES = {
     "holdfast.agent": ("Agent", "approve"),
-    "holdfast.chat.errors": ("ChatError", "ChatNotFound", "Stranded"),
+    "holdfast.chat.errors": (
+        "ChatArchived",
+        "ChatError",
+        "ChatNotFound",
+        "Corrupt",
+        "FamilyBusy",
+        "InvalidInput",
+        "KeyReused",
+        "MessageNotFound",
+        "NotAPrompt",
+        "NotARoot",
+        "NotArchived",
+        "NothingToCompact",
+        "NothingWaits",
+        "QueueFull",
+        "QueuedNotFound",
+        "Stranded",
+        "TooDeep",
+        "TransitionNotAllowed",
+        "WrongAnswer",
+        "WrongOrder",
+    ),
     "holdfast.chat.handle": ("Chat",),
     "holdfast.chat.host": ("Host",),
     "holdfast.chat.queries": ("Spent",),
@@ -124,9 +145,26 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from holdfast.agent import Agent as Agent
     from holdfast.agent import approve as approve
+    from holdfast.chat.errors import ChatArchived as ChatArchived
     from holdfast.chat.errors import ChatError as ChatError
     from holdfast.chat.errors import ChatNotFound as ChatNotFound
+    from holdfast.chat.errors import Corrupt as Corrupt
+    from holdfast.chat.errors import FamilyBusy as FamilyBusy
+    from holdfast.chat.errors import InvalidInput as InvalidInput
+    from holdfast.chat.errors import KeyReused as KeyReused
+    from holdfast.chat.errors import MessageNotFound as MessageNotFound
+    from holdfast.chat.errors import NotAPrompt as NotAPrompt
+    from holdfast.chat.errors import NotArchived as NotArchived
+    from holdfast.chat.errors import NotARoot as NotARoot
+    from holdfast.chat.errors import NothingToCompact as NothingToCompact
+    from holdfast.chat.errors import NothingWaits as NothingWaits
+    from holdfast.chat.errors import QueuedNotFound as QueuedNotFound
+    from holdfast.chat.errors import QueueFull as QueueFull
     from holdfast.chat.errors import Stranded as Stranded
+    from holdfast.chat.errors import TooDeep as TooDeep
+    from holdfast.chat.errors import TransitionNotAllowed as TransitionNotAllowed
+    from holdfast.chat.errors import WrongAnswer as WrongAnswer
+    from holdfast.chat.errors import WrongOrder as WrongOrder
     from holdfast.chat.handle import Chat as Chat
     from holdfast.chat.host import Host as Host
     from holdfast.chat.queries import Spent as Spent

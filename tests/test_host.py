@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 import holdfast
 from holdfast import Agent, ChatError, ChatNotFound, ConfigError, Deny, Rule, Text, approve, tool
-from holdfast.chat import claims
+from holdfast.chat import claims, errors
 from holdfast.chat.errors import (
     ChatArchived,
     InvalidInput,
@@ -624,3 +624,13 @@ def test_importing_holdfast_brings_no_database_and_no_worker() -> None:
     assert done.stdout.strip() == ""
     assert "open" in dir(holdfast)
     assert "open" not in holdfast.__all__
+
+
+def test_whatever_a_chat_refuses_can_be_caught_by_its_name() -> None:
+    kinds = [
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, holdfast.ChatError)
+    ]
+    assert holdfast.KeyReused in kinds
+    assert [each for each in kinds if getattr(holdfast, each.__name__, None) is not each] == []
