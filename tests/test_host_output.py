@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, assert_type
 
 import anyio
 import pytest
@@ -78,3 +78,16 @@ async def test_it_is_the_same_value_over_the_wire(db: Database, clock: Clock) ->
         result = await (await host.create("How many people live in Oslo?")).rest()
         assert result.text == '"people": 717710}'
         assert result.output_as(City) == OSLO
+
+
+async def test_a_type_checker_knows_the_value_by_the_type_that_was_named(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, [OSLO_TEXT, '{"value": [1, 2]}', "yes"]) as host:
+        chat = await host.create("How many people live in Oslo?")
+        assert_type((await chat.rest()).output_as(City), City | None)
+        await chat.send("In which years?")
+        assert_type((await chat.rest()).output_as(list[int]), list[int] | None)
+        await chat.send("Are you sure?")
+        # Not every form is a class to a type checker: what it cannot know it leaves open.
+        assert_type((await chat.rest()).output_as(Literal["yes", "no"]), Any)

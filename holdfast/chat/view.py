@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar, overload
 
 from msgspec import Struct, structs
 
@@ -31,6 +31,8 @@ from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.messages import AskedBy, Kind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in
 from holdfast.store.database import Tx
+
+T = TypeVar("T")
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -115,6 +117,12 @@ class ChatResult(Struct, frozen=True):
     pieces: tuple[str, ...] = ()
     """What the last answer says, where that is not `text`: several texts when it was cut by length,
     or the one behind what its provider ran."""
+
+    @overload
+    def output_as(self, wanted: type[T]) -> T | None: ...
+
+    @overload
+    def output_as(self, wanted: Any) -> Any: ...
 
     def output_as(self, wanted: Any) -> Any:
         """The answer as a value of the agent's output type, which the caller names: what stops a
