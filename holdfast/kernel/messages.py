@@ -241,11 +241,20 @@ def user_message(prompt: Prompt) -> Message:
     for part in parts:
         if not isinstance(part, (Text, File, Source)):
             raise ConfigError(f"a prompt has {part!r} in it: use text, or parts such as Text(…)")
-        if isinstance(part, File) and not isinstance(part.data, bytes | None):
-            raise ConfigError(
-                f"the data of {part.name or 'a file'} is a {type(part.data).__name__}: use bytes"
-            )
+        if isinstance(part, File):
+            _check_file(part)
     return Message("user", parts, "prompt")
+
+
+def _check_file(file: File) -> None:
+    """Refuse here what every model would only be told of: whoever gave it can still mend it."""
+    name = file.name or "a file"
+    if not isinstance(file.data, bytes | None):
+        raise ConfigError(f"the data of {name} is a {type(file.data).__name__}: use bytes")
+    if file.data is None and file.ref is None:
+        raise ConfigError(f"{name} has no bytes: give them as data=…, or where they are as ref=…")
+    if not isinstance(file.media_type, str) or "/" not in file.media_type:
+        raise ConfigError(f"{file.media_type!r} is no media type: use one such as image/png")
 
 
 def results_message(results: Sequence[ToolResult]) -> Message:

@@ -702,6 +702,20 @@ def test_a_file_whose_data_is_no_bytes_is_refused() -> None:
         Agent(model=ScriptedModel(["x"])).run([File("image/png", "a.png", text)])
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        (File("image/png", "a.png"), r"a\.png has no bytes: give them as data=…, or where"),
+        (File("chart.png", data=b"x"), r"'chart\.png' is no media type: use one such as image/png"),
+        (File("", "a.png", b"x"), r"'' is no media type: use one such as image/png"),
+    ],
+    ids=["no bytes", "a name for a type", "no type"],
+)
+def test_a_file_that_no_model_could_be_shown_is_refused(file: File, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Agent(model=ScriptedModel(["x"])).run([Text("And this?"), file])
+
+
 def test_options_that_name_no_provider_are_refused() -> None:
     wrong: Any = {"service_tier": "flex"}
     with pytest.raises(ConfigError, match="by provider"):

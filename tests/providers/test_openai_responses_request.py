@@ -528,7 +528,8 @@ def test_files_that_are_read(file: File, sent: Json) -> None:
     ids=str,
 )
 def test_files_that_are_not_read_are_told_of(file: File, profile: Profile) -> None:
-    made, notices = asked(Request(messages=(user_message([file]),)), profile)
+    said = Message("user", (file,), "prompt")  # as a history may have it
+    made, notices = asked(Request(messages=(said,)), profile)
     [part] = made["input"][0]["content"]
     assert part["type"] == "input_text"
     assert file.name is not None
