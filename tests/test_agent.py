@@ -20,6 +20,7 @@ from holdfast import (
     Block,
     ConfigError,
     Context,
+    Delta,
     Fallback,
     Finished,
     FormatError,
@@ -504,6 +505,25 @@ async def test_a_model_that_yields_what_is_no_delta_fails_at_once(delta: Any) ->
     with pytest.raises(RunFailed, match=r"no Delta|use one of") as failed:
         await Agent(model=Wrong()).run("Go.")
     assert failed.value.failure.kind == "internal"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda made: Agent(model=made), lambda made: Fallback([made])],
+    ids=["alone", "among others"],
+)
+def test_a_model_whose_stream_would_be_awaited_is_refused_when_it_is_given(
+    use: Callable[[Any], object],
+) -> None:
+    class Outer:
+        name = "outer:1"
+        window = None
+
+        async def stream(self, request: Request) -> AsyncIterator[Delta]:
+            return ScriptedModel(["Hi."]).stream(request)
+
+    with pytest.raises(ConfigError, match="the stream of Outer has no yield: "):
+        use(Outer())
 
 
 def test_only_a_history_can_be_stored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from inspect import iscoroutinefunction
 from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args
 
 from holdfast.kernel.errors import ConfigError
@@ -229,7 +230,9 @@ class Model(Protocol):
         """How many tokens fit, or None when nobody knows."""
         ...
 
-    def stream(self, request: Request) -> AsyncIterator[Delta]: ...
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """An `async def` with `yield` in it, or a `def` that returns such a stream."""
+        ...
 
 
 async def close(stream: AsyncIterator[Delta]) -> None:
@@ -247,7 +250,15 @@ def check_model(model: object) -> None:
         raise ConfigError(f"model is the class {model.__name__}: make one, {model.__name__}(…)")
     for part in ("stream", "name", "window"):
         if not hasattr(model, part):
-            raise ConfigError(f"model is a {type(model).__name__}, which has no {part}")
+            raise ConfigError(
+                f"model is a {type(model).__name__}, which has no {part}: "
+                "use 'provider:model', or something with a name, a window (or None) and a stream"
+            )
+    if iscoroutinefunction(model.stream):  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"the stream of {type(model).__name__} has no yield: "
+            "yield deltas, or use def without async to return another's stream"
+        )
 
 
 def check_effort(effort: object) -> None:
