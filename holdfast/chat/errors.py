@@ -101,10 +101,10 @@ class NothingWaits(ChatError):
     kind = "nothing_waits"
 
     def __init__(self, asked: Sequence[str], waiting: Sequence[str]) -> None:
-        super().__init__(
-            f"nothing waits for {', '.join(asked)} (any more); waiting: "
-            + (", ".join(waiting) or "none")
+        wrong = (
+            f"nothing waits for {', '.join(asked)} (any more)" if asked else "no answer is given"
         )
+        super().__init__(f"{wrong}; waiting: {', '.join(waiting) or 'none'}")
         self.asked = tuple(asked)
         self.waiting = tuple(waiting)
 

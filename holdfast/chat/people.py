@@ -329,7 +329,7 @@ async def resolve(tx: Tx, chat_id: str, answers: Mapping[str, Answer], *rules: R
     waiting = {call.call_id: call for call in known.values() if call.state == "waiting"}
     unknown = [call_id for call_id in answers if call_id not in waiting]
     if unknown or not answers:
-        raise NothingWaits(unknown or ["no action"], list(waiting))
+        raise NothingWaits(unknown, list(waiting))
     for call_id, answer in answers.items():
         await put_call(locked, answered(waiting[call_id], answer, locked.now))
     new = [rule for rule in rules if rule is not None and rule not in locked.chat.rules]

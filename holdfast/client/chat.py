@@ -227,7 +227,7 @@ class RemoteChat:
         result. `allow_for_chat` lets calls like it run in this chat without being asked again.
         """
         if not answers:
-            raise NothingWaits(["no action"], [action.call.id for action in await self.actions()])
+            raise NothingWaits([], [action.call.id for action in await self.actions()])
         body = without_none(answers=answers_of(answers), allow_for_chat=allow_for_chat)
         return await self._do("POST", "/actions", Snapshot, body, key)
 

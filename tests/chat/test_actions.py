@@ -52,17 +52,21 @@ async def test_many_actions_are_answered_at_once_in_the_order_of_their_calls(
 
 
 @pytest.mark.parametrize(
-    ("answers", "asked"),
+    ("answers", "asked", "told"),
     [
-        ({"x": given_result("x")}, ("x",)),
-        ({"b": given_result("b"), "x": given_result("x")}, ("x",)),
-        ({"a": given_result("a")}, ("a",)),
-        ({}, ("no action",)),
+        ({"x": given_result("x")}, ("x",), "nothing waits for x (any more); waiting: b"),
+        (
+            {"b": given_result("b"), "x": given_result("x")},
+            ("x",),
+            "nothing waits for x (any more); waiting: b",
+        ),
+        ({"a": given_result("a")}, ("a",), "nothing waits for a (any more); waiting: b"),
+        ({}, (), "no answer is given; waiting: b"),
     ],
     ids=["unknown", "one of them unknown", "already resolved", "none"],
 )
 async def test_what_does_not_wait_cannot_be_answered_and_nothing_is_changed(
-    chats: Chats, answers: Any, asked: tuple[str, ...]
+    chats: Chats, answers: Any, asked: tuple[str, ...], told: str
 ) -> None:
     await chats.requires_action("c1", calls={"a": None, "b": None})
     await chats.do(people.resolve, "c1", {"a": given_result("a")})
@@ -70,6 +74,7 @@ async def test_what_does_not_wait_cannot_be_answered_and_nothing_is_changed(
     with pytest.raises(NothingWaits) as refusal:
         await chats.do(people.resolve, "c1", answers)
     assert (refusal.value.asked, refusal.value.waiting) == (asked, ("b",))
+    assert str(refusal.value) == told
     assert await chats.everything() == before
 
 
