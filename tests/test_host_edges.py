@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 import holdfast
 from holdfast.agent import Agent
-from holdfast.chat.errors import InvalidInput
+from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.machine import forget_old_keys
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
@@ -173,3 +174,43 @@ async def test_a_database_that_belongs_to_one_process_has_one_worker_at_a_time(
         assert (await chat.read()).epoch == 1
     async with serving(db, [agent], ports=world, titles=False) as host:
         assert (await (await host.chat(chat.id)).rest()).text == "Once more."
+
+
+@pytest.mark.parametrize("number", ["1", 1.0, True, 10**30, None], ids=repr)
+async def test_a_message_is_named_by_a_number_whatever_the_database_would_take(
+    db: Database, clock: Clock, number: Any
+) -> None:
+    agent, world = agent_of("Hi.", clock=clock)
+    async with serving(db, [agent], ports=world, worker=SHORT, titles=False) as host:
+        chat = await host.create("Hello?")
+        await chat.rest()
+        for ask in (chat.edit(number, "Oh?"), chat.fork(number)):
+            with pytest.raises(InvalidInput, match=r"number is .*: use the number of a message"):
+                await ask
+        if number is not None:
+            with pytest.raises(InvalidInput, match=r"before is .*: use the number of a message"):
+                await chat.messages(before=number)
+            with pytest.raises(InvalidInput, match=r"after is .*: use the number of a message"):
+                await chat.messages(after=number)
+        assert len(await chat.history()) == 2
+
+
+@pytest.mark.parametrize("id", ["nobody", "a\0b", "\ud800", 5], ids=ascii)
+async def test_an_id_that_no_chat_can_have_is_that_of_no_chat(
+    db: Database, clock: Clock, id: Any
+) -> None:
+    agent, world = agent_of(clock=clock)
+    async with serving(db, [agent], ports=world, worker=SHORT, titles=False) as host:
+        with pytest.raises(ChatNotFound, match="there is no chat"):
+            await host.chat(id)
+
+
+@pytest.mark.parametrize("text", ["a\0b", 5], ids=ascii)
+@pytest.mark.parametrize("by", ["owner", "parent", "before"])
+async def test_a_list_is_asked_for_by_what_can_be_stored(
+    db: Database, clock: Clock, by: str, text: Any
+) -> None:
+    agent, world = agent_of(clock=clock)
+    async with serving(db, [agent], ports=world, worker=SHORT, titles=False) as host:
+        with pytest.raises(InvalidInput, match=f"the {by} "):
+            await host.list(**{by: text})

@@ -137,6 +137,9 @@ class Chat:
         With `after` the first ones behind that number.
         """
         check_limit(limit)
+        for name, number in (("before", before), ("after", after)):
+            if number is not None:
+                check_number(name, number)
         more: dict[str, Any] = {"before": before, "limit": limit, "superseded": superseded}
         if after is not None:
             more |= {"after": after, "oldest": True}
@@ -258,6 +261,7 @@ class Chat:
         key: str | None = None,
     ) -> Revision:
         """Say something else instead of message `number`: it and all behind it are superseded."""
+        check_number("number", number)
         self._desk.check_choice(self.agent, model, effort)
         message = user_message(prompt)
         edited = await self._machine.edit(
@@ -283,6 +287,7 @@ class Chat:
 
         With a prompt: up to before it, and the prompt in its place.
         """
+        check_number("number", number)
         source = await self._machine.read(self.id)
         new = NewChat(
             id=self._desk.ports.new_id(),
@@ -451,3 +456,9 @@ def labels_of(labels: Mapping[str, str]) -> dict[str, str]:
 def check_limit(limit: int) -> None:
     if not 1 <= limit <= MOST:
         raise InvalidInput(f"limit is {limit!r}: use 1 to {MOST}")
+
+
+def check_number(name: str, number: int) -> None:
+    """SQLite would take the text "1" for 1, and PostgreSQL neither that nor what is too large."""
+    if type(number) is not int or abs(number) >= 2**63:
+        raise InvalidInput(f"{name} is {number!r}: use the number of a message")

@@ -9,7 +9,7 @@ from msgspec import structs
 from holdfast.agent import Agent
 from holdfast.chat import family, queries
 from holdfast.chat.claims import Living, living
-from holdfast.chat.errors import InvalidInput
+from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.export import Attached, Exported, parse
 from holdfast.chat.family import NewChat
 from holdfast.chat.feed import Feed
@@ -17,7 +17,7 @@ from holdfast.chat.files import SCHEME, add_file, refs_in, renamed
 from holdfast.chat.handle import Chat, Desk, check_limit, key_of, labels_of, title_of
 from holdfast.chat.machine import Key, once
 from holdfast.chat.state import Chat as Row
-from holdfast.chat.state import Stored, check_text
+from holdfast.chat.state import Stored, can_hold, check_text
 from holdfast.chat.view import Snapshot, snapshots
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
@@ -139,6 +139,8 @@ class Host:
 
     async def chat(self, id: str) -> Chat:
         """The chat of this id. Raises `ChatNotFound`."""
+        if not isinstance(id, str) or not can_hold(id):
+            raise ChatNotFound(id)
         return Chat(self._desk, await self._desk.machine.read(id))
 
     async def list(
@@ -152,6 +154,8 @@ class Host:
     ) -> tuple[Snapshot, ...]:
         """The newest chats first. `before` is the id of the last one seen."""
         check_limit(limit)
+        for name, text in (("owner", owner), ("parent", parent), ("before", before)):
+            check_text(name, text)
 
         async def read(tx: Tx) -> tuple[Snapshot, ...]:
             rows = await queries.list_chats(
