@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from holdfast import Agent
 from holdfast.cli.codes import ExitCode
 from holdfast.kernel.events import Event
 from holdfast.tools import bundled
@@ -93,6 +94,12 @@ def test_every_event_has_a_line_in_the_page_about_events() -> None:
     page = (ROOT / "docs" / "events.md").read_text("utf-8")
     for event in get_args(Event):
         assert f"| `{event.__name__}` | `{event.__struct_config__.tag}` |" in page
+
+
+def test_all_that_an_agent_takes_is_in_the_quick_start() -> None:
+    page = (ROOT / "docs" / "quickstart.md").read_text("utf-8")
+    first = "\n".join(row.split("|")[1] for row in page.splitlines() if row.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", first)) == set(Agent.__struct_fields__)
 
 
 def test_every_tool_that_comes_along_has_a_line_in_the_page_about_them(tmp_path: Path) -> None:
