@@ -234,7 +234,7 @@ def tool(
 
 def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> Any:
     """Turn a typed function into a tool: schema from its annotations, description from its
-    docstring."""
+    docstring. `properties` are those of `Tool`: `@tool(effect="pure", timeout=5)`."""
 
     def make(function: Callable[..., Any]) -> Tool:
         chosen = {key: value for key, value in properties.items() if value is not None}
