@@ -14,7 +14,7 @@ from msgspec import Struct, ValidationError, convert, structs
 from holdfast.chat.claims import POISON
 from holdfast.chat.journal import earliest
 from holdfast.chat.queue import MAX_WAITING
-from holdfast.chat.sequence import Complaint, Walk, checkpoints
+from holdfast.chat.sequence import Complaint, Walk, checkpoints, edits
 from holdfast.chat.state import DOCUMENTS, Call, Chat, Deliver, Status
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import FormatError
@@ -285,18 +285,8 @@ def _agreement(read: Read) -> Iterator[Complaint]:
 
 
 def _edits(read: Read) -> Iterator[Complaint]:
-    """1: an edit supersedes a prompt with all behind it, and puts a prompt in its place."""
-    was: MessageRow | None = None
-    for row in read.messages:
-        gone, gone_before = row.superseded_at is not None, was is not None and was.superseded_at
-        if gone and not gone_before and row.kind != "prompt":
-            yield 1, f"message {row.number}", f"it is superseded from here on, and is {row.kind}"
-        if gone_before and not gone and row.kind != "prompt":
-            where = f"message {row.number}"
-            yield 1, where, f"it stands for what is superseded, and is no prompt but {row.kind}"
-        was = row
-    if was is not None and was.superseded_at is not None:
-        yield 1, f"message {was.number}", "it is superseded, and nothing stands in its place"
+    """1: an edit supersedes, and does not rewrite."""
+    return edits((row.number, row.kind, row.superseded_at is not None) for row in read.messages)
 
 
 def _versions(read: Read) -> Iterator[Complaint]:

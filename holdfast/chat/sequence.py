@@ -5,7 +5,8 @@ All of it is pure: messages with their numbers in, complaints out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from holdfast.kernel.context import without_calls
@@ -77,7 +78,8 @@ class Walk:
         self.open = {}
         if message.role == "assistant":
             self.open = {call.id: number for call in _ours(message)}
-            self.asked = self.open | self.asked
+            for id in self.open:
+                self.asked.setdefault(id, number)
 
 
 def _ours(message: Message) -> Iterator[ToolCall]:
@@ -100,18 +102,60 @@ def _shape(number: int, message: Message) -> Iterator[Complaint]:
         yield 4, where, "an answer has results that are not its provider's"
 
 
+# --- Edits --------------------------------------------------------------------------------------
+
+
+def edits(messages: Iterable[tuple[int, Kind, bool]]) -> Iterator[Complaint]:
+    """What is wrong with what is superseded: all messages, with their kinds and whether they are.
+
+    An edit supersedes a prompt with all behind it, and puts a prompt in its place.
+    """
+    last, gone_before = 0, False
+    for number, kind, gone in messages:
+        where = f"message {number}"
+        if gone and not gone_before and kind != "prompt":
+            yield 1, where, f"it is superseded from here on, and is {kind}"
+        if gone_before and not gone and kind != "prompt":
+            yield 1, where, f"it stands for what is superseded, and is no prompt but {kind}"
+        last, gone_before = number, gone
+    if gone_before:
+        yield 1, f"message {last}", "it is superseded, and nothing stands in its place"
+
+
 # --- Checkpoints --------------------------------------------------------------------------------
 
 
-def checkpoints(live: Sequence[Numbered], walk: Walk) -> Iterator[Complaint]:
+def checkpoints(live: Iterable[Numbered], walk: Walk) -> Iterator[Complaint]:
     """What is wrong with what checkpoints stand for."""
+    before = _Before()
     for position, (number, message) in enumerate(live):
         if message.kind == "checkpoint" and message.checkpoint is not None:
-            for says in _cut(live, position, message.checkpoint, walk):
+            for says in _cut(before, position, message.checkpoint, walk):
                 yield 7, f"message {number}", says
+        before.add(position, number, message)
 
 
-def _cut(live: Sequence[Numbered], position: int, cut: Checkpoint, walk: Walk) -> Iterator[str]:
+class _Before:
+    """What stands before a checkpoint. There may be many of them: each costs the same."""
+
+    def __init__(self) -> None:
+        self.prompts: dict[int, int] = {}
+        """Their numbers, by position."""
+        self.positions: list[int] = []
+        """Of prompts."""
+        self.answered = -1
+        """The position of the last answer."""
+
+    def add(self, position: int, number: int, message: Message) -> None:
+        if message.visibility != "user":
+            if message.kind == "prompt":
+                self.prompts[position] = number
+                self.positions.append(position)
+            elif message.kind == "answer":
+                self.answered = position
+
+
+def _cut(before: _Before, position: int, cut: Checkpoint, walk: Walk) -> Iterator[str]:
     if not (0 <= cut.covers <= position and 0 <= cut.trims <= position):
         yield (
             f"it covers {cut.covers} messages and shortens {cut.trims}, "
@@ -120,16 +164,14 @@ def _cut(live: Sequence[Numbered], position: int, cut: Checkpoint, walk: Walk) -
         return
     if walk.waits[cut.covers]:
         yield "it covers a call without its result"
-    prompts = [at for at in range(position) if _is(live[at][1], "prompt")]
-    if cut.pinned is not None and (cut.pinned >= cut.covers or cut.pinned not in prompts):
+    if cut.pinned is not None and (cut.pinned >= cut.covers or cut.pinned not in before.prompts):
         yield f"it keeps the message at {cut.pinned}, and that is no prompt that it covers"
-    answers = [at for at in range(position) if _is(live[at][1], "answer")]
-    for at in prompts:
-        unanswered = not answers or at > answers[-1]
-        if at < cut.covers and at != cut.pinned and (unanswered or at == prompts[-1]):
-            what = "an unanswered prompt" if unanswered else "the newest prompt"
-            yield f"it covers {what}, message {live[at][0]}, and does not keep it"
-
-
-def _is(message: Message, kind: Kind) -> bool:
-    return message.kind == kind and message.visibility != "user"
+    first = bisect_left(before.positions, before.answered)
+    newest = len(before.positions) - 1
+    for place in range(max(0, min(first, newest)), newest + 1):
+        at = before.positions[place]
+        if at >= cut.covers:
+            return
+        if at != cut.pinned:
+            what = "an unanswered prompt" if at > before.answered else "the newest prompt"
+            yield f"it covers {what}, message {before.prompts[at]}, and does not keep it"

@@ -6,6 +6,7 @@ of the database away.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -25,7 +26,7 @@ from holdfast.chat.sequence import Walk, checkpoints
 from holdfast.chat.state import Status
 from holdfast.chat.table import Transition
 from holdfast.kernel.context import NO_RESULT, Projection, Trim, view, whole_pairs
-from holdfast.kernel.messages import Message, Part, ToolResult
+from holdfast.kernel.messages import Message, Part, ToolResult, results_message
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock
 from tests.chat.broken import (
@@ -373,6 +374,37 @@ def complaints(history: Sequence[Message]) -> list[tuple[int, str, str]]:
 @given(histories.conversations())
 def test_nothing_is_found_in_what_a_run_may_produce(history: list[Message]) -> None:
     assert complaints(history) == []
+
+
+def work(turns: int) -> int:
+    """Functions that are called to look at a history with a call and a summary in each turn."""
+    called = 0
+
+    def count(*_: object) -> None:
+        nonlocal called
+        called += 1
+
+    said = [
+        message
+        for turn in range(turns)
+        for message in (
+            prompt("?"),
+            answer("let me see", asks(f"call {turn}")),
+            results_message([made(f"call {turn}")]),
+            histories.checkpoint(4 * turn, pinned=4 * turn - 4 if turn else None),
+        )
+    ]
+    sys.setprofile(count)
+    try:
+        found = complaints(said)
+    finally:
+        sys.setprofile(None)
+    assert found == []
+    return called
+
+
+def test_a_history_of_many_summaries_is_looked_at_once() -> None:
+    assert work(400) < 5 * work(100)
 
 
 @given(histories.histories)
