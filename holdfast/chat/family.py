@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from json import loads
 from typing import Any, Final, TypeAlias, Union
 
@@ -32,6 +32,7 @@ from holdfast.chat.locked import (
     message_row,
     read_chat,
 )
+from holdfast.chat.sequence import Complaint, Walk, checkpoints, edits
 from holdfast.chat.state import (
     IS_BUSY,
     NAMES,
@@ -334,6 +335,18 @@ def _check_exported(messages: Sequence[Stored]) -> None:
         times = (stored.created_at, stored.superseded_at or 0)
         if not all(0 <= time < LATEST for time in times):
             raise InvalidInput(f"message {stored.number} has a time that cannot be stored")
+    for _, where, says in _complaints(messages):
+        raise InvalidInput(f"{where}: {says}: export the chat again")
+
+
+def _complaints(messages: Sequence[Stored]) -> Iterator[Complaint]:
+    """What the doctor would say of the history. Calls that are open at its end get a result."""
+    live = [(one.number, one.message) for one in messages if one.superseded_at is None]
+    walk = Walk()
+    yield from edits((m.number, m.message.kind, m.superseded_at is not None) for m in messages)
+    for number, message in live:
+        yield from walk.add(number, message)
+    yield from checkpoints(live, walk)
 
 
 async def _check_place(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> None:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from msgspec import structs
 
-from holdfast.chat import handle
+from holdfast.chat import doctor, handle
 from holdfast.chat.files import add_file
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
@@ -352,6 +352,7 @@ async def test_an_export_in_which_anything_was_changed_is_taken_or_refused(
             if status == 201:
                 assert (await api.get(f"/chats/{made['id']}/messages")).status == 200
                 assert (await api.get(f"/chats/{made['id']}/export")).status == 200
+    await doctor.check(db)
 
 
 def _spoil(random: Random, value: Any) -> None:
