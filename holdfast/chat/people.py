@@ -28,7 +28,7 @@ from holdfast.chat.journal import (
     take_results,
     turn_of,
 )
-from holdfast.chat.locked import Locked, begin
+from holdfast.chat.locked import Locked, begin, lock
 from holdfast.chat.state import (
     SELECT_MESSAGE,
     Answer,
@@ -45,7 +45,7 @@ from holdfast.chat.state import (
     stored_of,
 )
 from holdfast.chat.stop import begin_interrupt, interrupt_children, stop
-from holdfast.chat.table import Transition
+from holdfast.chat.table import Transition, check
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import Message, Outcome, Text, ToolResult, encode
 from holdfast.store.database import Tx
@@ -404,15 +404,19 @@ async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> Chat:
 
 
 async def set_generated_title(
-    tx: Tx, chat_id: str, title: str, charges: Sequence[Charge] = ()
+    tx: Tx, chat_id: str, title: str | None, charges: Sequence[Charge] = ()
 ) -> bool:
-    """Give the chat a title that a model wrote, unless it has one by now. It is paid for anyway."""
+    """Give the chat a title that a model wrote, unless it has one by now, or is archived.
+
+    It is paid for anyway, also when what the model wrote is none.
+    """
     from holdfast.chat.running import charge  # which is built on this module
 
-    locked = await begin(tx, chat_id, Transition.UPDATE)
+    locked = await lock(tx, chat_id)
     await charge(locked, charges)
-    if locked.chat.title is not None:
+    if title is None or locked.chat.title is not None or locked.chat.archived:
         return False
+    check(locked.chat.status, Transition.UPDATE)
     locked.set(title=title, titled_by="model")
     await locked.close()
     return True

@@ -1,8 +1,8 @@
 """Names chats: once a turn has come to rest, a model is asked for a title.
 
-Work after the outcome: whatever goes wrong is logged, leaves no trace, and is tried again after the
-next turn, or when a worker starts: a process may have ended just after a chat's only turn. A title
-that a person gave is never touched.
+Work after the outcome: whatever goes wrong is logged, leaves no trace but its cost, and is tried
+again after the next turn, or when a worker starts: a process may have ended just after a chat's
+only turn. A title that a person gave is never touched.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import anyio
 
 from holdfast.agent import Agent
 from holdfast.chat import people, queries
-from holdfast.chat.errors import ChatArchived, ChatNotFound
+from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.state import Charge, Chat
 from holdfast.chat.view import read_answer, read_first_prompt
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.events import Event
 from holdfast.kernel.generate import Caller
 from holdfast.kernel.inbox import Interruption
-from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.outcome import Tally
 from holdfast.kernel.ports import Ports
@@ -65,7 +64,7 @@ class Titles:
         try:
             with anyio.fail_after(PATIENCE):
                 await self._name(chat)
-        except (ChatNotFound, ChatArchived):
+        except ChatNotFound:
             pass  # nobody asks for its title any more
         except Exception as error:
             LOG.warning("chat %s has no title yet: %s", chat.id, error or type(error).__name__)
@@ -80,16 +79,27 @@ class Titles:
         if not (prompt.strip() or answer.strip()):
             return
         agent = self._agents[chat.agent]
-        said = await self._ask(agent, self._writer_of(agent, chat), title_request(prompt, answer))
-        title = cleaned(said.text)
+        model = self._writer_of(agent, chat)
+        said = Assembly(model.name, self._ports)
+        try:
+            await self._ask(agent, model, title_request(prompt, answer), said)
+        except Exception:
+            await self._give(chat, None, said)
+            raise
+        text = said.message().text
+        title = cleaned(text)
         if title is None:
-            LOG.warning("chat %s has no title yet: %r is none", chat.id, said.text[:80])
-            return
+            LOG.warning("chat %s has no title yet: %r is none", chat.id, text[:80])
+        await self._give(chat, title, said)
+
+    async def _give(self, chat: Chat, title: str | None, said: Assembly) -> None:
+        """The title, if it is one; and what was asked for it is paid for in any case."""
         charges: tuple[Charge, ...] = ()
         if said.usage is not None:
             id = f"title {self._ports.new_id()}"  # of this very call: another may come too late
             charges = (Charge(id, "title", said.usage, said.model),)
-        await self._db.write(lambda tx: people.set_generated_title(tx, chat.id, title, charges))
+        if title is not None or charges:
+            await self._db.write(lambda tx: people.set_generated_title(tx, chat.id, title, charges))
 
     def _writer_of(self, agent: Agent, chat: Chat) -> Model:
         model = self._model
@@ -101,15 +111,13 @@ class Titles:
             return model
         return Watched(model, witness, asyncio.get_running_loop().time, why="title")
 
-    async def _ask(self, agent: Agent, model: Model, request: Request) -> Message:
+    async def _ask(self, agent: Agent, model: Model, request: Request, said: Assembly) -> None:
         """The model's answer, whole. Asked once: there will be another turn."""
-        assembly = Assembly(model.name, self._ports)
         caller = Caller(agent.policy.stream, _Nowhere(), Interruption(), Tally())
         try:
-            await caller.call(model, request, assembly)
+            await caller.call(model, request, said)
         finally:
             caller.close()
-        return assembly.message()
 
 
 async def _about(tx: Tx, chat_id: str) -> tuple[str, str]:

@@ -104,6 +104,36 @@ async def test_a_person_who_renames_meanwhile_wins_and_the_title_is_paid_for(
     assert await charges(db) == [("title", 1, 1)]
 
 
+async def test_a_title_of_a_chat_that_is_archived_meanwhile_is_paid_for_and_not_given(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = ["Fixed.", [pause(5), "Too late", usage(input=1, output=1)]]
+    async with hosting(db, clock, script) as host:
+        chat = await host.create("fix")
+        await chat.rest()
+        await anyio.sleep(1)
+        before = await chat.archive()
+        assert await titled(chat) == (None, None)
+        assert (await chat.read()).snapshot_version == before.snapshot_version
+    assert await charges(db) == [("title", 1, 1)]
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("said", [["..."], []], ids=["dots", "nothing"])
+async def test_what_is_no_title_is_paid_for_all_the_same(
+    db: Database, clock: Clock, said: list[Any]
+) -> None:
+    spent = usage(input=1, output=1)
+    script = ["Fixed.", [*said, spent], "Two.", ["A title", usage(input=2)]]
+    async with hosting(db, clock, script) as host:
+        chat = await host.create("fix")
+        assert await titled(chat) == (None, None)
+        assert await charges(db) == [("title", 1, 1)]
+        await chat.send("more")
+        assert await titled(chat) == ("A title", "model")
+        assert (await chat.usage()).usage.input == 3
+
+
 @pytest.mark.parametrize(
     "trouble",
     [lambda: fail(status=503), hang, lambda: "...", lambda: fail(KeyError("ours"))],
