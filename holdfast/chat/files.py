@@ -18,6 +18,8 @@ P = TypeVar("P", bound=Part)
 
 MEDIA: Final = re.compile(r"[a-zA-Z0-9!#$&^_.+-]{1,100}/[a-zA-Z0-9!#$&^_.+-]{1,100}")
 LONGEST_NAME: Final = 255
+SET_BACK: Final = 24 * 3600 * 1_000_000
+"""Microseconds that a clock may be set back between an upload and the message that names it."""
 SHOWN: Final = 10
 """Chats that are named when a file is in use."""
 SCHEME: Final = "holdfast:"
@@ -166,11 +168,12 @@ async def hold_files(tx: Tx, owner: str, message: Message) -> None:
 async def refuse_in_use(tx: Tx, owner: str, id: str) -> int:
     """Raises `FileInUse` when a chat of the owner's has it in what was said, or waits to be said.
 
-    Looks through all that they have said since it was uploaded; gives the time of this look.
+    Looks through all that they have said since it was uploaded, and a day before: clocks are set
+    back now and then. Gives the time of this look.
     """
     looked = await now_of(tx)
     file = await read_file(tx, owner, id)
-    await _refuse_named(tx, file, file.created_at)
+    await _refuse_named(tx, file, file.created_at - SET_BACK)
     return looked
 
 
@@ -203,8 +206,8 @@ async def delete_file(tx: Tx, owner: str, id: str, looked: int | None = None) ->
     """
     # Who is about to name it holds it, and is waited for; who comes later does not find it.
     file = await read_file(tx, owner, id, tx.dialect.lock)
-    since = file.created_at if looked is None else max(file.created_at, looked - OVERLAP)
-    await _refuse_named(tx, file, since)
+    since = file.created_at - SET_BACK
+    await _refuse_named(tx, file, since if looked is None else max(since, looked - OVERLAP))
     await tx.execute("DELETE FROM files WHERE id = :id", {"id": id})
     if await _hold_blob(tx, file.hash):
         await tx.execute(

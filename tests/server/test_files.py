@@ -10,7 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.files import FileNotFound, add_file, delete_file, read_data
+from holdfast.chat.files import (
+    FileInUse,
+    FileNotFound,
+    add_file,
+    delete_file,
+    read_data,
+    refuse_in_use,
+)
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
 from holdfast.server import routes
@@ -193,6 +200,21 @@ async def test_a_file_that_a_chat_refers_to_is_not_deleted(
         mentioned = (await upload(api, b"other")).body["id"]
         await api.post("/chats", {"prompt": f"what is holdfast:{mentioned}?"})
         assert (await api.delete(f"/files/{mentioned}")).status == 204
+
+
+@pytest.mark.parametrize("looked", [True, False])
+async def test_a_file_is_not_deleted_because_the_clock_was_set_back_before_it_was_named(
+    db: Database, clock: Clock, looked: bool
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        id = (await upload(api, PNG)).body["id"]
+        clock.advance(-30)
+        await api.post("/chats", {"prompt": [{"type": "file", "file": id}]})
+        clock.advance(300)
+        with pytest.raises(FileInUse):
+            if looked:
+                await db.read(lambda tx: refuse_in_use(tx, "ann", id))
+            await db.write(lambda tx: delete_file(tx, "ann", id))
 
 
 async def test_a_file_that_is_named_while_it_is_looked_for_is_not_deleted(
