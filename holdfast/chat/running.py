@@ -348,7 +348,8 @@ async def settle(tx: Tx, fence: Fence, left: Settlement) -> Advanced:
     if left.marker is not None:
         await locked.append([left.marker])
     delivered = await queue.deliver_head_or_rest(locked, "interrupted")
-    locked.set(outcome=None if delivered else Rest("interrupted"))
+    # A turn that had ended before has its outcome: only a summary of it was stopped.
+    locked.set(outcome=None if delivered else locked.chat.outcome or Rest("interrupted"))
     locked.set(compaction=None, retry=None, retry_at=None, deadline=None)
     return await _end(locked)
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.chat.family import NewChat
 from holdfast.chat.queries import spent
+from holdfast.chat.state import Rest
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.messages import Reasoning
 from holdfast.kernel.policy import Wording
@@ -305,13 +306,32 @@ async def test_a_summary_that_was_asked_for_is_stopped(db: Database, clock: Cloc
         await life.rest(chat_id)
         before = await life.history(chat_id)
         await life.machine.compact(chat_id)
-        await stop_after(life, chat_id, 5, clock)
-        chat = await life.chat(chat_id)
+        await anyio.sleep(5)
+        began = clock.now()
+        chat = await life.interrupted(chat_id)
+        assert clock.now() - began < SECOND
         assert chat.compaction is None
         assert await life.history(chat_id) == before
         await life.machine.compact(chat_id)
         await life.rest(chat_id)
         assert [m.kind for m in await life.history(chat_id)][2:] == ["checkpoint", "note"]
+
+
+async def test_a_turn_that_had_ended_is_not_interrupted_by_stopping_a_summary(
+    db: Database, clock: Clock
+) -> None:
+    async with living(db, ["One. " * 500, hang(), "Two."], clock=clock) as life:
+        chat_id = await life.begin()
+        before = await life.rest(chat_id)
+        assert before.outcome == Rest("stop", 1)
+        await life.machine.compact(chat_id)
+        await anyio.sleep(1)
+        await life.machine.interrupt(chat_id)
+        assert (await life.rest(chat_id)).outcome == before.outcome
+        await life.machine.compact(chat_id)
+        await life.send(chat_id, "more", "interrupt")
+        assert (await life.rest(chat_id)).outcome == Rest("stop", 1)
+        assert (await life.history(chat_id))[-1].text == "Two."
 
 
 @pytest.mark.parametrize("busy_with", ["an answer", "a tool"])
