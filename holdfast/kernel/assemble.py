@@ -4,9 +4,10 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Container
+from math import inf
 from typing import Final, Literal, get_args
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from holdfast.kernel.events import Event, ToolCalled, ToolFinished, Warned
 from holdfast.kernel.messages import (
@@ -39,6 +40,8 @@ from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import complaint
 
 FINISHES: Final = get_args(Finish)
+MOST_TOKENS: Final = 2**53
+"""Within every integer of a database, also when many are added up."""
 
 
 class _OpenCall:
@@ -293,7 +296,7 @@ class Assembly:
         if delta.finish not in FINISHES:
             raise TypeError(f"the model finished with {delta.finish!r}: use one of {FINISHES}")
         self.finish = delta.finish
-        self.usage = delta.usage
+        self.usage = None if delta.usage is None else _possible(delta.usage)
         self.metadata = delta.metadata
         self.window = delta.window
         # A provider without an explicit end of a call means it by finishing, unless it was cut.
@@ -310,3 +313,13 @@ class Assembly:
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _possible(usage: Usage) -> Usage:
+    """What a provider reports, without what cannot be: the answer is not to be lost for it."""
+    *counts, cost = astuple(usage)
+    priced = cost is None or 0 <= cost < inf
+    if priced and all(0 <= count <= MOST_TOKENS for count in counts):
+        return usage
+    possible = Usage(*(min(max(0, count), MOST_TOKENS) for count in counts))
+    return replace(possible, cost=cost if priced else None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import anyio
+import pytest
 
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queries import spent
@@ -11,6 +14,7 @@ from holdfast.kernel import results
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.guard import Inject, Stopping
+from holdfast.kernel.messages import Usage
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
@@ -33,6 +37,28 @@ async def test_a_message_is_answered(db: Database, clock: Clock) -> None:
         assert (chat.outcome.reason, chat.outcome.steps) == ("stop", 1)
         assert await life.told(chat.id) == ["prompt: Hi", "answer: Hello."]
         assert chat.worker_id is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Usage(input=-5, output=3),
+        Usage(cache_read=2**70, output=3),
+        Usage(output=3, cost=-1.0),
+        Usage(output=3, cost=nan),
+    ],
+    ids=["less than nothing", "more than can be stored", "a price below zero", "no price at all"],
+)
+async def test_what_no_model_can_have_used_is_not_counted_and_costs_no_answer(
+    db: Database, clock: Clock, odd: Usage
+) -> None:
+    async with living(db, [["Hello.", odd]], clock=clock) as life:
+        chat = await life.rest(await life.begin("Hi"))
+        assert chat.status == "idle"
+        assert await life.told(chat.id) == ["prompt: Hi", "answer: Hello."]
+        used = (await db.read(lambda tx: spent(tx, chat.id))).usage
+        assert (used.input, used.output, used.cost) == (0, 3, None)
+        assert 0 <= used.cache_read <= 2**53
 
 
 async def test_a_call_is_run_and_its_result_read(db: Database, clock: Clock) -> None:
