@@ -1,4 +1,4 @@
-"""The schema of a tool's arguments for those who do not take every one. Pure."""
+"""What a tool is called and takes, for those who do not take every name and schema. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ CHOICES: Final = frozenset({"allOf", "anyOf", "oneOf"})
 """Of these, those that Anthropic refuses too."""
 MAX_DEPTH: Final = 4
 """How far the root of a schema is followed. One may refer to itself."""
+MAX_NAME: Final = 64
+_UNNAMEABLE: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def nameable(name: str) -> str:
+    """A name that OpenAI takes for a tool or a schema: of something that has none, none."""
+    return _UNNAMEABLE.sub("_", name)[:MAX_NAME]
 
 
 def one_object(

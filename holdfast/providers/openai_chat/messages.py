@@ -26,6 +26,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import Effort, Request
 from holdfast.providers.openai_chat.details import add
 from holdfast.providers.openai_chat.quirks import Quirks
+from holdfast.providers.parameters import nameable
 from holdfast.providers.profile import Profile
 from holdfast.providers.speech import (
     data_url,
@@ -46,8 +47,6 @@ BRIDGE: Final = "I have read the results."
 NO_TEXT: Final = "[no text]"
 SEE_BELOW: Final = "[sent in the next message]"
 
-MAX_NAME: Final = 64
-_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NINE: Final = re.compile(r"[A-Za-z0-9]{9}")
 _LETTERS: Final = digits + ascii_letters
@@ -311,11 +310,6 @@ def _told(parts: Sequence[Part]) -> list[Part]:
 def _own(metadata: Any, provider: str) -> Json:
     own = (metadata or {}).get(provider)
     return own if isinstance(own, dict) else {}
-
-
-def nameable(name: str) -> str:
-    """A name that is taken for a tool or a schema: of something that has none, none."""
-    return _UNNAMEABLE.sub("_", name)[:MAX_NAME]
 
 
 def _object_text(arguments: str) -> str:

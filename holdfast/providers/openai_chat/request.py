@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.body import encoded, merged
-from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation, nameable
+from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation
 from holdfast.providers.openai_chat.quirks import EffortStyle
-from holdfast.providers.parameters import one_object
+from holdfast.providers.parameters import nameable, one_object
 from holdfast.providers.speech import asked_in_words
 from holdfast.providers.strict import strict_schema
 

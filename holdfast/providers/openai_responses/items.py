@@ -8,7 +8,6 @@ people, and for other providers.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ import msgspec
 
 from holdfast.kernel.messages import File, Outcome, Text, ToolCall, ToolResult
 from holdfast.kernel.model import ToolSpec
+from holdfast.providers.parameters import nameable
 
 Item = dict[str, Any]
 
@@ -36,9 +36,6 @@ _OUTCOMES: Final = frozenset(
     {"contents", "outputs", "results", "result", "output", "error", "tools"}
 )
 """Of an item that the provider ran: what came of it."""
-
-MAX_NAME: Final = 64
-_UNNAMEABLE: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 QUOTED: Final[Mapping[str, str]] = {"code_interpreter_call": "code", "custom_tool_call": "input"}
 """Items whose one argument is plain text, and what we call it."""
@@ -193,11 +190,6 @@ def call_item(call: ToolCall, call_id: str, kept: Item) -> Item:
         "name": nameable(call.tool) or "unnamed",
         "arguments": call.arguments or "{}",
     }
-
-
-def nameable(name: str) -> str:
-    """A name that is taken for a tool or a schema: of something that has none, none."""
-    return _UNNAMEABLE.sub("_", name)[:MAX_NAME]
 
 
 def taken_back(item: Item) -> Item:

@@ -30,12 +30,11 @@ from holdfast.providers.body import encoded, merged
 from holdfast.providers.openai_responses.items import (
     Item,
     call_item,
-    nameable,
     output_of,
     taken_back,
     with_picture,
 )
-from holdfast.providers.parameters import one_object
+from holdfast.providers.parameters import nameable, one_object
 from holdfast.providers.profile import Family, Profile
 from holdfast.providers.speech import (
     asked_in_words,
