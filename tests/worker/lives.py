@@ -71,6 +71,11 @@ class Life:
             self._ready.set()
             await self._leave.wait()
 
+    async def hold(self, *names: str) -> None:
+        """Hold up what it writes, as `Link.hold` does, once its first look for chats is over."""
+        await anyio.sleep(1)
+        self.link.hold(*names)
+
     async def stop(self) -> None:
         """End in peace: SIGTERM."""
         self._leave.set()

@@ -212,7 +212,7 @@ async def test_a_worker_with_room_looks_for_chats_once_for_each(db: Database, cl
 
 async def test_a_row_that_cannot_be_read_stops_nobody_else(db: Database, clock: Clock) -> None:
     async with living(db, ["Done."], clock=clock) as life:
-        life.link.hold("claim")
+        await life.hold("claim")
         broken = await life.begin()
         await anyio.sleep(1)
         fine = await life.begin()
@@ -227,7 +227,7 @@ async def test_a_chat_that_cannot_be_read_ends_in_an_error_that_says_so(
     db: Database, clock: Clock
 ) -> None:
     async with living(db, ["Done.", "Again."], clock=clock) as life:
-        life.link.hold("claim")
+        await life.hold("claim")
         chat_id = await life.begin()
         await life.send(chat_id, "again")
         ((body,),) = await db.read(lambda tx: tx.fetch("SELECT body FROM queue"))

@@ -78,7 +78,7 @@ async def test_before_the_first_word_after_tools_the_model_was_answering(
 
 async def test_a_chat_that_nobody_has_begun_with_is_stopped(db: Database, clock: Clock) -> None:
     async with living(db, [], clock=clock) as life:
-        life.link.hold("claim")
+        await life.hold("claim")
         chat_id = await life.begin()
         await life.machine.interrupt(chat_id)
         life.link.go_on()

@@ -299,7 +299,7 @@ async def test_steering_that_is_heard_of_while_the_chat_is_being_read_is_not_for
                 await anyio.sleep(1)
             return made
 
-        life.link.hold()
+        await life.hold()
         chat_id = await life.begin()
         life.link.read = overtaken  # type: ignore[method-assign]
         life.link.go_on()
