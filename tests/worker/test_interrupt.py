@@ -320,7 +320,7 @@ async def test_a_summary_that_was_asked_for_is_stopped(db: Database, clock: Cloc
 async def test_a_turn_that_had_ended_is_not_interrupted_by_stopping_a_summary(
     db: Database, clock: Clock
 ) -> None:
-    async with living(db, ["One. " * 500, hang(), "Two."], clock=clock) as life:
+    async with living(db, ["One. " * 500, hang(), hang(), "Two."], clock=clock) as life:
         chat_id = await life.begin()
         before = await life.rest(chat_id)
         assert before.outcome == Rest("stop", 1)
@@ -329,6 +329,7 @@ async def test_a_turn_that_had_ended_is_not_interrupted_by_stopping_a_summary(
         await life.machine.interrupt(chat_id)
         assert (await life.rest(chat_id)).outcome == before.outcome
         await life.machine.compact(chat_id)
+        await anyio.sleep(1)
         await life.send(chat_id, "more", "interrupt")
         assert (await life.rest(chat_id)).outcome == Rest("stop", 1)
         assert (await life.history(chat_id))[-1].text == "Two."
