@@ -27,6 +27,9 @@ QUICK: Final = 0.005
 """Seconds that the loop may stand still for the disk."""
 HABIT: Final = 3
 """A disk is slow when it took longer so many times one after the other."""
+TURN: Final = 16
+"""Short reads that the loop makes in one turn: those who begin together go on together, and then
+share their commits."""
 SHARE: Final = 50
 """So many times as long as it took a slow disk, the loop leaves that to the thread."""
 
@@ -272,7 +275,7 @@ class Divided(Generic[J]):
     ) -> None:
         self._runner = near
         self._disk = Disk(loop, clock)
-        self._near = Inline(loop, deliver, self, 1)
+        self._near = Inline(loop, deliver, self, TURN)
         self._beside = Threads(loop, deliver, beside, 1)
 
     def submit(self, job: J, *, short: bool = False) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.store import file
 from holdfast.store.database import Tx
-from holdfast.store.lane import HABIT, QUICK, SHARE, Divided, Lane, Nearby
+from holdfast.store.lane import HABIT, QUICK, SHARE, TURN, Divided, Lane, Nearby
 from holdfast.store.sqlite import open_sqlite
 from holdfast.testing import Clock, VirtualLoop
 
@@ -159,6 +159,13 @@ async def test_a_turn_that_was_meant_for_another_job_runs_none_beside_the_thread
         await at.done("a", "LONG", "b")
     assert recorder.told == ["a", "LONG", "b"]
     assert recorder.ran[-1] == (LOOP, ["b"])
+
+
+async def test_short_reads_of_one_turn_are_one_group_with_a_limit(recorder: Recorder) -> None:
+    names = [f"a{number}" for number in range(TURN + 2)]
+    async with desk(recorder, reads=True) as at:
+        await at.run(*names)
+    assert recorder.ran == [(LOOP, names[:TURN]), (LOOP, names[TURN:])]
 
 
 EITHER = pytest.mark.parametrize("reads", [False, True], ids=["writes", "reads"])
