@@ -2,7 +2,7 @@
 
 The condition of the fence is part of the statement that writes. On PostgreSQL many steps of
 different chats are one statement, and one step is the same statement with plain values instead of
-arrays; on SQLite they share a transaction.
+arrays; on SQLite they share a transaction, in which each statement is run for all of them.
 """
 
 from __future__ import annotations
@@ -56,27 +56,12 @@ class _CommitStep:
     """The transition `commit step`, of one chat or of many."""
 
     async def alone(self, tx: Tx, step: Step) -> Committed | Lost:
-        fence, count = step.fence, len(step.messages)
-        row = await tx.one(
-            of_chat(tx.dialect.now),
-            {
-                "id": fence.chat,
-                "epoch": fence.epoch,
-                "history_version": fence.history_version,
-                "attempt": fence.attempt,
-                "count": count,
-            },
-        )
-        if row is None:
-            return LOST
-        version, last, queue_version, now = row
-        numbered = enumerate(step.messages, last - count + 1)
-        rows = [_row(step, number, version, message, now) for number, message in numbered]
-        await tx.execute_many(INSERT_MESSAGE, rows)
-        tx.tell(Changed(fence.chat, version))
-        return Committed(version, last, queue_version)
+        (outcome,) = await _one_by_one(tx, (step,))
+        return outcome
 
     async def together(self, tx: Tx, many: Sequence[Step]) -> Sequence[Committed | Lost | None]:
+        if not tx.dialect.writes_in_with:
+            return await _one_by_one(tx, many)
         if len(many) == 1 and len(many[0].messages) == 1:
             rows = await tx.fetch(of_one(tx.dialect.now), _values(many[0]))
         else:
@@ -93,6 +78,40 @@ class _CommitStep:
 
 
 COMMIT_STEP: Final = _CommitStep()
+
+
+async def _one_by_one(tx: Tx, many: Sequence[Step]) -> list[Committed | Lost]:
+    """A statement for each chat, and one for each of its messages."""
+    found = await tx.fetch_many(of_chat(tx.dialect.now), [_fenced(step) for step in many])
+    changed = {row[0]: row for row in found}
+    outcomes: list[Committed | Lost] = []
+    rows: list[dict[str, Any]] = []
+    for step in many:
+        row = changed.get(step.fence.chat)
+        if row is None:
+            outcomes.append(LOST)
+            continue
+        _, version, last, queue_version, now = row
+        number = last - len(step.messages)
+        for message in step.messages:
+            number += 1
+            rows.append(_row(step, number, version, message, now))
+        tx.tell(Changed(step.fence.chat, version))
+        outcomes.append(Committed(version, last, queue_version))
+    await tx.execute_many(INSERT_MESSAGE, rows)
+    return outcomes
+
+
+def _fenced(step: Step) -> dict[str, Any]:
+    """What the statement of a chat is told."""
+    fence = step.fence
+    return {
+        "id": fence.chat,
+        "epoch": fence.epoch,
+        "history_version": fence.history_version,
+        "attempt": fence.attempt,
+        "count": len(step.messages),
+    }
 
 
 def _row(step: Step, number: int, version: int, message: Message, now: int) -> dict[str, Any]:
@@ -140,7 +159,7 @@ def of_chat(now: str) -> str:
        SET {ADVANCE}, messages = c.messages + :count, updated_at = {now}
      WHERE id = :id AND epoch = :epoch AND status = 'running' AND worker_id IS NOT NULL
        AND history_version = :history_version AND attempt = :attempt
-    RETURNING snapshot_version, messages, queue_version, updated_at
+    RETURNING id, snapshot_version, messages, queue_version, updated_at
     """
 
 

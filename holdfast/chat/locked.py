@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from holdfast.chat.errors import ChatArchived, ChatNotFound, Corrupt, Fenced
 from holdfast.chat.state import (
@@ -171,8 +171,8 @@ def message_row(
     charged: bool = True,
 ) -> dict[str, Any]:
     """A message as its row. One that was copied from another chat is not charged again."""
-    usage = message.usage if charged else None
-    row: dict[str, Any] = {
+    usage = (message.usage if charged else None) or NO_USAGE
+    return {
         "chat_id": chat,
         "number": number,
         "revision": revision,
@@ -183,19 +183,28 @@ def message_row(
         "author": author,
         "epoch": epoch,
         "runtime": runtime,
+        "input": usage.input,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "cost": usage.cost,
         "created_at": now,
     }
-    if usage is None:
-        return row | NO_USAGE
-    row["input"], row["output"], row["reasoning"] = usage.input, usage.output, usage.reasoning
-    row["cache_read"], row["cache_write"] = usage.cache_read, usage.cache_write
-    row["cost"] = usage.cost
-    return row
 
 
-NO_USAGE: Final = dict.fromkeys(
-    ("input", "output", "reasoning", "cache_read", "cache_write", "cost")
-)
+class _NoUsage(Struct, frozen=True):
+    """Nothing is known of what it cost, which is not the same as nothing."""
+
+    input: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    cost: float | None = None
+
+
+NO_USAGE: Final = _NoUsage()
 
 
 OVERLAP: Final = 60_000_000

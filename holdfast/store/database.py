@@ -88,6 +88,10 @@ class Tx(Protocol):
         """All rows that a statement gives. Also for a write with RETURNING."""
         ...
 
+    async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
+        """All rows that a statement gives, for one set of parameters after the other."""
+        ...
+
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
         """The first row, or None."""
         ...
@@ -114,7 +118,10 @@ class Bulk(Protocol[A_contra, T_co]):
     async def alone(self, tx: Tx, one: A_contra) -> T_co: ...
 
     async def together(self, tx: Tx, many: Sequence[A_contra]) -> Sequence[T_co | None]:
-        """In exactly one statement. None for one that could not take part: it then runs alone."""
+        """For different chats. None for one that could not take part: it then runs alone.
+
+        In exactly one statement where that is a transaction, see `Dialect.writes_in_with`.
+        """
         ...
 
 

@@ -247,7 +247,7 @@ class Disk:
 
     @property
     def is_quick(self) -> bool:
-        return self._loop.time() >= self._away_until
+        return not self._slow or self._loop.time() >= self._away_until
 
     def run(self, runner: Runner[J], jobs: list[J]) -> None:
         """Run jobs on the loop, and judge by how long that stood still."""

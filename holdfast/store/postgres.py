@@ -56,7 +56,7 @@ async def open_postgres(
     url: str,
     *,
     now: Callable[[], int] | None = None,
-    hold: Hold = nullcontext,
+    hold: Hold | None = None,
     migrate: bool = True,
     pool: int = 10,
     probe: float | None = PROBE,
@@ -68,7 +68,7 @@ async def open_postgres(
     pool: the most connections for transactions. Three more have a purpose of their own.
     probe: seconds between two looks whether the one that listens is alive; None: never.
     """
-    database = Postgres(url, now=now, hold=hold, pool=pool, probe=probe)
+    database = Postgres(url, now=now, hold=hold or nullcontext, pool=pool, probe=probe)
     try:
         await database.open(migrate=migrate)
         yield database

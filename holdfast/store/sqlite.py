@@ -11,8 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from os import PathLike
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -42,6 +50,7 @@ from holdfast.store.migrate import Migration, Script, check
 from holdfast.store.migrate import migrate as apply_migrations
 from holdfast.store.notices import Notices
 from holdfast.store.outcome import Answer, Waits
+from holdfast.store.placeholders import taken
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -56,7 +65,7 @@ async def open_sqlite(
     path: str | PathLike[str],
     *,
     now: Callable[[], int],
-    hold: Hold = nullcontext,
+    hold: Hold | None = None,
     thread: bool = True,
     migrate: bool = True,
     writes: bool = True,
@@ -86,7 +95,7 @@ class Sqlite:
     applied: Sequence[str] = ()
     """The migrations that were applied when it was opened."""
 
-    def __init__(self, file: File, now: Callable[[], int], hold: Hold, thread: bool) -> None:
+    def __init__(self, file: File, now: Callable[[], int], hold: Hold | None, thread: bool) -> None:
         self.exclusive: Final = file.exclusive
         """The lock on the file, or its being in memory, proves it."""
         self._path = file.path
@@ -108,21 +117,18 @@ class Sqlite:
             raise CannotOpen(f"{self._path}: {error}") from error.__cause__
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        with self._hold():
-            job = self._submit(self._writes, transaction, (), short=short)
-            return await self._waits.answered(job)
+        job = self._submit(self._writes, transaction, (), short=short)
+        return await self._held(self._waits.answered(job))
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
-        with self._hold():
-            job = self._submit(self._writes, bulk.alone, (one,), short=True)
-            return await self._waits.answered(job)
+        job = self._submit(self._writes, bulk.alone, (one,), short=True, bulk=bulk)
+        return await self._held(self._waits.answered(job))
 
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        with self._hold():
-            job = self._submit(self._reads, transaction, (), reads=True, short=short)
-            job.waiter = self._loop.create_future()
-            await job.waiter  # nothing is changed, so whoever is cancelled need not wait
-            return job.get()
+        job = self._submit(self._reads, transaction, (), reads=True, short=short)
+        waiter = job.waiter = self._loop.create_future()
+        await self._held(waiter)  # nothing is changed, so whoever is cancelled need not wait
+        return job.get()
 
     async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
         """A transaction that may run scripts. No other process can be in one: `exclusive`."""
@@ -134,13 +140,18 @@ class Sqlite:
     async def close(self) -> None:
         """Finish what was submitted, and give the file back."""
         self._closed = True
-        with self._hold():
-            try:
-                if self._reads is not self._writes:
-                    await self._reads.stop()
-            finally:
-                await self._writes.stop()
-                self._waits.close()
+        await self._held(self._stop())
+
+    async def _stop(self) -> None:
+        try:
+            if self._reads is not self._writes:
+                await self._reads.stop()
+        finally:
+            await self._writes.stop()
+            self._waits.close()
+
+    def _held(self, waiting: Awaitable[T]) -> Awaitable[T]:
+        return waiting if self._hold is None else _within(self._hold, waiting)
 
     def _lanes(self, file: File, thread: bool) -> tuple[Lane[_Job[Any]], Lane[_Job[Any]]]:
         loop, deliver, writer = self._loop, self._deliver, _Writer(file)
@@ -163,12 +174,13 @@ class Sqlite:
         *,
         reads: bool = False,
         short: bool = False,
+        bulk: Bulk[Any, T] | None = None,
     ) -> _Job[T]:
         if self._closed:
             raise Closed
         if asyncio.get_running_loop() is not self._loop:
             raise OtherLoop
-        job = _Job(function, arguments, self._now(), reads)
+        job = _Job(function, arguments, self._now(), reads, bulk)
         lane.submit(job, short=short)
         return job
 
@@ -181,10 +193,15 @@ class Sqlite:
                 self._notices.tell(job.notices)
 
 
+async def _within(hold: Hold, waiting: Awaitable[T]) -> T:
+    with hold():
+        return await waiting
+
+
 class _Job(Answer[T]):
     """A transaction on its way: the function, and what became of it."""
 
-    __slots__ = ("arguments", "function", "notices", "now", "reads")
+    __slots__ = ("arguments", "bulk", "function", "notices", "now", "reads")
 
     def __init__(
         self,
@@ -192,36 +209,61 @@ class _Job(Answer[T]):
         arguments: tuple[Any, ...],
         now: int,
         reads: bool,
+        bulk: Bulk[Any, T] | None,
     ) -> None:
         super().__init__()
         self.function = function
         self.arguments = arguments
         self.now = now
         self.reads = reads
+        self.bulk = bulk
+        """Of which it is one, if it has a form for many."""
         self.notices: Sequence[Notice] = ()
 
-    def run(self, tx: _Tx) -> None:
-        """Run the function to its end, which it reaches without being suspended."""
-        try:
-            coroutine = cast("Coroutine[Any, Any, T]", self.function(tx, *self.arguments))
-            coroutine.send(None)
-        except StopIteration as end:
-            self.value = end.value
-            self.error = None
-            self.notices = tx.notices
-            return
-        finally:
-            tx.end()
-        with suppress(Exception):  # the one below says what is wrong
-            coroutine.close()
-        raise TypeError(
-            f"{self.function!r} waits for something else than the database: "
-            "do that before or after the transaction"
-        )
+    @property
+    def chat(self) -> object:
+        """Of one that is part of a bulk."""
+        return getattr(self.arguments[0], "chat", None)
+
+    def succeed(self, value: T, notices: Sequence[Notice]) -> None:
+        self.value = value
+        self.error = None
+        self.notices = notices
 
     def fail(self, error: BaseException) -> None:
         self.error = error
         self.notices = ()
+
+
+def _ran(function: Callable[..., Awaitable[T]], tx: _Tx, *arguments: Any) -> T:
+    """Run a transaction's function to its end, which it reaches without being suspended."""
+    try:
+        coroutine: Coroutine[Any, Any, T] = function(tx, *arguments)  # type: ignore[assignment]
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        tx.end()
+    with suppress(Exception):  # the one below says what is wrong
+        coroutine.close()
+    raise TypeError(
+        f"{function!r} waits for something else than the database: "
+        "do that before or after the transaction"
+    )
+
+
+def _runs(jobs: Sequence[_Job[T]]) -> Iterator[Sequence[_Job[T]]]:
+    """The jobs in their order, those together that are of one bulk and of different chats."""
+    run: list[_Job[T]] = []
+    chats: set[object] = set()
+    for job in jobs:
+        if run and (job.bulk is None or job.bulk is not run[0].bulk or job.chat in chats):
+            yield run
+            run, chats = [], set()
+        run.append(job)
+        if job.bulk is not None and job.chat is not None:
+            chats.add(job.chat)
+    yield run
 
 
 # --- On a connection -----------------------------------------------------------------------------
@@ -273,8 +315,8 @@ class _Writer:
         execute = self._cursor.execute
         try:
             execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                self._member(job)
+            for run in _runs(jobs):
+                self._members(run)
             execute("COMMIT")
         except BaseException:
             self._roll_back()
@@ -302,11 +344,31 @@ class _Writer:
             return False
         return True
 
+    def _members(self, run: Sequence[_Job[Any]]) -> None:
+        """Run jobs of one bulk in its form for many."""
+        first = run[0]
+        if first.bulk is None or len(run) == 1:
+            self._member(first)
+            return
+        ones = [job.arguments[0] for job in run]
+        # At the time of the last of them: of what they change, nothing is younger.
+        values, notices = self._run(run[-1].now, first.bulk.together, ones)
+        if len(values) != len(run) or None in values:
+            raise _Apart
+        for job, value in zip(run, values, strict=True):
+            job.succeed(value, ())
+        first.notices = notices
+
     def _member(self, job: _Job[Any]) -> None:
-        """Run a job's function. `_Broken` when the whole transaction is lost with it."""
-        tx = _Tx(self._connection, self._cursor, job.now)
+        job.succeed(*self._run(job.now, job.function, *job.arguments))
+
+    def _run(
+        self, now: int, function: Callable[..., Awaitable[T]], *arguments: Any
+    ) -> tuple[T, Sequence[Notice]]:
+        """Run a function. `_Broken` when the whole transaction is lost with it."""
+        tx = _Tx(self._connection, self._cursor, now)
         try:
-            job.run(tx)
+            made = _ran(function, tx, *arguments)
         except BaseException as error:
             if tx.broken is not None or not self._connection.in_transaction:
                 raise _Broken from error
@@ -315,6 +377,7 @@ class _Writer:
             raise _Broken from tx.broken
         if not self._connection.in_transaction:
             raise _Broken from StoreError(ENDED)
+        return made, tx.notices
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -326,6 +389,10 @@ class _Writer:
 
 class _Broken(Exception):
     """The whole transaction is lost; the cause says why."""
+
+
+class _Apart(Exception):
+    """Not all of a bulk could take part: each is to be run by itself."""
 
 
 class _Reader:
@@ -360,7 +427,8 @@ class _Reader:
         execute = self._cursor.execute
         execute("BEGIN")
         try:
-            job.run(_ReadTx(self._connection, self._cursor, job.now))
+            tx = _ReadTx(self._connection, self._cursor, job.now)
+            job.succeed(_ran(job.function, tx, *job.arguments), ())
         finally:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
@@ -369,20 +437,24 @@ class _Reader:
 class _Tx:
     """A transaction, as the function that runs in it sees it."""
 
-    __slots__ = ("_connection", "_execute", "_now", "broken", "notices")
+    __slots__ = ("_connection", "_execute", "_execute_many", "_now", "broken", "notices")
 
     dialect: Final[Dialect] = SQLITE
 
     def __init__(self, connection: apsw.Connection, cursor: apsw.Cursor, now: int) -> None:
         self._connection = connection
         self._execute: Callable[..., apsw.Cursor] = cursor.execute
+        self._execute_many: Callable[..., apsw.Cursor] = cursor.executemany
         self._now = now
-        self.notices: Sequence[Notice] = ()
+        self.notices: list[Notice] = []
         self.broken: StoreError | None = None
         """Why nothing of this transaction can be kept."""
 
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
         return self._run(sql, params)
+
+    async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
+        return self._run_many(sql, params)
 
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
         rows = self._run(sql, params)
@@ -395,8 +467,7 @@ class _Tx:
         return self._connection.changes() if self._connection.total_changes() != before else 0
 
     async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
-        for each in params:
-            self._run(sql, each)
+        self._run_many(sql, params)
 
     async def script(self, sql: str) -> None:
         self._run(sql, NO_PARAMS)
@@ -405,17 +476,24 @@ class _Tx:
             raise StoreError(ENDED)
 
     def tell(self, notice: Notice) -> None:
-        self.notices = (*self.notices, notice)
+        self.notices.append(notice)
 
     def end(self) -> None:
         """Whoever kept it can do nothing with it any more."""
-        self._execute = _over
+        self._execute = self._execute_many = _over
 
     def _run(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
-        if ":now" in sql:
-            params = {**params, "now": self._now}
+        values = taken(sql).values(params, self._now)
         try:
-            return self._execute(sql, params).fetchall()
+            return self._execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise self._refused(error) from error
+
+    def _run_many(self, sql: str, params: Sequence[Params]) -> list[tuple[Any, ...]]:
+        take, now = taken(sql).values, self._now
+        values = [take(each, now) for each in params]
+        try:
+            return self._execute_many(sql, values).fetchall()
         except apsw.Error as error:
             raise self._refused(error) from error
 

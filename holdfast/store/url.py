@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from holdfast.kernel.errors import ConfigError
@@ -33,7 +33,7 @@ async def open_database(
     url: str,
     *,
     now: Callable[[], int],
-    hold: Hold = nullcontext,
+    hold: Hold | None = None,
     migrate: bool = True,
     writes: bool = True,
 ) -> AsyncIterator[Sqlite | Postgres]:

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 import apsw
 import pytest
+from msgspec import Struct
 
 from holdfast.store.database import (
     SQLITE,
@@ -326,7 +327,7 @@ async def test_a_list_is_bound_so_that_one_of_it_can_be_asked_for(db: Sqlite) ->
 async def test_what_cannot_be_stored_is_refused(db: Sqlite) -> None:
     with pytest.raises(TypeError, match="cannot store a object"):
         await fetch(db, "SELECT :value", {"value": object()})
-    with pytest.raises(KeyError, match="value"):
+    with pytest.raises(StoreError, match="no value was given for :value"):
         await fetch(db, "SELECT :value")
 
 
@@ -512,24 +513,96 @@ async def test_when_a_commit_fails_alone_its_owner_is_told(
     assert await db.read(ids) == ["b"]
 
 
-async def test_a_bulk_runs_in_its_form_for_one_and_shares_a_commit(
-    connections: list[apsw.Connection], db: Sqlite, commits: list[None]
-) -> None:
-    class Insert:
-        async def alone(self, tx: Tx, one: str) -> str:
-            return await insert(one)(tx)
+class Thing(Struct, frozen=True):
+    """What a bulk may put into the table."""
 
-        async def together(self, tx: Tx, many: Sequence[str]) -> Sequence[str | None]:
-            raise NotImplementedError
+    id: str
+    chat: str | None = None
 
-    bulk, gate = Insert(), Gate()
-    tasks = [asyncio.create_task(db.write(gate))]
-    together = [asyncio.create_task(db.write_together(bulk, id)) for id in "abc"]
+
+class Inserting:
+    """A bulk that remembers who came together. One that is `left_out` takes no part in that."""
+
+    def __init__(self, left_out: str | None = None) -> None:
+        self.together_were: list[str] = []
+        self.alone_were: list[str] = []
+        self._left_out = left_out
+
+    async def alone(self, tx: Tx, one: Thing) -> str:
+        self.alone_were.append(one.id)
+        tx.tell(Claimable(one.id))
+        return await insert(one.id)(tx)
+
+    async def together(self, tx: Tx, many: Sequence[Thing]) -> Sequence[str | None]:
+        self.together_were.append("".join(one.id for one in many))
+        for one in many:
+            tx.tell(Claimable(one.id))
+        made = [await insert(one.id)(tx) for one in many if one.id != self._left_out]
+        return [one.id if one.id in made else None for one in many]
+
+
+async def at_once(db: Sqlite, *writes: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Outcomes of what waits while something else is written."""
+    gate = Gate()
+    first = asyncio.create_task(db.write(gate))
+    rest = [asyncio.create_task(write) for write in writes]
     await asyncio.sleep(0)
     gate.let_go()
-    await asyncio.gather(*tasks)
-    assert list(await asyncio.gather(*together)) == ["a", "b", "c"]
+    await first
+    return await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def test_those_of_one_bulk_run_in_its_form_for_many_and_share_a_commit(
+    connections: list[apsw.Connection], db: Sqlite, commits: list[None]
+) -> None:
+    bulk, heard = Inserting(), list[Notice]()
+    db.listen(heard.append)
+    made = await at_once(db, *(db.write_together(bulk, Thing(id)) for id in "abc"))
+    assert made == ["a", "b", "c"]
+    assert (bulk.together_were, bulk.alone_were) == (["abc"], [])
+    assert heard == [Claimable("a"), Claimable("b"), Claimable("c")]
     assert len(commits) <= 2
+
+
+async def test_what_comes_between_those_of_a_bulk_keeps_its_place(db: Sqlite) -> None:
+    bulk, other = Inserting(), Inserting()
+    made = await at_once(
+        db,
+        db.write_together(bulk, Thing("a")),
+        db.write_together(bulk, Thing("b")),
+        db.write(insert("c")),
+        db.write_together(other, Thing("d")),
+        db.write_together(bulk, Thing("e")),
+        db.write_together(bulk, Thing("f")),
+    )
+    assert made == list("abcdef")
+    assert (bulk.together_were, other.together_were) == (["ab", "ef"], [])
+    assert other.alone_were == ["d"]
+    assert await db.read(ids) == list("abcdef")
+
+
+async def test_two_of_one_chat_never_run_in_the_form_for_many(db: Sqlite) -> None:
+    bulk = Inserting()
+    rows = Thing("a", "x"), Thing("b", "y"), Thing("c", "x"), Thing("d", "y"), Thing("e", "z")
+    assert await at_once(db, *(db.write_together(bulk, row) for row in rows)) == list("abcde")
+    assert bulk.together_were == ["ab", "cde"]
+
+
+async def test_one_of_a_bulk_that_is_refused_touches_no_other(db: Sqlite) -> None:
+    await db.write(insert("b"))
+    bulk = Inserting()
+    a, b, c = await at_once(db, *(db.write_together(bulk, Thing(id)) for id in "abc"))
+    assert (a, c) == ("a", "c")
+    assert isinstance(b, Violation)
+    assert await db.read(ids) == ["b", "a", "c"]
+
+
+async def test_one_of_a_bulk_that_could_not_take_part_runs_alone(db: Sqlite) -> None:
+    bulk, heard = Inserting(left_out="b"), list[Notice]()
+    db.listen(heard.append)
+    assert await at_once(db, *(db.write_together(bulk, Thing(id)) for id in "abc")) == list("abc")
+    assert bulk.alone_were == ["a", "b", "c"]
+    assert heard == [Claimable("a"), Claimable("b"), Claimable("c")]
 
 
 async def test_a_thousand_writes_at_once_are_all_there_in_their_order(db: Sqlite) -> None:

@@ -185,6 +185,9 @@ class _Counting:
         self._link.rows += len(rows)
         return rows
 
+    async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
+        return [row for each in params for row in await self.fetch(sql, each)]
+
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
         self._link.statements += 1
         row = await self._inner.one(sql, params)

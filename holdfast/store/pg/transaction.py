@@ -9,7 +9,7 @@ from asyncpg import ReadOnlySQLTransactionError
 
 from holdfast.store.database import NO_PARAMS, Dialect, Notice, Params, Row, StoreError
 from holdfast.store.pg.connect import refused
-from holdfast.store.pg.placeholders import Statement, numbered
+from holdfast.store.placeholders import Statement, missing_value, numbered
 
 if TYPE_CHECKING:
     from holdfast.store.pg.connect import Connection
@@ -38,6 +38,9 @@ class PostgresTx:
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
         rows = await self._ask(self._connection.fetch, sql, params)
         return cast("Sequence[Row]", rows)  # a record is read like a tuple
+
+    async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
+        return [row for each in params for row in await self.fetch(sql, each)]
 
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
         row = await self._ask(self._connection.fetchrow, sql, params)
@@ -90,7 +93,7 @@ class PostgresTx:
         try:
             return [params[name] for name in statement.names]
         except KeyError as missing:
-            raise StoreError(f"no value was given for :{missing.args[0]}") from None
+            raise missing_value(missing) from None
 
 
 class ReadTx(PostgresTx):

@@ -273,6 +273,9 @@ class _Tx:
         self._come_by(sql)
         return await self._tx.fetch(sql, params)
 
+    async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
+        return [row for each in params for row in await self.fetch(sql, each)]
+
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
         self._come_by(sql)
         return await self._tx.one(sql, params)
