@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -39,10 +40,14 @@ class Runner(Protocol[J]):
 
     @property
     def behind(self) -> bool:
-        """Whether it has something longer to do, before the next jobs."""
+        """Whether it is time to `catch_up`."""
         ...
 
     def run(self, jobs: list[J]) -> None: ...
+
+    def catch_up(self) -> None:
+        """Do what takes longer, and what nobody waits for."""
+        ...
 
     def close(self) -> None: ...
 
@@ -90,6 +95,8 @@ class Inline(Generic[J]):
         if jobs:
             self._runner.run(jobs)
             self._deliver(jobs)
+        if self._runner.behind:
+            self._runner.catch_up()
 
 
 class Handover:
@@ -106,6 +113,9 @@ class Handover:
         self._collect = collect
         self._pending = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._begun = threading.Lock()
+        """Free when a thread has begun what the loop wants begun."""
+        self._begun.acquire()
         self._finished = threading.Lock()
         """Free when a thread has finished something since the loop last looked."""
         self._finished.acquire()
@@ -123,11 +133,23 @@ class Handover:
     def end(self, count: int) -> None:
         self._pending -= count
 
+    def begin_now(self, put: Callable[[], None]) -> None:
+        """Hand something over, and let a thread that has nothing else to do begin with it before
+        the loop goes on: what needs no interpreter then runs beside the loop."""
+        idle = not self._pending
+        self.begin()
+        self._begun.acquire(blocking=False)
+        put()
+        if idle:
+            self._begun.acquire(timeout=AT_MOST)
+
+    def begun(self) -> None:
+        """Called by a thread."""
+        _free(self._begun)
+
     def finished(self) -> None:
         """Called by a thread."""
-        if self._finished.locked():
-            with suppress(RuntimeError):  # another thread was quicker
-                self._finished.release()
+        _free(self._finished)
 
     def _lend(self) -> None:
         if not self._pending:
@@ -137,6 +159,19 @@ class Handover:
         self._timer = self._loop.call_later(AFTER, self._lend)
         if finished:
             self._collect()
+
+
+def _free(lock: threading.Lock) -> None:
+    if lock.locked():
+        with suppress(RuntimeError):  # another thread was quicker
+            lock.release()
+
+
+class Signal(Enum):
+    """What a thread is told between jobs."""
+
+    CATCH_UP = "catch up"
+    STOP = "stop"
 
 
 class Threads(Generic[J]):
@@ -154,7 +189,8 @@ class Threads(Generic[J]):
         self._group = group
         self._handover = Handover(loop, self._collect)
         self._done: deque[list[J]] = deque()
-        self._queue: SimpleQueue[J | None] = SimpleQueue()
+        self._queue: SimpleQueue[J | Signal] = SimpleQueue()
+        self._catching_up = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._running = len(runners)
         # Daemons: a process that never closes its database must still be able to end.
@@ -174,10 +210,16 @@ class Threads(Generic[J]):
         self._handover.begin()
         self._queue.put(job)
 
+    def catch_up(self) -> None:
+        """Have the only thread catch up, behind what it has to do."""
+        if not self._catching_up:
+            self._catching_up = True
+            self._handover.begin_now(lambda: self._queue.put(Signal.CATCH_UP))
+
     async def stop(self) -> None:
         self._handover.begin()
         for _ in self._threads:
-            self._queue.put(None)
+            self._queue.put(Signal.STOP)
         try:
             await outcome(self._ended)
         finally:
@@ -188,41 +230,50 @@ class Threads(Generic[J]):
 
     def _work(self, runner: Runner[J]) -> None:
         """The life of a thread."""
-        going = True
-        while going:
-            jobs, going = self._take()
+        signal: Signal | None = None
+        while signal is not Signal.STOP:
+            jobs, signal = self._take()
             if jobs:
                 runner.run(jobs)
                 self._done.append(jobs)
-                self._post(self._collect)
-                self._handover.finished()
+                self._tell(self._collect)
+            if signal is Signal.CATCH_UP:
+                self._handover.begun()
+                runner.catch_up()
+                self._tell(self._caught_up)
             del jobs  # what a transaction gave must not live until the next one
         try:
             runner.close()
         except Exception:
             LOG.exception("the database was not closed as it should be")
-        self._post(self._left)
-        self._handover.finished()
+        self._tell(self._left)
 
-    def _take(self) -> tuple[list[J], bool]:
-        """Wait for a job, and take what waits behind it; whether there may be more to come."""
+    def _take(self) -> tuple[list[J], Signal | None]:
+        """Wait for a job, and take what waits behind it, up to a signal, which then comes too."""
         jobs: list[J] = []
-        while (job := self._queue.get()) is not None:
+        while not isinstance(job := self._queue.get(), Signal):
             jobs.append(job)
             # A lane with several threads has groups of one: nobody else empties the queue here.
             if len(jobs) == self._group or self._queue.empty():
-                return jobs, True
-        return jobs, False
+                return jobs, None
+        return jobs, job
 
-    def _post(self, callback: Callable[[], None]) -> None:
+    def _tell(self, callback: Callable[[], None]) -> None:
+        """Have something done on the loop."""
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(callback)
+        self._handover.finished()
 
     def _collect(self) -> None:
         while self._done:
             jobs = self._done.popleft()
             self._handover.end(len(jobs))
             self._deliver(jobs)
+
+    def _caught_up(self) -> None:
+        self._catching_up = False
+        self._handover.end(1)
+        self._deliver(())
 
     def _left(self) -> None:
         self._running -= 1
@@ -292,6 +343,9 @@ class Divided(Generic[J]):
     def run(self, jobs: list[J]) -> None:
         self._disk.run(self._runner, jobs)
 
+    def catch_up(self) -> None:
+        """It never is."""
+
     def close(self) -> None:
         self._runner.close()
 
@@ -321,7 +375,7 @@ class Nearby(Generic[J]):
         """Short jobs, for the first turn of the loop in which the thread has nothing to do."""
 
     def submit(self, job: J, *, short: bool = False) -> None:
-        if short and not self._runner.behind and self._disk.is_quick:
+        if short and self._disk.is_quick:
             self._near.append(job)
             if len(self._near) == 1 and self._thread.idle:
                 self._loop.call_soon(self._turn)
@@ -339,7 +393,7 @@ class Nearby(Generic[J]):
             self._thread.submit(self._near.popleft())
 
     def _deliver_from_thread(self, jobs: Sequence[J]) -> None:
-        self._deliver(jobs)
+        self._tell(jobs)
         if self._near and self._thread.idle:
             self._loop.call_soon(self._turn)
 
@@ -348,6 +402,12 @@ class Nearby(Generic[J]):
             return
         jobs = [self._near.popleft() for _ in range(min(self._group, len(self._near)))]
         self._disk.run(self._runner, jobs)
+        self._tell(jobs)
         if self._near:
             self._loop.call_soon(self._turn)
+
+    def _tell(self, jobs: Sequence[J]) -> None:
+        """Whoever hears of a job has something to do, while the thread catches up."""
+        if self._runner.behind:
+            self._thread.catch_up()
         self._deliver(jobs)

@@ -282,9 +282,10 @@ class _Writer:
     def behind(self) -> bool:
         return self._file.log_is_long
 
+    def catch_up(self) -> None:
+        self._file.shorten_log()
+
     def run(self, jobs: list[_Job[Any]]) -> None:
-        if self._file.log_is_long:
-            self._file.shorten_log()
         if self._reader is not None:
             # Before the writes: what these change is not committed until the end of the batch.
             self._reader.run([job for job in jobs if job.reads])
@@ -399,6 +400,9 @@ class _Reader:
     """Runs functions that only read, each on one snapshot."""
 
     behind = False
+
+    def catch_up(self) -> None:
+        """It never is."""
 
     def __init__(self, connection: apsw.Connection, *, shared: bool = False) -> None:
         """`shared`: with a writer, between whose transactions this one runs."""

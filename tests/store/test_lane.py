@@ -19,6 +19,7 @@ from holdfast.testing import Clock, VirtualLoop
 
 LOOP = "loop"
 THREAD = "thread"
+CATCHES_UP = ["catches up"]
 
 
 class Recorder:
@@ -38,10 +39,17 @@ class Recorder:
         self._home = threading.get_ident()
 
     def run(self, jobs: list[str]) -> None:
+        self._record(jobs)
+        self.disk += self.takes
+
+    def catch_up(self) -> None:
+        self._record(CATCHES_UP)
+        self.behind = False
+
+    def _record(self, what: Sequence[str]) -> None:
         where = LOOP if threading.get_ident() == self._home else THREAD
         assert where == LOOP or self.gate.wait(10)
-        self.disk += self.takes
-        self.ran.append((where, list(jobs)))
+        self.ran.append((where, list(what)))
 
     def close(self) -> None:
         self.closed = True
@@ -206,13 +214,33 @@ async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_later(
             await opened.lane.stop()
 
 
-async def test_a_runner_that_is_behind_catches_up_in_the_thread(recorder: Recorder) -> None:
+async def test_a_runner_that_is_behind_catches_up_in_the_thread_and_nobody_waits_for_that(
+    recorder: Recorder,
+) -> None:
+    recorder.gate.clear()
     recorder.behind = True
     async with desk(recorder) as at:
         await at.run("a")
-        recorder.behind = False
-        await at.run("b")
-    assert recorder.ran == [(THREAD, ["a"]), (LOOP, ["b"])]
+        assert recorder.ran == [(LOOP, ["a"])]
+        at.submit("b")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert recorder.told == ["a"]  # nothing is run beside what the thread does
+        recorder.gate.set()
+        await at.done("b")
+    assert recorder.ran == [(LOOP, ["a"]), (THREAD, CATCHES_UP), (LOOP, ["b"])]
+
+
+async def test_a_thread_that_has_jobs_catches_up_once_between_them(recorder: Recorder) -> None:
+    recorder.gate.clear()
+    recorder.behind = True
+    async with desk(recorder, group=1) as at:
+        at.submit("A", "B", "C")
+        recorder.gate.set()
+        await at.done("A", "B", "C")
+    assert [job for _, jobs in recorder.ran for job in jobs if [job] != CATCHES_UP] == list("ABC")
+    assert recorder.ran.count((THREAD, CATCHES_UP)) == 1
+    assert {where for where, _ in recorder.ran} == {THREAD}
 
 
 async def test_what_waits_when_the_lane_stops_is_run(recorder: Recorder) -> None:
