@@ -115,9 +115,10 @@ def _fenced(step: Step) -> dict[str, Any]:
 
 
 def _row(step: Step, number: int, version: int, message: Message, now: int) -> dict[str, Any]:
-    runtime = step.runtime if message.kind == "answer" else None
-    epoch = step.fence.epoch
-    return message_row(step.chat, number, version, message, now, epoch=epoch, runtime=runtime)
+    runtime, fence = step.runtime if message.kind == "answer" else None, step.fence
+    return message_row(
+        fence.chat, number, version, message, now, epoch=fence.epoch, runtime=runtime
+    )
 
 
 STEPS: Final = {

@@ -20,6 +20,7 @@ from holdfast.kernel.messages import (
     Message,
     Part,
     Reasoning,
+    Source,
     Text,
     ToolCall,
     ToolResult,
@@ -55,17 +56,18 @@ def estimate_all(messages: Sequence[Message]) -> int:
 
 
 def _estimate_part(part: Part) -> int:
-    if isinstance(part, ToolCall):
+    if type(part) is ToolCall:
         return estimate_text(part.arguments) + estimate_text(part.tool) + PART_TOKENS
-    if isinstance(part, ToolResult):
+    if type(part) is ToolResult:
         total = PART_TOKENS
         for content in part.content:
             total += _estimate_part(content)
         return total
-    if isinstance(part, (Text, Reasoning)):
+    if type(part) is Text or type(part) is Reasoning:
         return estimate_text(part.text) + PART_TOKENS
-    if isinstance(part, File):
+    if type(part) is File:
         return FILE_TOKENS
+    assert type(part) is Source
     return estimate_text(part.url) + estimate_text(part.title or "")
 
 

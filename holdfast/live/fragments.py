@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
-from typing import Final, TypeAlias, TypeGuard, Union, assert_never
+from typing import Final, TypeAlias, Union, assert_never, cast
 
 from msgspec.structs import replace
 
@@ -81,11 +81,14 @@ def _rare(event: Shown) -> Fragment | None:
             assert_never(event)
 
 
-def is_of_call(event: Shown) -> TypeGuard[Fragment]:
-    """Whether a call that runs here says it of itself, and no answer of a model has it in it."""
-    if type(event) not in _OF_CALLS:
-        return False
-    return not (isinstance(event, ToolFinished) and event.result.provider_executed)
+def of_calls(events: Iterable[Shown]) -> list[Fragment]:
+    """What calls that run here say of themselves, and no answer of a model has in it."""
+    said = [event for event in events if type(event) in _OF_CALLS and not _ran_elsewhere(event)]
+    return cast("list[Fragment]", said)
+
+
+def _ran_elsewhere(event: Shown) -> bool:
+    return type(event) is ToolFinished and event.result.provider_executed
 
 
 _OF_CALLS: Final = frozenset((ToolStarted, ToolProgressed, ToolFinished, Omitted))

@@ -24,9 +24,9 @@ from holdfast.live.fragments import (
     Omitted,
     Shown,
     fragment_of,
-    is_of_call,
     joined,
     kin,
+    of_calls,
     parts_of,
     pieces,
     shortened,
@@ -130,7 +130,7 @@ class Replay:
         said: Iterable[Shown] = self._unread
         if self._seq:
             said = (delta.fragment for delta in self.after(0))
-        return [event for event in said if is_of_call(event)]
+        return of_calls(said)
 
     def becomes(self, attempt: Attempt) -> bool:
         """Keep what calls have said, as another attempt. Not once anything has a number: somebody
@@ -138,7 +138,7 @@ class Replay:
         if self._seq:
             return False
         self.attempt = attempt
-        self._unread = [event for event in self._unread if is_of_call(event)]
+        self._unread = list(of_calls(self._unread))
         return True
 
     def after(self, seq: int) -> list[Delta]:

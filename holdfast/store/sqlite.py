@@ -220,11 +220,6 @@ class _Job(Answer[T]):
         """Of which it is one, if it has a form for many."""
         self.notices: Sequence[Notice] = ()
 
-    @property
-    def chat(self) -> object:
-        """Of one that is part of a bulk."""
-        return getattr(self.arguments[0], "chat", None)
-
     def succeed(self, value: T, notices: Sequence[Notice]) -> None:
         self.value = value
         self.error = None
@@ -257,12 +252,13 @@ def _runs(jobs: Sequence[_Job[T]]) -> Iterator[Sequence[_Job[T]]]:
     run: list[_Job[T]] = []
     chats: set[object] = set()
     for job in jobs:
-        if run and (job.bulk is None or job.bulk is not run[0].bulk or job.chat in chats):
+        chat = None if job.bulk is None else getattr(job.arguments[0], "chat", None)
+        if run and (job.bulk is None or job.bulk is not run[0].bulk or chat in chats):
             yield run
             run, chats = [], set()
         run.append(job)
-        if job.bulk is not None and job.chat is not None:
-            chats.add(job.chat)
+        if chat is not None:
+            chats.add(chat)
     yield run
 
 

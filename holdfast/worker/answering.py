@@ -122,7 +122,8 @@ class Answering:
             raise
         finally:
             self._flight.inbox.on_steer = None
-            self._witness.answered(_said(assembly, self._loop.time() - began, first, error))
+            if self._witness is not NOBODY:
+                self._witness.answered(_said(assembly, self._loop.time() - began, first, error))
 
     def _keep(self, assembly: Assembly, began: float, *, failed: bool = False) -> None:
         """What arrived of an answer, until it is committed in one way or another.

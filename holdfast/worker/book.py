@@ -189,9 +189,10 @@ class Book:
 
     def hear(self, version: int | None) -> None:
         """A notice: there is this version, or anything may have happened."""
-        self._heard = max(
-            self._heard, self.seen.snapshot_version + 1 if version is None else version
-        )
+        if version is None:
+            version = self.seen.snapshot_version + 1
+        if version > self._heard:
+            self._heard = version
         self._rouse()
 
     def _rouse(self) -> None:
@@ -235,7 +236,7 @@ class Book:
             return
         step = Step(self.fence, messages, runtime)
         with self._own:
-            made = await self._patiently(lambda: self._db.write_together(COMMIT_STEP, step))
+            made = await self._patiently(self._db.write_together, COMMIT_STEP, step)
             if not isinstance(made, Committed):
                 raise Moved
             row = self.seen
@@ -361,7 +362,7 @@ class Book:
                 self.answer = first + place
         self._history_at = self.chat.history_version
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _patiently(self, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
         """Ask the database until it answers. Only the write is repeated, never the step.
 
         One whose acknowledgement was lost is simply made again: if it had been committed, its fence
@@ -370,7 +371,7 @@ class Book:
         wait = FIRST_WAIT
         while True:
             try:
-                return await ask()
+                return await ask(*about)
             except Closed:
                 raise Gone from None
             except (Unavailable, OutcomeUnknown) as error:

@@ -22,7 +22,7 @@ from holdfast.kernel.execute import Batch, Executed
 from holdfast.kernel.messages import ToolCall, ToolResult, results_message
 from holdfast.kernel.tool import Tool
 from holdfast.kernel.way import Standing
-from holdfast.observe.observer import Witness
+from holdfast.observe.observer import NOBODY, Witness
 from holdfast.worker.book import Book, Moved
 from holdfast.worker.flight import Flight, Unfinished, without
 from holdfast.worker.options import MICRO
@@ -169,7 +169,7 @@ class Calling:
         self._flight.left = Unfinished(results=without(writes or (), made))
         if book.behind:
             await book.catch_up()
-        if not writes and not any(one.call_id in book.journal for one in made):
+        if not writes and not (book.journal and any(one.call_id in book.journal for one in made)):
             await book.commit((results_message(made),))
         else:
             await self._commit_with(made, writes or {})
@@ -224,8 +224,9 @@ class Calling:
     def _finished(self, finished: ToolFinished) -> None:
         """A call has ended. Beside others that still run, its result is written down by itself."""
         made, batch = finished.result, self._flight.batch
-        known = made.tool if made.tool in self._setup.agent.toolset else ""
-        self._witness.called(known, made.outcome, finished.seconds)
+        if self._witness is not NOBODY:
+            known = made.tool if made.tool in self._setup.agent.toolset else ""
+            self._witness.called(known, made.outcome, finished.seconds)
         if batch is None or batch.left < 2 or not self._asked(made):
             return
         if made.call_id in batch.writes:  # recorded only with what it wants written

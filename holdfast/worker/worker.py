@@ -27,7 +27,6 @@ from holdfast.live.deltas import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import (
     Changed,
-    Claimable,
     Database,
     Missed,
     Notice,
@@ -219,17 +218,15 @@ class Worker:
     # --- claiming ---
 
     def _hear(self, notice: Notice) -> None:
-        match notice:
-            case Changed(chat, version):
-                runner = self._runners.get(chat)
-                if runner is not None:
-                    runner.hear(version)
-            case Claimable():
-                self._wake.set()
-            case Missed():
-                self._wake.set()
-                for runner in self._runners.values():
-                    runner.hear(None)
+        if type(notice) is Changed:  # with every step of every chat
+            runner = self._runners.get(notice.chat)
+            if runner is not None:
+                runner.hear(notice.version)
+            return
+        self._wake.set()
+        if type(notice) is Missed:
+            for runner in self._runners.values():
+                runner.hear(None)
 
     async def _claim(self) -> None:
         try:
