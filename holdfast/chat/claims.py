@@ -10,7 +10,7 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from holdfast.chat.errors import Corrupt
-from holdfast.chat.locked import Locked, fence_of, lock_if_there, now_of
+from holdfast.chat.locked import Locked, close_all, fence_of, lock_if_there, now_of
 from holdfast.chat.queries import read_partial
 from holdfast.chat.state import IS_BUSY, NAMES, SELECT_CHAT, Chat, Rest, Status, chat_of
 from holdfast.kernel.errors import KINDS, Failure
@@ -114,15 +114,15 @@ async def _claim(tx: Tx, worker: Worker, pool: Pool, limit: int, now: int) -> li
     while len(claimed) < limit:
         rows = await _wanted(tx, worker, pool, limit - len(claimed), now, unreadable)
         places = len(claimed) + len(rows)
+        taken: list[Locked] = []
         for at, *row in rows:
             try:
-                chat = await _take(Locked(tx, chat_of(row), at), worker)
+                taken.append(await _take(Locked(tx, chat_of(row), at), worker))
             except Corrupt as error:  # found as it was locked: nothing was written
                 LOG.error("nobody can drive chat %s: %s", error.chat, error)
                 unreadable.append(error.chat)
-                continue
-            if chat.worker_id == worker.id:  # or else it was parked
-                claimed.append(chat)
+        chats = await close_all(tx, taken)
+        claimed += [chat for chat in chats if chat.worker_id == worker.id]  # or it was parked
         if len(claimed) == places:
             break  # whoever could not be taken leaves a place to the next
     return claimed
@@ -172,17 +172,18 @@ async def claim_again(tx: Tx, worker: Worker, dropped: Chat) -> Chat | None:
         return None  # somebody did something to it meanwhile: the next look will tell
     if locked.chat.worker_id != worker.id:
         return None
-    chat = await _take(locked, worker)
+    chat = await (await _take(locked, worker)).close()
     return chat if chat.worker_id == worker.id else None
 
 
-async def _take(locked: Locked, worker: Worker) -> Chat:
+async def _take(locked: Locked, worker: Worker) -> Locked:
+    """What a claim makes of a chat: whoever locked it closes it."""
     chat = locked.chat
     crashes = chat.crashes + (chat.worker_id is not None)
     locked.set(crashes=crashes, epoch=chat.epoch + 1, worker_id=worker.id)
     if crashes >= POISON:
         await _park(locked, crashes)
-    return await locked.close()
+    return locked
 
 
 async def _park(locked: Locked, crashes: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -101,6 +101,14 @@ class Locked:
         """Write the row, and have everybody told once this is committed."""
         if self._untouched:
             return self.was
+        sql, values = self._ended(children_rest)
+        if await self.tx.execute(sql, values) != 1:
+            raise Corrupt(self.chat.id, "version", "it changed while it was locked")
+        self._tell(children_rest)
+        return self.chat
+
+    def _ended(self, children_rest: bool) -> tuple[str, dict[str, Any]]:
+        """The statement that writes the row, once all that it will be is known."""
         if self.transition is not None:
             allowed = TRANSITIONS[self.was.status, self.transition]
             assert self.chat.status in allowed, (self.was.status, self.transition, self.chat.status)
@@ -114,24 +122,16 @@ class Locked:
                 changes[name] = encode(changes[name]).decode()
         if "archived" in changes:
             changes["archived"] = int(changes["archived"])
-        written = await self.tx.execute(
+        sql = (
             f"UPDATE chats SET {', '.join(f'{name} = :{name}' for name in changes)} "
-            "WHERE id = :id AND snapshot_version = :was AND epoch = :held",
-            {
-                **changes,
-                "id": self.chat.id,
-                "was": self.was.snapshot_version,
-                "held": self.was.epoch,
-            },
+            "WHERE id = :id AND snapshot_version = :was AND epoch = :held"
         )
-        if written != 1:
-            raise Corrupt(self.chat.id, "version", "it changed while it was locked")
-        self.tx.tell(Changed(self.chat.id, self.version))
-        self._wake(children_rest)
-        return self.chat
+        held = {"id": self.chat.id, "was": self.was.snapshot_version, "held": self.was.epoch}
+        return sql, changes | held
 
-    def _wake(self, children_rest: bool) -> None:
-        """Whoever may have something to do now is told."""
+    def _tell(self, children_rest: bool) -> None:
+        """That it changed; and whoever may have something to do now."""
+        self.tx.tell(Changed(self.chat.id, self.version))
         if self.chat.worker_id is None and runnable(self.chat, self.now, children_rest):
             self.tx.tell(Claimable(self.chat.id))
         if self.chat.parent_id is not None and self.was.busy and not self.chat.busy:
@@ -147,6 +147,20 @@ class Locked:
                 self.set(runnable_since=self.now)
         elif self.chat.status is not self.was.status or self.transition is Transition.EXPIRE:
             self.set(worker_id=None, runnable_since=None)
+
+
+async def close_all(tx: Tx, many: Sequence[Locked]) -> list[Chat]:
+    """The same for several chats that this transaction has locked, with as few statements as there
+    are different ones."""
+    statements: dict[str, list[dict[str, Any]]] = {}
+    for locked in many:
+        sql, values = locked._ended(children_rest=False)
+        statements.setdefault(sql, []).append(values)
+    for sql, every in statements.items():
+        await tx.execute_many(sql, every)
+    for locked in many:
+        locked._tell(children_rest=False)
+    return [locked.chat for locked in many]
 
 
 INSERT_MESSAGE: Final = """
