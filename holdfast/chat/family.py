@@ -79,15 +79,41 @@ async def create(tx: Tx, new: NewChat) -> Chat:
     """A chat begins, and wants a worker."""
     if new.message is not None:
         await hold_files(tx, new.owner, new.message)
-    return await _begin(await _insert(tx, new), new)
+    return await _begin(tx, new)
 
 
-async def _insert(
+async def _begin(
     tx: Tx, new: NewChat, parent: Chat | None = None, spawned_by: str | None = None
-) -> Locked:
+) -> Chat:
+    """A chat at version 1, with what it begins with: as `_insert`, `append` and `close` make it,
+    without writing its row twice."""
+    chat = await _write(tx, new, parent, spawned_by, version=1)
+    tx.tell(Changed(chat.id, 1))
+    if new.message is not None:
+        author = new.author if new.message.kind == "prompt" else None
+        row = message_row(chat.id, 1, 1, new.message, chat.created_at, author=author)
+        await tx.execute_many(INSERT_MESSAGE, [row])
+        tx.tell(Claimable(chat.id))
+    return chat
+
+
+async def _insert(tx: Tx, new: NewChat) -> Locked:
     """The bare row of a chat, at version 0: the rest follows in the same transaction."""
+    chat = await _write(tx, new, version=0)
+    return Locked(tx, chat, chat.created_at)
+
+
+async def _write(
+    tx: Tx,
+    new: NewChat,
+    parent: Chat | None = None,
+    spawned_by: str | None = None,
+    *,
+    version: int,
+) -> Chat:
     for name in ("owner", "title", "model", "effort"):
         check_text(name, getattr(new, name))
+    runs = version > 0 and new.message is not None
     values: dict[str, Any] = {
         "id": new.id,
         "owner": new.owner,
@@ -102,26 +128,26 @@ async def _insert(
         "root_id": new.id if parent is None else parent.root_id,
         "spawned_by": spawned_by,
         "depth": 0 if parent is None else parent.depth + 1,
-        "status": "idle",
-        "snapshot_version": 0,
-        "history_version": 0,
+        "status": Status.RUNNING if runs else Status.IDLE,
+        "snapshot_version": version,
+        "history_version": version if runs else 0,
         "queue_version": 0,
+        "messages": 1 if runs else 0,
     }
     now = tx.dialect.now
     row = await tx.one(
         f"""
-        INSERT INTO chats ({", ".join(values)}, created_at, updated_at)
-        VALUES ({", ".join(f":{n}" for n in values)}, {now}, {now})
+        INSERT INTO chats ({", ".join(values)}, runnable_since, created_at, updated_at)
+        VALUES ({", ".join(f":{n}" for n in values)}, {now if runs else "NULL"}, {now}, {now})
         RETURNING {", ".join(NAMES)}
         """,
         values,
     )
     assert row is not None
-    chat = chat_of(row)
-    return Locked(tx, chat, chat.created_at)
+    return chat_of(row)
 
 
-async def _begin(locked: Locked, new: NewChat) -> Chat:
+async def _close_with_prompt(locked: Locked, new: NewChat) -> Chat:
     if new.message is not None:
         await locked.append([new.message], author=new.author)
         locked.set(status=Status.RUNNING)
@@ -179,8 +205,7 @@ async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
     if row is not None and row[0] > MAX_CHILDREN:
         raise TooDeep("children", MAX_CHILDREN)
     new = replace(new, owner=parent.chat.owner)
-    child = await _insert(parent.tx, new, parent.chat, call_id)
-    await _begin(child, new)
+    await _begin(parent.tx, new, parent.chat, call_id)
 
 
 async def _lock_down_to(parent: Locked, chat_id: str) -> None:
@@ -287,7 +312,7 @@ async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
     if copied:
         locked.set(messages=copied, history_version=locked.version)
     await answer_open(locked, "forked")
-    return await _begin(locked, new)
+    return await _close_with_prompt(locked, new)
 
 
 async def restore(tx: Tx, new: NewChat, messages: Sequence[Stored]) -> Chat:
@@ -320,7 +345,7 @@ async def restore(tx: Tx, new: NewChat, messages: Sequence[Stored]) -> Chat:
     if messages:
         locked.set(messages=len(messages), history_version=locked.version)
     await answer_open(locked, "forked")
-    return await _begin(locked, new)
+    return await _close_with_prompt(locked, new)
 
 
 def _check_exported(messages: Sequence[Stored]) -> None:
