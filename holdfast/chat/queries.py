@@ -42,6 +42,8 @@ class Loaded(Struct, frozen=True):
     """Ids of calls that an edit has taken out of the history: they are not given to others."""
     known: bool = False
     """The history is as whoever asks has it, and left out."""
+    begun: bool = False
+    """There is a partial answer, of this attempt or of an earlier one."""
 
 
 async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
@@ -73,6 +75,7 @@ async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
         now,
         await _void_calls(tx, chat_id) if changed and called else frozenset(),
         known=not changed,
+        begun=bool(begun),
     )
 
 

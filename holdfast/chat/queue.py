@@ -102,7 +102,8 @@ def choose(locked: Locked, model: str | None, effort: str | None) -> None:
 
 async def deliver_head_or_rest(locked: Locked, open_calls: Outcome) -> bool:
     """Go on with what waits first, if anything does; whether it did."""
-    waiting = head(await read_queue(locked.tx, locked.chat.id))
+    never = not locked.chat.queue_version  # nothing has ever waited: there is nothing to read
+    waiting = [] if never else head(await read_queue(locked.tx, locked.chat.id))
     if waiting:
         await deliver(locked, waiting, open_calls)
     locked.set(status=Status.RUNNING if waiting else Status.IDLE)

@@ -304,11 +304,13 @@ async def finish_turn(
     outcome: Outcome | None = None,
     *,
     only_to_deliver: bool = False,
+    partial: bool = True,
 ) -> Advanced:
     """Nothing is left to do. What arrived since that was decided is delivered, not left behind.
 
     `rest` is None when the turn had ended before: its outcome stays. `only_to_deliver`: where
-    nothing waits any more, the turn has not ended, and nothing is changed.
+    nothing waits any more, the turn has not ended, and nothing is changed. `partial`: there may be
+    a partial answer, which goes.
     """
     locked = await begin_fenced(tx, fence, Transition.FINISH_TURN)
     if only_to_deliver and not await queue.read_queue(tx, fence.chat):
@@ -322,7 +324,7 @@ async def finish_turn(
         locked.set(outcome=None)
     elif rest is not None:
         locked.set(outcome=rest)
-    return await _end(locked)
+    return await _end(locked, partial=partial)
 
 
 class Settlement(Struct, frozen=True, kw_only=True):

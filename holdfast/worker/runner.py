@@ -435,6 +435,7 @@ class Runner:
             rest,
             Outcome(messages=said),
             only_to_deliver=may_object and waits,
+            partial=book.partial_written,
         )
         if chat.busy and chat.history_version == before:
             return True  # what waited was taken back: who may object is asked after all

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.chat import claims
 from holdfast.kernel.tool import tool
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ScriptedModel, call, pause, say
 from holdfast.worker.options import WorkerOptions
 from tests.databases import OpenDatabase
@@ -52,6 +52,27 @@ async def test_the_chats_of_a_dead_worker_are_finished_by_another(
         # Whoever has the file of SQLite knows that everybody else is dead.
         patience = 0 if db.exclusive else LEASE + 5
         assert clock.now() - died <= (patience + 1) * 1_000_000
+
+
+async def test_what_is_left_of_an_answer_that_nobody_waits_for_is_gone_when_the_chat_rests(
+    db: Database, open_db: OpenDatabase, clock: Clock
+) -> None:
+    async def make_it_older(tx: Tx) -> int:
+        return await tx.execute("UPDATE partials SET history_version = history_version - 1")
+
+    model = ScriptedModel([[say("Half"), pause(100)], "Whole."])
+    async with living(db, model, clock=clock) as first:
+        chat_id = await first.begin()
+        await anyio.sleep(3)
+        await first.die()
+    assert await db.write(make_it_older) == 1
+    async with (
+        another(db, open_db) as theirs,
+        living(theirs, model, clock=clock, seed=1) as second,
+    ):
+        await second.rest(chat_id)
+        assert await second.told(chat_id) == ["prompt: ?", "answer: Whole."]
+        assert not await db.read(lambda tx: tx.fetch("SELECT chat_id FROM partials"))
 
 
 @BOTH_AT_ONCE
