@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct
 
 from holdfast.chat.locked import INSERT_MESSAGE, message_row
 from holdfast.chat.state import Fence
-from holdfast.kernel.messages import Message
+from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Tx
 
 
@@ -148,8 +150,11 @@ MESSAGES: Final = {
 STEP_PARAMS: Final = tuple(f"i_{name}" for name in STEPS)
 MESSAGE_PARAMS: Final = tuple(f"m_{name}" for name in MESSAGES)
 PARAMS: Final = STEP_PARAMS + MESSAGE_PARAMS
+ANY_TEXT: Final = frozenset({"id", "chat_id", "body"})
+"""What may need quotes in an array. All else is numbers, and words of ours."""
 KEPT: Final = tuple(name for name in MESSAGES if name not in ("chat_id", "back"))
 """Columns of a message that are stored as they are told."""
+KEPT_OF: Final = itemgetter(*KEPT)
 
 
 @lru_cache
@@ -182,7 +187,11 @@ def _plain(table: str, columns: Mapping[str, str]) -> str:
 
 
 def _unnested(table: str, columns: Mapping[str, str]) -> str:
-    arrays = (f"CAST(:{table}_{name} AS {type}[])" for name, type in columns.items())
+    arrays = (
+        f"CAST({'' if name in ANY_TEXT else 'CAST('}:{table}_{name}"
+        f"{'' if name in ANY_TEXT else ' AS text)'} AS {type}[])"
+        for name, type in columns.items()
+    )
     return f"unnest({', '.join(arrays)}) AS {table} ({', '.join(columns)})"
 
 
@@ -221,17 +230,27 @@ def _values(step: Step) -> dict[str, Any]:
     return dict(zip(PARAMS, _told(step) + _told_of(step, 0, message), strict=True))
 
 
-def _arrays(many: Sequence[Step]) -> dict[str, list[Any]]:
-    steps = [_told(step) for step in many]
+def _arrays(many: Sequence[Step]) -> dict[str, Any]:
+    """Columns, where plain values are rows."""
     messages = [
         _told_of(step, len(step.messages) - place, message)
         for step in many
         for place, message in enumerate(step.messages, start=1)
     ]
-    arrays = {name: [row[place] for row in steps] for place, name in enumerate(STEP_PARAMS)}
-    for place, name in enumerate(MESSAGE_PARAMS):
-        arrays[name] = [row[place] for row in messages]
-    return arrays
+    columns = chain(zip(*map(_told, many), strict=True), zip(*messages, strict=True))
+    names = chain(STEPS, MESSAGES)
+    return {
+        param: column if name in ANY_TEXT else _array(column)
+        for param, name, column in zip(PARAMS, names, columns, strict=True)
+    }
+
+
+def _array(values: Sequence[Any]) -> str:
+    """An array as the server writes it: JSON in other brackets, where nothing needs an escape.
+
+    One text is sent much sooner than many values.
+    """
+    return f"{{{encode(values)[1:-1].decode()}}}"
 
 
 def _told(step: Step) -> tuple[Any, ...]:
@@ -243,4 +262,4 @@ def _told(step: Step) -> tuple[Any, ...]:
 def _told_of(step: Step, back: int, message: Message) -> tuple[Any, ...]:
     """A row of `MESSAGES`."""
     row = _row(step, 0, 0, message, 0)
-    return step.chat, back, *[row[name] for name in KEPT]
+    return step.fence.chat, back, *KEPT_OF(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from msgspec import structs
 
@@ -72,6 +73,30 @@ async def test_a_step_that_was_lost_is_not_counted(chats: Chats) -> None:
     stale = structs.replace(fence_of(chat), attempt=9)
     await chats.db.write_together(COMMIT_STEP, Step(stale, (answer("lost", usage=USED),)))
     assert await spent(chats) == times(0)
+
+
+async def test_what_is_committed_at_once_is_counted_to_the_last_digit(chats: Chats) -> None:
+    used = {
+        "c1": Usage(2**53, 0, 3, 4, 5, 1 / 3),
+        'c2 "{,}" \\': Usage(1, 2, cost=1e-7),
+        "c3": UNPRICED,
+        "c4": None,
+    }
+    fences = {id: fence_of(await chats.running(id)) for id in used}
+
+    async def commit(id: str) -> None:
+        said = answer('"{,}\\"', usage=used[id])
+        await chats.db.write_together(COMMIT_STEP, Step(fences[id], (said,), runtime=7))
+
+    async with anyio.create_task_group() as group:
+        for id in used:
+            group.start_soon(commit, id)
+    for id, usage in used.items():
+        assert (await spent(chats, id)).usage == (usage or Usage())
+        assert (await chats.history(id))[-1].message.text == '"{,}\\"'
+    took = "SELECT runtime FROM messages WHERE kind = 'answer'"
+    rows = await chats.db.read(lambda tx: tx.fetch(took))
+    assert [tuple(row) for row in rows] == [(7,)] * len(used)
 
 
 async def test_what_was_superseded_was_paid_for_all_the_same(chats: Chats) -> None:
