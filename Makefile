@@ -53,6 +53,7 @@ cluster: .venv/ready  ## three replicas over PostgreSQL behind a load balancer, 
 	$(bin)/python examples/cluster.py
 
 bench: .venv/ready  ## measure, beside the least that the same work needs
+	$(page)
 	$(bin)/python -m bench $(if $(PEERS),--peers $(PEERS))
 
 clean:  ## remove everything that make has made

@@ -31,6 +31,7 @@ from bench.durable_report import (
     bench_takeover,
 )
 from bench.measure import APIS
+from tests.browser import chromium
 
 HERE: Final = Path(__file__).resolve().parent
 PEERS: Final = {
@@ -172,6 +173,9 @@ def bench_fanout() -> None:
 
 def bench_page() -> None:
     print("\npage: main thread per frame, 5,000 messages and 60 kB being written; size at start\n")
+    if chromium.find() is None:
+        print(f"without the page: {chromium.MISSING}", file=sys.stderr)
+        return
     *speeds, size = run(sys.executable, HERE / "page.py")
     for frames in speeds:
         times = frames["p95"] / frames["floor"]
