@@ -112,6 +112,8 @@ class Handover:
         self._loop = loop
         self._collect = collect
         self._pending = 0
+        self._wanted = False
+        """Whether anybody waits for any of it."""
         self._timer: asyncio.TimerHandle | None = None
         self._begun = threading.Lock()
         """Free when a thread has begun what the loop wants begun."""
@@ -127,6 +129,11 @@ class Handover:
 
     def begin(self) -> None:
         self._pending += 1
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Somebody waits for what is pending."""
+        self._wanted = True
         if self._timer is None:
             self._timer = self._loop.call_later(AFTER, self._lend)
 
@@ -134,10 +141,11 @@ class Handover:
         self._pending -= count
 
     def begin_now(self, put: Callable[[], None]) -> None:
-        """Hand something over, and let a thread that has nothing else to do begin with it before
-        the loop goes on: what needs no interpreter then runs beside the loop."""
+        """Hand over what nobody waits for yet, and let a thread that has nothing else to do begin
+        with it before the loop goes on: what needs no interpreter then runs beside the loop."""
         idle = not self._pending
-        self.begin()
+        self._wanted = not idle
+        self._pending += 1
         self._begun.acquire(blocking=False)
         put()
         if idle:
@@ -152,7 +160,7 @@ class Handover:
         _free(self._finished)
 
     def _lend(self) -> None:
-        if not self._pending:
+        if not self._pending or not self._wanted:
             self._timer = None
             return
         finished = self._finished.acquire(timeout=AT_MOST)
@@ -215,6 +223,10 @@ class Threads(Generic[J]):
         if not self._catching_up:
             self._catching_up = True
             self._handover.begin_now(lambda: self._queue.put(Signal.CATCH_UP))
+
+    def hurry(self) -> None:
+        """Somebody waits until it is idle."""
+        self._handover.hurry()
 
     async def stop(self) -> None:
         self._handover.begin()
@@ -377,8 +389,8 @@ class Nearby(Generic[J]):
     def submit(self, job: J, *, short: bool = False) -> None:
         if short and self._disk.is_quick:
             self._near.append(job)
-            if len(self._near) == 1 and self._thread.idle:
-                self._loop.call_soon(self._turn)
+            if len(self._near) == 1:
+                self._go_on()
         else:
             self._send_away()
             self._thread.submit(job)
@@ -392,22 +404,28 @@ class Nearby(Generic[J]):
         while self._near:
             self._thread.submit(self._near.popleft())
 
-    def _deliver_from_thread(self, jobs: Sequence[J]) -> None:
-        self._tell(jobs)
-        if self._near and self._thread.idle:
+    def _go_on(self) -> None:
+        """Something is near: it is run as soon as the thread has nothing to do."""
+        if self._thread.idle:
             self._loop.call_soon(self._turn)
+        else:
+            self._thread.hurry()
 
     def _turn(self) -> None:
-        if not self._near or not self._thread.idle:
-            return
-        jobs = [self._near.popleft() for _ in range(min(self._group, len(self._near)))]
-        self._disk.run(self._runner, jobs)
-        self._tell(jobs)
+        if self._near and self._thread.idle:
+            jobs = [self._near.popleft() for _ in range(min(self._group, len(self._near)))]
+            self._disk.run(self._runner, jobs)
+            self._tell(jobs)
         if self._near:
-            self._loop.call_soon(self._turn)
+            self._go_on()
 
     def _tell(self, jobs: Sequence[J]) -> None:
         """Whoever hears of a job has something to do, while the thread catches up."""
         if self._runner.behind:
             self._thread.catch_up()
         self._deliver(jobs)
+
+    def _deliver_from_thread(self, jobs: Sequence[J]) -> None:
+        self._tell(jobs)
+        if self._near:
+            self._go_on()

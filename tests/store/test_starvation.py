@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from holdfast.kernel.ports import wall_clock
-from holdfast.store import lane
+from holdfast.store import file, lane
 from holdfast.store.database import Database, Tx
 from holdfast.store.migrate import Migration
 from holdfast.store.sqlite import open_sqlite
@@ -204,3 +204,36 @@ def test_it_does_not_stand_back_for_as_long_as_a_transaction_takes(path: Path) -
                 return len(turns)
 
     assert asyncio.run(measure()) >= 100
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["nobody waits", "somebody waits"])
+def test_a_busy_loop_stands_back_for_the_log_only_when_somebody_waits_for_that(
+    path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    monkeypatch.setattr(lane, "AT_MOST", 5.0)
+    monkeypatch.setattr(file, "WAL_PAGES", 1)
+    shorten, shortened = file.File.shorten_log, threading.Event()
+
+    def slowly(self: file.File) -> None:
+        time.sleep(0.1)  # in the thread: thousands of turns that do nothing
+        shorten(self)
+        shortened.set()
+
+    async def measure() -> int:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, TurnLoop)
+        async with open_sqlite(path, now=wall_clock, migrations=SCHEMA) as db:
+            monkeypatch.setattr(file.File, "shorten_log", slowly)
+            spinning = asyncio.create_task(loop.spin())
+            await db.write(commit, short=True)
+            before = loop.turns
+            if waits:
+                await db.write(commit, short=True)
+            while not shortened.is_set():  # noqa: ASYNC110 - it is set by a thread
+                await asyncio.sleep(0)
+            spinning.cancel()
+            return loop.turns - before
+
+    with asyncio.Runner(loop_factory=TurnLoop) as runner:
+        turns = runner.run(measure())
+    assert turns <= 30 if waits else turns > 100
