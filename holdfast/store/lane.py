@@ -199,6 +199,7 @@ class Threads(Generic[J]):
         self._done: deque[list[J]] = deque()
         self._queue: SimpleQueue[J | Signal] = SimpleQueue()
         self._catching_up = False
+        self._stopping = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._running = len(runners)
         # Daemons: a process that never closes its database must still be able to end.
@@ -220,7 +221,8 @@ class Threads(Generic[J]):
 
     def catch_up(self) -> None:
         """Have the only thread catch up, behind what it has to do."""
-        if not self._catching_up:
+        # The last jobs of one that stops are told of when it takes nothing any more.
+        if not self._catching_up and not self._stopping:
             self._catching_up = True
             self._handover.begin_now(lambda: self._queue.put(Signal.CATCH_UP))
 
@@ -229,6 +231,7 @@ class Threads(Generic[J]):
         self._handover.hurry()
 
     async def stop(self) -> None:
+        self._stopping = True
         self._handover.begin()
         for _ in self._threads:
             self._queue.put(Signal.STOP)

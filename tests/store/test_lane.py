@@ -249,6 +249,18 @@ async def test_what_waits_when_the_lane_stops_is_run(recorder: Recorder) -> None
     assert [job for _, jobs in recorder.ran for job in jobs] == ["a", "b"]
 
 
+async def test_a_lane_that_stopped_leaves_the_loop_alone_however_far_behind_it_was(
+    recorder: Recorder,
+) -> None:
+    recorder.gate.clear()
+    recorder.behind = True
+    async with desk(recorder) as at:
+        at.submit("LONG")
+    await anyio.sleep(1)
+    loop = asyncio.get_running_loop()
+    assert all(timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
+
+
 # --- SQLite's log ---------------------------------------------------------------------------------
 
 
