@@ -98,7 +98,7 @@ class Book:
             self._take_history(loaded.history, loaded.void)
         self.queue, self.journal = loaded.queue, loaded.journal
         self.partial = loaded.partial
-        self.partial_written = loaded.begun
+        self.partial_written |= loaded.begun  # one that is on its way may come behind this look
         at = loaded.chat.retry_at
         self.retry_in = None if at is None else (at - loaded.now) / MICRO
         self.behind = False

@@ -416,3 +416,20 @@ async def test_what_a_summary_cost_that_failed_is_counted(
         assert chat.status == ("idle" if asked_by == "a person" else "error")
         counted = await db.read(lambda tx: spent(tx, chat_id))
         assert counted.usage.input == 3
+
+
+async def test_a_partial_answer_that_was_being_written_during_trouble_is_gone_at_rest(
+    db: Database, clock: Clock
+) -> None:
+    async with living(db, [[say("Half"), pause(3), say(" and half.")]], clock=clock) as life:
+        await life.hold("write_partial", "commit")
+        life.link.refuse("commit_step")
+        chat_id = await life.begin()
+        await anyio.sleep(30)
+        life.link.go_on()
+        life.link.hold("commit")
+        await anyio.sleep(1)
+        life.link.go_on()
+        await life.rest(chat_id)
+        assert await life.told(chat_id) == ["prompt: ?", "answer: Half and half."]
+        assert not await db.read(lambda tx: tx.fetch("SELECT chat_id FROM partials"))
