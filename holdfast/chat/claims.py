@@ -190,9 +190,8 @@ async def _park(locked: Locked, crashes: int) -> None:
     """Stop a chat that kills whoever claims it. What had arrived of an answer is for people."""
     partial = await read_partial(locked.tx, locked.chat.id)
     if partial is not None:
-        if partial.history_version == locked.chat.history_version:
-            await locked.append([replace(partial.message, visibility="user", finish="error")])
-        await locked.tx.execute("DELETE FROM partials WHERE chat_id = :id", {"id": locked.chat.id})
+        await locked.append([replace(partial.message, visibility="user", finish="error")])
+    await locked.tx.execute("DELETE FROM partials WHERE chat_id = :id", {"id": locked.chat.id})
     detail = f"{crashes} workers in a row died while they had it"
     locked.set(
         status=Status.ERROR,

@@ -9,7 +9,7 @@ from holdfast.chat import doctor, family, people, running
 from holdfast.chat.errors import NotARoot
 from holdfast.chat.locked import fence_of
 from holdfast.store.database import Tx
-from tests.chat.given import Chats, answer, asks, row_of_call
+from tests.chat.given import Chats, answer, asks, prompt, row_of_call
 from tests.chat.races import until_blocked
 
 
@@ -61,6 +61,18 @@ async def test_a_chat_that_is_parked_shows_people_what_had_arrived(chats: Chats)
     await doctor.check(chats.db)
     last = (await chats.history("c1"))[-1].message
     assert (last.text, last.visibility, last.finish) == ("so far", "user", "error")
+
+
+async def test_what_had_arrived_before_an_edit_is_gone_when_the_chat_is_parked(
+    chats: Chats,
+) -> None:
+    await with_a_partial_answer(chats)
+    await chats.do(people.edit, "c1", 1, prompt("I meant this"))
+    for number in range(3):
+        chats.clock.advance(100)
+        await chats.claim("root", worker=f"dead {number}")
+    await doctor.check(chats.db)
+    assert [stored.message.text for stored in await chats.history("c1")] == ["I meant this"]
 
 
 async def test_an_approval_does_not_outlive_the_archive(chats: Chats) -> None:
