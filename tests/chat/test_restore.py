@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import pytest
+from msgspec import structs
 
 from holdfast.chat import family, people, queries
 from holdfast.chat.errors import InvalidInput
@@ -103,3 +104,17 @@ async def test_a_chat_in_any_state_can_be_made_again(chats: Chats, state: str) -
     again = await chats.ask(queries.read_messages, "c2", limit=100, superseded=True)
     assert [one.message for one in again[: len(said)]] == [one.message for one in said]
     assert [one.message.kind for one in again[len(said) :]] in ([], ["results"])
+
+
+@pytest.mark.parametrize("title", [None, "a title"])
+@pytest.mark.parametrize("message", [None, prompt()])
+async def test_a_chat_of_no_history_is_what_a_new_one_is(
+    chats: Chats, message: Message | None, title: str | None
+) -> None:
+    """Two ways to write the first rows of a chat, and one of them is short."""
+    new = structs.replace(NEW, message=message, title=title, author="ann")
+    await chats.do(family.create, new)
+    created, told = await chats.everything(), chats.told()
+    await chats.db.write(lambda tx: tx.execute("DELETE FROM chats"))
+    await chats.do(family.restore, new, [])
+    assert (await chats.everything(), chats.told()) == (created, told)
