@@ -187,12 +187,12 @@ def _plain(table: str, columns: Mapping[str, str]) -> str:
 
 
 def _unnested(table: str, columns: Mapping[str, str]) -> str:
-    arrays = (
-        f"CAST({'' if name in ANY_TEXT else 'CAST('}:{table}_{name}"
-        f"{'' if name in ANY_TEXT else ' AS text)'} AS {type}[])"
-        for name, type in columns.items()
-    )
-    return f"unnest({', '.join(arrays)}) AS {table} ({', '.join(columns)})"
+    def array(name: str, type: str) -> str:
+        given = f":{table}_{name}" if name in ANY_TEXT else f"CAST(:{table}_{name} AS text)"
+        return f"CAST({given} AS {type}[])"
+
+    arrays = ", ".join(array(name, type) for name, type in columns.items())
+    return f"unnest({arrays}) AS {table} ({', '.join(columns)})"
 
 
 def _statement(steps: str, messages: str, now: str) -> str:

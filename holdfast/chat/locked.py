@@ -150,8 +150,8 @@ class Locked:
 
 
 async def close_all(tx: Tx, many: Sequence[Locked]) -> list[Chat]:
-    """The same for several chats that this transaction has locked, with as few statements as there
-    are different ones."""
+    """The same for several chats that this transaction has locked and wants to change, with as few
+    statements as there are different ones. Nobody counts their rows: the locks vouch for them."""
     statements: dict[str, list[dict[str, Any]]] = {}
     for locked in many:
         sql, values = locked._ended(children_rest=False)

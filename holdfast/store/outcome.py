@@ -68,7 +68,7 @@ class Waits:
         is cancelled then. `OutcomeUnknown` when the bound passes for one that is not.
         """
         loop = self._loop
-        waiter = answer.waiter = asyncio.Future(loop=loop)
+        waiter = answer.waiter = loop.create_future()
         until = self._until[answer] = loop.time() + self._bound
         if self._timer is None:
             self._timer = loop.call_at(until, self._look)
