@@ -11,9 +11,9 @@ import anyio
 import apsw
 import pytest
 
-from holdfast.store import file
 from holdfast.store.database import Tx
-from holdfast.store.lane import HABIT, QUICK, SHARE, TURN, Divided, Lane, Nearby
+from holdfast.store.lite import file
+from holdfast.store.lite.lane import HABIT, QUICK, SHARE, TURN, Divided, Lane, Nearby
 from holdfast.store.sqlite import open_sqlite
 from holdfast.testing import Clock, VirtualLoop
 

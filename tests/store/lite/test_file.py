@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from holdfast.store.database import CannotOpen
-from holdfast.store.file import MEMORY, check_version, open_file
+from holdfast.store.lite.file import MEMORY, check_version, open_file
 
 SOUND: Final = "3.51.3"
 
@@ -161,7 +161,7 @@ def test_a_link_to_an_open_file_is_refused(tmp_path: Path) -> None:
 
 HOLDER: Final = """
 import sys
-from holdfast.store.file import open_file
+from holdfast.store.lite.file import open_file
 file = open_file(sys.argv[1], "3.51.3")
 print("open", flush=True)
 sys.stdin.read()

@@ -19,8 +19,8 @@ from typing import Final
 import pytest
 
 from holdfast.kernel.ports import wall_clock
-from holdfast.store import file, lane
 from holdfast.store.database import Database, Tx
+from holdfast.store.lite import file, lane
 from holdfast.store.migrate import Migration
 from holdfast.store.sqlite import open_sqlite
 

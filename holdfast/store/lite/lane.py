@@ -359,7 +359,7 @@ class Divided(Generic[J]):
         self._disk.run(self._runner, jobs)
 
     def catch_up(self) -> None:
-        """It never is."""
+        """It never is behind."""
 
     def close(self) -> None:
         self._runner.close()
