@@ -7,6 +7,7 @@ again in this turn is read off the history like everything else.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias, Union
 
@@ -19,6 +20,8 @@ from holdfast.kernel.policy import Policy
 from holdfast.kernel.schema import VALUE, BadArguments, complaint, form_of_answer
 
 BRACKETS: Final = frozenset("{}[]")
+WRAPPED: Final = re.compile(rf'\{{\s*"{VALUE}"\s*:')
+"""How the object begins that a value was asked for in."""
 
 
 class Fits(Struct, frozen=True):
@@ -50,6 +53,8 @@ class Output:
         schema = form.check.schema
         self.shape = Shape(schema, form.name, str(schema.get("description", "")))
         self._form = form
+        value = schema["properties"][VALUE] if form.wrapped else schema
+        self._is_text = value.get("type") == "string"
 
     def check(self, text: str) -> Fits | Misfit:
         """The value that an answer gives, or all that is wrong with it.
@@ -69,10 +74,16 @@ class Output:
         return misfit
 
     def _object(self, text: str) -> str:
-        """The text, or, where the value alone was written, the object that it belongs into."""
-        if not self._form.wrapped or text.lstrip().startswith("{"):
+        """The text, or, where the value alone was written, the object that it belongs into.
+
+        Where a text was asked for, what is no JSON of a text is the text itself: `true` is a word.
+        """
+        if not self._form.wrapped:
             return text
-        value = text if complaint(text) is None else json.dumps(text)  # words: they are the value
+        if WRAPPED.match(text) if self._is_text else text.startswith("{"):
+            return text
+        may_be_json = text.startswith('"') or not self._is_text
+        value = text if may_be_json and complaint(text) is None else json.dumps(text)
         return f'{{"{VALUE}": {value}}}'
 
 

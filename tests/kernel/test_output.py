@@ -268,6 +268,38 @@ def test_words_are_the_value_where_a_value_of_words_was_asked_for(
 @pytest.mark.parametrize(
     "text",
     [
+        "true",
+        "null",
+        "5",
+        "1.50",
+        "1e3",
+        "[1, 2]",
+        '["a"',
+        "{}",
+        '{"a": 1}',
+        "{name}",
+        '"a" or "b"',
+    ],
+)
+@pytest.mark.parametrize("wanted", [str, {"type": "string"}, Annotated[str, Field(max_length=99)]])
+def test_any_text_is_the_value_where_a_text_was_asked_for(wanted: Any, text: str) -> None:
+    assert fits(Output(wanted), text) == text
+
+
+def test_a_word_that_is_also_json_is_one_of_the_words_that_were_asked_for() -> None:
+    assert fits(Output(Literal["true", "false"]), "true") == "true"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"value": null}', '{ "value" : ["a"]}', '{"value": "a" or "b"}', '{"value": "a"']
+)
+def test_a_text_that_was_to_be_in_an_object_is_asked_for_again_when_it_is_not(text: str) -> None:
+    assert problems(Output(str), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         f"  {OSLO_TEXT}\n",
         f"```json\n{OSLO_TEXT}\n```",
         f"```\n{OSLO_TEXT}\n```\n",
