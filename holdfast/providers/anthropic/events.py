@@ -5,7 +5,6 @@ Any field may be null: some gateways send all that they know, whatever an event 
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import msgspec
@@ -54,25 +53,7 @@ read: Final = msgspec.json.Decoder(Event).decode
 """One event."""
 
 
-def read_again(data: bytes, error: msgspec.DecodeError) -> Event:
-    """An event that could not be read, when it only has half of a character in it."""
-    try:
-        value = json.loads(data) if _has_half(data) else None
-    except ValueError:
-        value = None
-    if value is None:
-        raise error
-    return msgspec.convert(value, Event)
-
-
 def fields_of(data: bytes) -> dict[str, Any]:
     """All that an event says of what is new, also what nobody knows."""
-    event = json.loads(data) if _has_half(data) else msgspec.json.decode(data)
-    fields: dict[str, Any] = event["delta"]
+    fields: dict[str, Any] = msgspec.json.decode(data)["delta"]
     return fields
-
-
-def _has_half(data: bytes) -> bool:
-    """Whether there may be half of a surrogate pair, which `json` reads and msgspec does not. A
-    provider that cuts its text anywhere may cut a character in two."""
-    return rb"\ud" in data.lower()

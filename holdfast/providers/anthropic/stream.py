@@ -31,10 +31,11 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.anthropic.events import Event, Piece, fields_of, read, read_again
+from holdfast.providers.anthropic.events import Event, Piece, fields_of, read
 from holdfast.providers.anthropic.usage import Meter
 from holdfast.providers.body import encoded
 from holdfast.providers.failure import Codes, reported
+from holdfast.providers.halves import Halves
 from holdfast.providers.profile import Price
 
 CODES: Final[Codes] = {
@@ -139,6 +140,7 @@ class Decoder:
         """Where the provider runs code for this answer."""
         self.deltas: list[Delta] = []
         self._provider = provider
+        self._halves = Halves()
         # Of the whole answer:
         self._meter = Meter(price)
         self._said: dict[str, Any] = {}
@@ -164,10 +166,11 @@ class Decoder:
         for data in events:
             try:
                 event = read(data)
-            except msgspec.DecodeError as error:
+            except msgspec.DecodeError:
                 if data.strip() == b"[DONE]":  # some gateways end every stream so
                     continue
-                event = read_again(data, error)
+                data = self._halves.joined(data)
+                event = read(data)
             delta = event.delta
             if delta is None or event.type != "content_block_delta":
                 deltas += self._rare(event)

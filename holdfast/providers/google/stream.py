@@ -45,6 +45,7 @@ from holdfast.providers.google.chunks import (
     read_chunk,
     read_counts,
 )
+from holdfast.providers.halves import Halves
 from holdfast.providers.profile import Profile
 
 CODES: Final[Mapping[str, FailureKind]] = {
@@ -123,6 +124,7 @@ class Decoder:
     def __init__(self, provider: str, profile: Profile) -> None:
         self.deltas: list[Delta] = []
         self._provider = provider
+        self._halves = Halves()
         self._profile = profile
         self._open: Literal["text", "thought"] | None = None
         """What the last part was, when the next can go on with it."""
@@ -144,7 +146,10 @@ class Decoder:
         for event in events:
             if event[:1] == b"[" and event.strip() == b"[DONE]":
                 continue  # some gateways end every stream so
-            chunk = read_chunk(event)
+            try:
+                chunk = read_chunk(event)
+            except msgspec.DecodeError:
+                chunk = read_chunk(self._halves.joined(event))
             self._usage = chunk.usage_metadata or self._usage
             if not chunk.candidates:
                 self._look_at(chunk)

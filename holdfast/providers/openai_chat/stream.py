@@ -20,6 +20,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import Codes, reported
+from holdfast.providers.halves import Halves
 from holdfast.providers.openai_chat import details
 from holdfast.providers.openai_chat.calls import Calls, Function, Piece
 from holdfast.providers.openai_chat.tags import ThinkTags
@@ -152,6 +153,7 @@ class Decoder:
     ) -> None:
         """`keeps_details` for an endpoint that wants `reasoning_details` back."""
         self._provider = provider
+        self._halves = Halves()
         self._price = price
         self._tags = ThinkTags() if think_tags else None
         self._keeps_details = keeps_details
@@ -180,7 +182,11 @@ class Decoder:
                 continue
             if self._over:
                 break
-            chunk = _decode(event)
+            try:
+                chunk = _decode(event)
+            except msgspec.DecodeError:
+                event = self._halves.joined(event)
+                chunk = _decode(event)
             if chunk.error or chunk.choices is None or self._about is None:
                 self._look_at(chunk, event)
             if chunk.choices:

@@ -27,6 +27,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import reported
+from holdfast.providers.halves import Halves
 from holdfast.providers.openai_responses.events import (
     CODES,
     Event,
@@ -109,6 +110,7 @@ class Decoder:
     ) -> None:
         self.deltas: list[Delta] = []
         self._provider = provider
+        self._halves = Halves()
         self._price = price
         self._names = names or {}
         self._input = input
@@ -129,13 +131,25 @@ class Decoder:
             try:
                 event = read_event(data)
             except msgspec.DecodeError:
-                if type_of(data) in _HANDLERS:
-                    raise
-                continue  # of a kind that is new, or that nobody reads
+                again = self._read_again(data)
+                if again is None:
+                    continue
+                event = again
             handle = _HANDLERS.get(event.type)
             if handle is not None and not self._finished:
                 handle(self, event, out)
         return out
+
+    def _read_again(self, data: bytes) -> Event | None:
+        """An event that could not be read. None when it is of a kind that is new, or that nobody
+        reads."""
+        data = self._halves.joined(data)
+        try:
+            return read_event(data)
+        except msgspec.DecodeError:
+            if type_of(data) in _HANDLERS:
+                raise
+            return None
 
     @property
     def complete(self) -> bool:
