@@ -18,15 +18,20 @@ class Price(Value, frozen=True):
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+    cache_write_1h: float | None = None
+    """Of what a cache keeps for an hour. None when it costs as much as other writes."""
 
-    def of(self, usage: Usage) -> float:
+    def of(self, usage: Usage, *, for_an_hour: int = 0) -> float:
+        """`for_an_hour` is how much of what was written to the cache stays there so long."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
+        keep = write if self.cache_write_1h is None else self.cache_write_1h
         return (
             usage.input * self.input
             + usage.output * self.output
             + usage.cache_read * read
             + usage.cache_write * write
+            + for_an_hour * (keep - write)
         ) / 1_000_000
 
 

@@ -578,6 +578,41 @@ def test_an_answer_costs_what_its_tokens_cost() -> None:
     assert counted.cost == pytest.approx(18)
 
 
+WRITES: Final = {
+    "cache_creation_input_tokens": 1_000_000,
+    "cache_creation": {"ephemeral_5m_input_tokens": 400_000, "ephemeral_1h_input_tokens": 600_000},
+}
+
+
+@pytest.mark.parametrize(("begin", "final"), [(WRITES, {}), ({}, WRITES), (WRITES, WRITES)])
+def test_what_is_written_to_the_cache_for_an_hour_has_its_own_price(
+    begin: dict[str, Any], final: dict[str, Any]
+) -> None:
+    counted = usage(begin, final, Price(3, 15, 0.3, cache_write=3.75, cache_write_1h=6))
+    assert counted is not None
+    assert counted.cache_write == 1_000_000
+    assert counted.cost == pytest.approx(0.4 * 3.75 + 0.6 * 6)
+
+
+@pytest.mark.parametrize("said", [None, {}, {"ephemeral_1h_input_tokens": None}])
+def test_what_is_not_said_to_be_written_for_an_hour_is_not(said: Any) -> None:
+    begin = {"cache_creation_input_tokens": 1_000_000, "cache_creation": said}
+    counted = usage(begin, {}, Price(3, 15, 0.3, cache_write=3.75, cache_write_1h=6))
+    assert counted is not None
+    assert counted.cost == pytest.approx(3.75)
+
+
+def test_each_go_of_a_paused_answer_pays_for_what_it_has_written_for_an_hour() -> None:
+    decoder = Decoder("anthropic", Price(3, 15, cache_write=3.75, cache_write_1h=6), resumable=True)
+    first = ev("message_start", message={"id": "m1", "usage": WRITES})
+    read(first, *HELLO, *end("pause_turn"), decoder=decoder)
+    decoder.resume()
+    second = ev("message_start", message={"id": "m2", "usage": {"input_tokens": 1_000_000}})
+    last = finished(read(second, *HELLO, *end(), decoder=decoder))
+    assert last.usage is not None
+    assert last.usage.cost == pytest.approx(0.4 * 3.75 + 0.6 * 6 + 3)
+
+
 def test_a_paused_answer_counts_all_that_was_written_and_what_was_read_last() -> None:
     decoder = Decoder("anthropic", Price(1, 1), resumable=True)
     first = ev("message_start", message={"id": "m1", "usage": {"input_tokens": 1_000_000}})

@@ -59,5 +59,20 @@ def test_a_price_counts_each_kind_of_token_once() -> None:
     assert price.of(usage) == pytest.approx(0.003 + 0.03 + 0.003 + 0.015)
 
 
+@pytest.mark.parametrize(
+    ("price", "cost"),
+    [
+        (Price(2, 8, cache_write=3, cache_write_1h=5), 0.25 * 3 + 0.75 * 5),
+        (Price(2, 8, cache_write=3), 3),
+        (Price(2, 8), 2),
+    ],
+)
+def test_what_a_cache_keeps_for_an_hour_costs_as_other_writes_unless_it_has_its_own_price(
+    price: Price, cost: float
+) -> None:
+    usage = Usage(cache_write=1_000_000)
+    assert price.of(usage, for_an_hour=750_000) == pytest.approx(cost)
+
+
 def test_cached_input_without_a_price_of_its_own_costs_as_much_as_other_input() -> None:
     assert Price(2.0, 8.0).of(Usage(cache_read=1_000_000)) == pytest.approx(2.0)

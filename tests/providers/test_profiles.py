@@ -80,6 +80,10 @@ def test_what_is_cached_is_read_for_less(provider: str, name: str, profile: Prof
     assert 0 < price.input <= price.output <= 1_000
     assert price.cache_read is None or 0 < price.cache_read < price.input
     assert price.cache_write is None or price.input <= price.cache_write <= 2 * price.input
+    if provider == "anthropic":
+        assert price.cache_write_1h == pytest.approx(2 * price.input)
+    else:
+        assert price.cache_write_1h is None
 
 
 @pytest.mark.parametrize(("provider", "name", "profile"), ENTRIES)

@@ -11,10 +11,16 @@ import msgspec
 from msgspec import Struct
 
 
+class Written(Struct, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class Tokens(Struct, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: Written | None = None
+    """How long the cache keeps what was written."""
     cache_read_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
 

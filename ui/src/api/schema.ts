@@ -481,6 +481,8 @@ export interface Schemas {
     cache_read?: number | null;
     /** @default null */
     cache_write?: number | null;
+    /** @default null */
+    cache_write_1h?: number | null;
   };
   /** Why a request was not carried out. */
   Problem: {
