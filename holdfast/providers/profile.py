@@ -20,9 +20,16 @@ class Price(Value, frozen=True):
     cache_write: float | None = None
     cache_write_1h: float | None = None
     """Of what a cache keeps for an hour. None when it costs as much as other writes."""
+    above: int = 0
+    """Tokens that a prompt has to exceed for this price to be asked."""
+    long: Price | None = None
+    """What is asked instead, for all of a request, when its prompt is longer."""
 
     def of(self, usage: Usage, *, for_an_hour: int = 0) -> float:
         """`for_an_hour` is how much of what was written to the cache stays there so long."""
+        prompt = usage.input + usage.cache_read + usage.cache_write
+        if self.long is not None and prompt > self.long.above:
+            return self.long.of(usage, for_an_hour=for_an_hour)
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         keep = write if self.cache_write_1h is None else self.cache_write_1h

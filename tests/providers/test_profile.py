@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -72,6 +72,34 @@ def test_what_a_cache_keeps_for_an_hour_costs_as_other_writes_unless_it_has_its_
 ) -> None:
     usage = Usage(cache_write=1_000_000)
     assert price.of(usage, for_an_hour=750_000) == pytest.approx(cost)
+
+
+TIERED: Final = Price(1, 10, 0.1, 1.25, 2, long=Price(2, 15, 0.2, 2.5, 4, above=200_000))
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (Usage(input=200_000, output=100_000), 0.2 + 1),
+        (Usage(input=200_001, output=100_000), 0.400002 + 1.5),
+        (Usage(input=100_000, cache_read=100_000, output=900_000), 0.1 + 0.01 + 9),
+        (Usage(input=100_000, cache_read=100_000, cache_write=1), 0.2 + 0.02 + 0.0000025),
+    ],
+)
+def test_a_long_prompt_makes_all_of_its_answer_cost_more(usage: Usage, cost: float) -> None:
+    assert TIERED.of(usage) == pytest.approx(cost)
+
+
+def test_what_a_cache_keeps_for_an_hour_costs_more_in_a_long_prompt_too() -> None:
+    usage = Usage(cache_write=300_000)
+    assert TIERED.of(usage, for_an_hour=100_000) == pytest.approx(0.2 * 2.5 + 0.1 * 4)
+
+
+def test_a_price_may_rise_more_than_once() -> None:
+    price = Price(1, 1, long=Price(2, 2, above=10, long=Price(3, 3, above=20)))
+    assert [price.of(Usage(n)) * 1_000_000 / n for n in (10, 11, 20, 21)] == pytest.approx(
+        [1, 2, 2, 3]
+    )
 
 
 def test_cached_input_without_a_price_of_its_own_costs_as_much_as_other_input() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import date
 from importlib import resources
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -50,7 +52,9 @@ def test_every_provider_in_the_file_can_be_asked() -> None:
 def test_the_file_has_no_field_that_nobody_reads() -> None:
     for entry in (entry for known in raw()["models"].values() for entry in known.values()):
         assert entry.keys() <= set(Profile.__struct_fields__)
-        assert entry.get("price", {}).keys() <= set(Price.__struct_fields__)
+        price = entry.get("price", {})
+        for one in (price, price.get("long", {})):
+            assert one.keys() <= set(Price.__struct_fields__)
 
 
 def test_a_file_with_a_wrong_type_is_refused() -> None:
@@ -74,9 +78,19 @@ def test_what_is_known_can_be_true(provider: str, name: str, profile: Profile) -
 
 @pytest.mark.parametrize(("provider", "name", "profile"), ENTRIES)
 def test_what_is_cached_is_read_for_less(provider: str, name: str, profile: Profile) -> None:
+    for price in prices(profile):
+        check_price(provider, price)
+
+
+def prices(profile: Profile) -> Iterator[Price]:
+    """Of short prompts, and of longer ones."""
     price = profile.price
-    if price is None:
-        return
+    while price is not None:
+        yield price
+        price = price.long
+
+
+def check_price(provider: str, price: Price) -> None:
     assert 0 < price.input <= price.output <= 1_000
     assert price.cache_read is None or 0 < price.cache_read < price.input
     assert price.cache_write is None or price.input <= price.cache_write <= 2 * price.input
@@ -84,6 +98,36 @@ def test_what_is_cached_is_read_for_less(provider: str, name: str, profile: Prof
         assert price.cache_write_1h == pytest.approx(2 * price.input)
     else:
         assert price.cache_write_1h is None
+
+
+@pytest.mark.parametrize(("provider", "name", "profile"), ENTRIES)
+def test_a_longer_prompt_costs_more(provider: str, name: str, profile: Profile) -> None:
+    for short, long in pairwise(prices(profile)):
+        assert short.above < long.above
+        for kind in ("input", "output", "cache_read", "cache_write", "cache_write_1h"):
+            less, more = getattr(short, kind), getattr(long, kind)
+            assert (less is None) == (more is None)
+            assert less is None or less < more
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "above", "input", "output"),
+    [
+        ("anthropic", "claude-haiku-5-5", 100_000, 0.5, 2.5),
+        ("anthropic", "claude-sonnet-4-5", 200_000, 6, 22.5),
+        ("google", "gemini-2.5-pro", 200_000, 2.5, 15),
+        ("google", "gemini-pro-latest", 200_000, 4, 18),
+        ("openai", "gpt-6-sol", 272_000, 4, 15),
+        ("xai", "grok-4.20", 199_999, 2.5, 5),
+    ],
+)
+def test_the_price_of_a_long_prompt_is_known(
+    provider: str, model: str, above: int, input: float, output: float
+) -> None:
+    price = lookup(provider, model).price
+    assert price is not None
+    assert price.long is not None
+    assert (price.long.above, price.long.input, price.long.output) == (above, input, output)
 
 
 @pytest.mark.parametrize(("provider", "name", "profile"), ENTRIES)

@@ -483,6 +483,10 @@ export interface Schemas {
     cache_write?: number | null;
     /** @default null */
     cache_write_1h?: number | null;
+    /** @default 0 */
+    above?: number;
+    /** @default null */
+    long?: Schemas["Price"] | null;
   };
   /** Why a request was not carried out. */
   Problem: {
