@@ -30,6 +30,7 @@ from holdfast.kernel.errors import Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.messages import AskedBy, Kind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in
+from holdfast.kernel.turn import context_of
 from holdfast.store.database import Tx
 
 T = TypeVar("T")
@@ -218,7 +219,7 @@ async def read_context(tx: Tx, chat_id: str) -> int | None:
     message = last.message
     if message.checkpoint is not None:
         return message.checkpoint.after
-    return None if message.usage is None else message.usage.context
+    return None if message.usage is None else context_of(message)
 
 
 async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:

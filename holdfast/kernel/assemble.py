@@ -65,6 +65,7 @@ class Assembly:
         self.finish: Finish | None = None
         """Why the model stopped; None until it did."""
         self.usage: Usage | None = None
+        """What is known of it: of an answer that was cut, what had been counted until then."""
         self.window: int | None = None
         self.metadata: Metadata | None = None
         self.size = 0
@@ -115,11 +116,12 @@ class Assembly:
                 self.size += len(encode(part))
                 return self._add(part)
             case Opened(model):
-                self.model = model
+                self.model, self.usage = model, None  # what was counted is not of this one
             case Notice(text):
                 return Warned(text)
-            case Ping():
-                pass  # that it came is all it says
+            case Ping(usage):
+                if usage is not None:
+                    self.usage = _possible(usage)
             case _:
                 raise TypeError(f"the model yielded a {type(delta).__name__}, which is no Delta")
         return None
@@ -296,7 +298,8 @@ class Assembly:
         if delta.finish not in FINISHES:
             raise TypeError(f"the model finished with {delta.finish!r}: use one of {FINISHES}")
         self.finish = delta.finish
-        self.usage = None if delta.usage is None else _possible(delta.usage)
+        if delta.usage is not None:
+            self.usage = _possible(delta.usage)
         self.metadata = delta.metadata
         self.window = delta.window
         # A provider without an explicit end of a call means it by finishing, unless it was cut.

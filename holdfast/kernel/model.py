@@ -172,7 +172,10 @@ class PartAdded(Value, frozen=True):
 
 
 class Ping(Value, frozen=True):
-    """The provider is alive and has nothing to say."""
+    """The provider is alive and has nothing to say, except perhaps what it has counted so far."""
+
+    usage: Usage | None = None
+    """Of the whole answer, and counted if it is cut: `Finished` says it again, with the rest."""
 
 
 class Opened(Value, frozen=True):

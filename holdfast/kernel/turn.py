@@ -83,8 +83,7 @@ def _answer(turn: Turn, message: Message) -> Turn:
     for part in message.parts:
         if type(part) is ToolCall and not part.provider_executed:
             calls += (part,)
-    # A provider that reports zeros reports nothing.
-    reported = message.usage.context if message.usage is not None else 0
+    reported = context_of(message)
     size = reported or turn.size + estimate(message)
     first = turn.compactions > 0 and turn.size_after is None
     return Turn(
@@ -104,6 +103,16 @@ def _answer(turn: Turn, message: Message) -> Turn:
         compactions=turn.compactions,
         size_after=size if first else turn.size_after,
     )
+
+
+def context_of(message: Message) -> int:
+    """Tokens that the request and its answer fill; 0 where nobody has counted them."""
+    usage = message.usage
+    if usage is None or not usage.context:  # a provider that reports zeros reports nothing
+        return 0
+    if message.finish == "interrupted":  # before all that it wrote was counted
+        return usage.context - usage.output + max(usage.output, estimate(message))
+    return usage.context
 
 
 def _results(turn: Turn, message: Message) -> Turn:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Finish, Message, Outcome, Usage
@@ -214,6 +215,8 @@ class Watched:
                     first = self._clock() - began
                 if isinstance(delta, Finished):
                     finished = delta
+                elif isinstance(delta, Ping) and delta.usage is not None:
+                    finished = replace(finished, usage=delta.usage)
                 yield delta
         except BaseException as raised:
             error = raised

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.kernel.messages import Value
+from holdfast.kernel.messages import Usage, Value
 from holdfast.kernel.model import Delta, Finished, Notice, Ping
 from holdfast.providers.failure import MAX_BODY, Codes, refused, unframed, unreadable
 from holdfast.providers.http import Http, Reply, address
@@ -58,6 +58,10 @@ class Decoder(Protocol):
         of one that is not, or that has said all."""
         ...
 
+    def spent(self) -> Usage | None:
+        """What the provider has counted so far. Asked of an answer that was cut."""
+        ...
+
 
 async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> AsyncGenerator[Delta]:
     """The deltas of one answer. Nothing is done here for each that could be done for each read."""
@@ -96,9 +100,12 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
             failure = unframed(events.beside, codes)
             if failure is not None:
                 raise failure
+            last = _counted(decoder)
     except ProviderError as error:
         last = decoder.end() if error.kind in BROKEN else []
         if not last:  # of an answer that is complete it does not matter how the connection ended
+            for delta in _counted(decoder):
+                yield delta
             raise
     for delta in last:
         yield delta
@@ -110,6 +117,12 @@ async def _soon(chunks: AsyncIterator[bytes], seconds: float) -> bytes | None:
     with anyio.move_on_after(seconds):
         return await anext(chunks, None)
     return None
+
+
+def _counted(decoder: Decoder) -> list[Delta]:
+    """What an answer that was cut has taken, if the provider has said anything of that."""
+    spent = decoder.spent()
+    return [] if spent is None else [Ping(spent)]
 
 
 def _decode(decoder: Decoder, events: list[bytes]) -> tuple[list[Delta], ProviderError | None]:

@@ -433,8 +433,31 @@ def test_a_notice_is_shown_as_a_warning_and_not_kept() -> None:
     assert fed.assembly.message().parts == (Text("a"),)
 
 
-def test_a_ping_changes_nothing() -> None:
-    assert message_of(TextDelta("a"), Ping(), TextDelta("b")).parts == (Text("ab"),)
+@pytest.mark.parametrize("ping", [Ping(), Ping(Usage(9))])
+def test_a_ping_changes_nothing_of_what_is_said(ping: Ping) -> None:
+    assert message_of(TextDelta("a"), ping, TextDelta("b")).parts == (Text("ab"),)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "usage"),
+    [
+        ([Ping(Usage(9, 1))], Usage(9, 1)),
+        ([Ping(Usage(9, 1)), Ping()], Usage(9, 1)),
+        ([Ping(Usage(9, 1)), Ping(Usage(9, 5))], Usage(9, 5)),
+        ([Ping(Usage(9, -1, cost=-1.0))], Usage(9)),
+        ([Ping(Usage(9, 1)), Opened("other:model")], None),
+        ([Ping(Usage(9, 1)), Finished(usage=Usage(9, 7))], Usage(9, 7)),
+        ([Ping(Usage(9, 1)), Finished()], Usage(9, 1)),
+    ],
+)
+def test_what_is_counted_last_is_what_an_answer_has_taken(
+    deltas: list[Delta], usage: Usage | None
+) -> None:
+    fed = Fed([TextDelta("a"), *deltas])
+    assert fed.assembly.usage == usage
+    half = fed.assembly.partial("interrupted")
+    assert half is not None
+    assert half.usage == usage
 
 
 def test_the_answer_says_which_model_wrote_it_and_what_it_took() -> None:

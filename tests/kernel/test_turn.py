@@ -126,7 +126,8 @@ class Rescan:
         if at >= 0 and (said := self.seen[at]).usage is not None and said.kind == "answer":
             used = said.usage
             assert used is not None
-            told = used.input + used.cache_read + used.cache_write + used.output
+            wrote = estimate(said) if said.finish == "interrupted" else 0
+            told = used.input + used.cache_read + used.cache_write + max(used.output, wrote)
         elif at >= 0:
             cut = self.seen[at].checkpoint
             assert cut is not None
@@ -290,6 +291,13 @@ def test_a_usage_of_zeros_is_no_report() -> None:
     turn = fold_all([prompt(), said])
     assert not turn.measured
     assert turn.size > 100
+
+
+def test_of_an_answer_that_was_stopped_the_provider_has_not_counted_all() -> None:
+    said = Message("assistant", (Text("a" * 4_000),), "answer", "both", "interrupted", Usage(90, 1))
+    turn = fold_all([prompt(), said])
+    assert turn.measured
+    assert turn.size == 90 + estimate(said) > 1_000
 
 
 def test_what_only_people_see_takes_no_room() -> None:

@@ -36,6 +36,23 @@ class Ear(Witness):
         self.heard.append(said)
 
 
+class Cut(Slow):
+    """Counts what went in, and is lost before it has said anything."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        yield Ping(Usage(5))
+        raise ConnectionError
+
+
+async def test_what_was_counted_of_an_answer_that_was_cut_is_told() -> None:
+    ear = Ear()
+    with pytest.raises(ConnectionError):
+        async for _ in Watched(Cut(), ear, anyio.current_time).stream(HELLO):
+            pass
+    (said,) = ear.heard
+    assert (said.usage, said.finish) == (Usage(5), None)
+
+
 async def test_signs_of_life_are_not_the_first_delta_of_an_answer() -> None:
     ear = Ear()
     watched = Watched(Slow(), ear, anyio.current_time)

@@ -33,6 +33,7 @@ from holdfast.kernel.model import (
     Finished,
     PartAdded,
     PartEnded,
+    Ping,
     ReasoningDelta,
     TextDelta,
 )
@@ -108,7 +109,7 @@ def test_text_arrives_in_pieces() -> None:
         stop(0),
         *end(),
     )
-    assert deltas[:-1] == [TextDelta("Hel"), TextDelta("lo."), PartEnded()]
+    assert deltas[:-1] == [Ping(Usage(3, 1)), TextDelta("Hel"), TextDelta("lo."), PartEnded()]
     assert finished(deltas).metadata == {"anthropic": {"id": "msg_1", "stop_reason": "end_turn"}}
 
 
@@ -519,7 +520,7 @@ async def test_an_answer_that_does_not_say_why_it_ended_is_not_complete(
     with pytest.raises(ProviderError) as caught:
         read(BEGIN, *HELLO, *events, decoder=decoder)
     assert caught.value.kind == "stream_cut"
-    assert decoder.deltas == [TextDelta("Hello."), PartEnded()]
+    assert decoder.deltas == [Ping(Usage(3, 1)), TextDelta("Hello."), PartEnded()]
     assert await run_with(wire(BEGIN, *HELLO, *events)) == "stream_cut"
 
 
@@ -569,6 +570,17 @@ def test_counts_may_come_with_either_end(begin: dict[str, Any], final: dict[str,
 
 def test_a_provider_that_counts_nothing_reports_nothing() -> None:
     assert usage({}, {}) is None
+    assert not any(isinstance(delta, Ping) for delta in read(ev("message_start", message={})))
+
+
+def test_an_answer_that_was_cut_has_taken_what_was_counted_until_then() -> None:
+    decoder = Decoder("anthropic", Price(1, 1), resumable=True)
+    assert decoder.spent() is None
+    read(BEGIN, *HELLO, decoder=decoder)
+    assert decoder.spent() == Usage(3, 1, cost=4 / 1_000_000)
+    read(*end("pause_turn", output_tokens=5), decoder=decoder)
+    decoder.resume()
+    assert read(BEGIN, decoder=decoder) == [Ping(Usage(3, 6, cost=12 / 1_000_000))]
 
 
 def test_an_answer_costs_what_its_tokens_cost() -> None:

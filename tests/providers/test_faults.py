@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast import Agent, Policy, RunResult, Stream
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.events import Event, Retrying
-from holdfast.kernel.messages import Message
+from holdfast.kernel.messages import Message, Usage
 from holdfast.kernel.model import Finished, Ping, TextDelta
 from holdfast.testing import call_raw, cut, fail, finish, pause, ports, say, think, usage
 from holdfast.testing.conformance.bench import ask, hear, told
@@ -29,7 +29,7 @@ from holdfast.testing.fake.faults import (
 from holdfast.testing.fake.provider import STREAM, FakeProvider, WireProtocol
 from holdfast.testing.fake.speaker import Received
 from holdfast.testing.script import Item, Turn
-from tests.kernel.runs import act, check_events, events_of, now, only, outcome
+from tests.kernel.runs import act, check_events, events_of, later, now, only, outcome
 from tests.providers.makers import PROTOCOLS, talk
 from tests.providers.makers import model_of as model_over
 from tests.providers.taps import Playback, recorded
@@ -410,6 +410,32 @@ async def test_signs_of_life_without_an_end_end_the_run(protocol: WireProtocol) 
     made = await story(protocol, [say("Begun."), endless(Ping(), 1.0)], policy=limits)
     is_over(made, "stream_too_long")
     assert kept_for_people(made.result).text == "Begun."
+
+
+COUNTED: Final = {"anthropic": Usage(7, 1), "google": Usage(7)}
+"""What is known of an answer that was cut: these protocols say at its beginning what went in."""
+
+
+@pytest.mark.parametrize("protocol", COUNTED)
+async def test_what_was_counted_of_an_answer_that_was_cut_is_counted(
+    protocol: WireProtocol,
+) -> None:
+    made = await story(protocol, [say("Half"), lost(), usage(input=7, output=9)])
+    is_done(made, 2, "stream_cut")
+    assert made.result.summary.usage == COUNTED[protocol]
+
+
+@pytest.mark.parametrize("protocol", COUNTED)
+async def test_what_was_counted_of_an_answer_that_is_stopped_is_counted(
+    protocol: WireProtocol,
+) -> None:
+    _, model = talk(protocol, [[say("Half"), pause(9), usage(input=7, output=9)]])
+    run = Agent(model=model, ports=ports()).run("?")
+    later(5, run.interrupt)
+    result = await outcome(run)
+    (half,) = [message for message in result.history if message.kind == "answer"]
+    assert (half.text, half.finish, half.usage) == ("Half", "interrupted", COUNTED[protocol])
+    assert result.summary.usage == COUNTED[protocol]
 
 
 @each_protocol

@@ -20,7 +20,7 @@ from holdfast.kernel.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.kernel.model import Delta, Finished, ReasoningDelta, TextDelta
+from holdfast.kernel.model import Delta, Finished, Ping, ReasoningDelta, TextDelta
 from holdfast.providers.google.stream import FAILURES, FINISHES, Decoder
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.testing import ports
@@ -451,6 +451,17 @@ def test_the_last_count_is_the_one_that_counts() -> None:
     last = {**chunk(finish="STOP"), "usageMetadata": {"promptTokenCount": 2}}
     assert ended(decode(first, last)).usage == Usage(2)
     assert ended(decode(first, chunk(finish="STOP"))).usage == Usage(1)
+
+
+def test_an_answer_that_was_cut_has_taken_what_was_counted_last() -> None:
+    """What went in is said with the first chunk, and again when the answer ends."""
+    decoder = Decoder("google", UNKNOWN)
+    assert decoder.spent() is None
+    counts = [{"promptTokenCount": 9}, {"promptTokenCount": 9, "candidatesTokenCount": 4}]
+    said = [{**chunk({"text": "x"}), "usageMetadata": one} for one in counts]
+    deltas = decoder.feed(list(map(msgspec.json.encode, said)))
+    assert deltas == [Ping(Usage(9)), TextDelta("x"), TextDelta("x")]
+    assert decoder.spent() == Usage(9, 4)
 
 
 def test_an_answer_costs_what_its_model_costs() -> None:

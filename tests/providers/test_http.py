@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
+from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
 from holdfast.providers.failure import MAX_BODY
 from holdfast.providers.http import SHARED, Connections, _proxy, _translated
@@ -59,6 +61,9 @@ class Plain:
 
     def end(self) -> list[Delta]:
         return []
+
+    def spent(self) -> Usage | None:
+        return None
 
 
 async def deltas(base_url: str, *notices: str) -> list[Delta]:
@@ -197,6 +202,31 @@ async def test_an_event_that_lacks_only_its_blank_line_counts() -> None:
     async with serve(replying(b"data: one\n\ndata: end")) as base_url:
         assert await deltas(base_url) == [TextDelta("one"), Finished()]
     await SHARED.close()
+
+
+class Counting(Plain):
+    """A protocol that counts as it goes."""
+
+    def spent(self) -> Usage | None:
+        return Usage(7)
+
+
+@pytest.mark.parametrize("politely", [True, False])
+async def test_what_was_counted_of_an_answer_is_said_when_it_is_cut(politely: bool) -> None:
+    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+        yield Head(200, {})
+        yield b"data: one\n\n"
+        if not politely:
+            raise ConnectionLost
+
+    said: list[Delta] = []
+    async with serve(exchange) as base_url:
+        call = Call(f"{base_url}/v1/ask", {}, b"{}")
+        with nullcontext() if politely else pytest.raises(ProviderError):
+            async for delta in answer(SHARED, call, Counting(), {}):
+                said.append(delta)
+    await SHARED.close()
+    assert said == [TextDelta("one"), Ping(Usage(7))]
 
 
 class Late(Plain):

@@ -926,6 +926,16 @@ def test_tokens_are_counted_as_we_count_them(said: Any, usage: Usage | None) -> 
     assert usage_of(said, None) == usage
 
 
+def test_an_answer_that_was_cut_has_taken_what_was_counted_until_then() -> None:
+    """Some count with every chunk."""
+    decoder = Decoder("openai")
+    counts = {"prompt_tokens": 9, "completion_tokens": 1}
+    decode(chunk({"content": "a"}), decoder=decoder)
+    assert decoder.spent() is None
+    decode(chunk({"content": "b"}, usage=counts), decoder=decoder)
+    assert decoder.spent() == Usage(9, 1)
+
+
 def test_the_providers_own_figure_wins_over_our_price() -> None:
     price = Price(1.0, 2.0)
     assert usage_of({**COUNTS, "cost": 0.5}, price) == Usage(100, 20, cost=0.5)

@@ -195,6 +195,17 @@ def test_usage_counts_cached_tokens_apart() -> None:
     assert answered.finish == "tool_calls"
 
 
+def test_an_answer_that_failed_has_taken_what_was_counted() -> None:
+    decoder = Decoder("openai")
+    assert decoder.spent() is None
+    used = {"input_tokens": 9, "output_tokens": 4}
+    error = {"code": "server_error", "message": "Oh."}
+    response = {"id": "resp_1", "status": "failed", "error": error, "usage": used}
+    with pytest.raises(ProviderError):
+        decoder.feed(wire({"type": "response.failed", "response": response}))
+    assert decoder.spent() == Usage(9, 4)
+
+
 def test_what_a_provider_says_it_charges_is_what_it_costs() -> None:
     tokens = {"input_tokens": 10, "output_tokens": 5}
     price = Price(input=10, output=100)

@@ -11,11 +11,24 @@ from holdfast.chat.family import NewChat
 from holdfast.chat.queries import spent
 from holdfast.chat.state import Rest
 from holdfast.kernel.compact import SECTIONS
-from holdfast.kernel.messages import Reasoning
+from holdfast.kernel.messages import Reasoning, Usage
+from holdfast.kernel.model import Ping
 from holdfast.kernel.policy import Wording
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
-from holdfast.testing import Clock, ScriptedModel, call, call_raw, fail, hang, pause, say, think
+from holdfast.testing import (
+    Clock,
+    Item,
+    ScriptedModel,
+    call,
+    call_raw,
+    cut,
+    fail,
+    hang,
+    pause,
+    say,
+    think,
+)
 from holdfast.testing import usage as reports
 from tests.worker.lives import SECOND, Life, asks, living, results_of
 
@@ -119,6 +132,32 @@ async def test_what_a_pure_call_of_half_an_answer_found_is_kept(db: Database, cl
         chat_id = await life.begin()
         await stop_after(life, chat_id, 5, clock)
         assert (await life.told(chat_id))[1:3] == ["answer: →look", "results: ok found"]
+
+
+async def test_what_was_counted_of_half_an_answer_is_kept_with_it_and_counted_once(
+    db: Database, clock: Clock
+) -> None:
+    script = [[Ping(Usage(7, 1)), say("Half"), hang()]]
+    async with living(db, script, clock=clock) as life:
+        chat_id = await life.begin()
+        await stop_after(life, chat_id, 5, clock)
+        half = next(one for one in await life.history(chat_id) if one.kind == "answer")
+        assert (half.text, half.finish, half.usage) == ("Half", "interrupted", Usage(7, 1))
+        counted = await db.read(lambda tx: spent(tx, chat_id))
+        assert (counted.usage.input, counted.usage.output, counted.calls) == (7, 1, 1)
+
+
+@pytest.mark.parametrize("said", [[], [say("Half")]], ids=["nothing", "half"])
+async def test_what_was_counted_of_answers_that_were_cut_is_counted(
+    db: Database, clock: Clock, said: list[Item]
+) -> None:
+    lost = fail(status=503)
+    script = [[Ping(Usage(7)), *said, lost], [Ping(Usage(7)), *said, cut()], "Done."]
+    async with living(db, script, clock=clock) as life:
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        counted = await db.read(lambda tx: spent(tx, chat_id))
+        assert (counted.usage.input, counted.calls) == (14, 2)
 
 
 async def test_a_whole_answer_whose_commit_came_too_late_is_kept_whole(

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.kernel.messages import Finish, Metadata, Reasoning, Source, Text, ToolResult
+from holdfast.kernel.messages import Finish, Metadata, Reasoning, Source, Text, ToolResult, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -28,6 +28,7 @@ from holdfast.kernel.model import (
     Finished,
     PartAdded,
     PartEnded,
+    Ping,
     ReasoningDelta,
     TextDelta,
 )
@@ -193,6 +194,9 @@ class Decoder:
     def end(self) -> list[Delta]:
         return []  # without `message_stop` nothing is complete
 
+    def spent(self) -> Usage | None:
+        return self._meter.total()
+
     def resume(self) -> None:
         """The answer goes on with another stream."""
         self.paused = self.complete = False
@@ -214,6 +218,8 @@ class Decoder:
                 if event.message.id:
                     self._said["id"] = event.message.id
                 self._meter.count(event.message.usage)
+                if (usage := self._meter.total()) is not None:
+                    yield Ping(usage)  # whoever stops the answer knows what went in
             case "message_delta":
                 if event.delta is not None:
                     self._note(event.delta)

@@ -32,6 +32,7 @@ from holdfast.kernel.model import (
     Finished,
     PartAdded,
     PartEnded,
+    Ping,
     ReasoningDelta,
     TextDelta,
 )
@@ -133,6 +134,8 @@ class Decoder:
         self._executed = ""
         """The last call that the API ran itself."""
         self._usage = Raw()
+        self._told = False
+        """Whether somebody knows what went in."""
         self._reason: str | None = None
         """Why the answer ended; None until it did."""
         self._blocked = False
@@ -159,6 +162,7 @@ class Decoder:
                 continue  # of several answers the first is ours
             if not self._facts:
                 self._look_at(chunk)
+                self._tell_prompt(deltas)
             if candidate.content is not None and candidate.content.parts:
                 for part in candidate.content.parts:
                     text = part.text
@@ -191,7 +195,7 @@ class Decoder:
             self._facts["finishReason"] = self._reason
         sources = [PartAdded(source) for source in _sources(self._facts)]
         metadata = {self._provider: self._facts} if self._facts else None
-        return [*sources, Finished(finish, self._counted(), metadata)]
+        return [*sources, Finished(finish, self.spent(), metadata)]
 
     # --- Parts ---
 
@@ -355,6 +359,13 @@ class Decoder:
         if candidate.citation_metadata:
             self._tell("citationMetadata", candidate.citation_metadata)
 
+    def _tell_prompt(self, deltas: list[Delta]) -> None:
+        """Say once what went in, for whoever stops the answer."""
+        usage = None if self._told else self.spent()
+        if usage is not None:
+            self._told = True
+            deltas.append(Ping(usage))
+
     def _tell(self, key: str, told: Fields) -> None:
         self._facts[key] = {**self._facts.get(key, {}), **told}  # again, with more
 
@@ -362,7 +373,7 @@ class Decoder:
         why = self._message or "the answer ended without being one"
         raise ProviderError(f"{reason}: {why}", code=reason, kind=FAILURES[reason])
 
-    def _counted(self) -> Usage | None:
+    def spent(self) -> Usage | None:
         counts = read_counts(self._usage) if self._usage else None
         if counts is None:
             return None

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.kernel.errors import FailureKind, ProviderError
-from holdfast.kernel.messages import File, Finish, Source
+from holdfast.kernel.messages import File, Finish, Source, Usage
 from holdfast.kernel.model import (
     Delta,
     Finished,
@@ -203,6 +203,9 @@ class Decoder:
         self._complete(deltas)
         return deltas
 
+    def spent(self) -> Usage | None:
+        return usage_of(self._usage, self._price)
+
     def _is_chunk(self, event: bytes, deltas: list[Delta]) -> bool:
         """Whether an event that does not look like one has JSON in it."""
         data = event.strip()
@@ -336,7 +339,7 @@ class Decoder:
         elif finish == "stop" and self._calls:
             finish = "tool_calls"
         about = {self._provider: self._about} if self._about else None
-        deltas.append(Finished(finish, usage_of(self._usage, self._price), about))
+        deltas.append(Finished(finish, self.spent(), about))
 
     # --- What a chunk says beside ---
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.kernel.messages import Finish, Metadata, Source
+from holdfast.kernel.messages import Finish, Metadata, Source, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -124,6 +124,8 @@ class Decoder:
         self._refused = False
         self._cited: set[str] = set()
         self._finished = False
+        self._usage: Usage | None = None
+        """Of an answer that failed."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         out = self.deltas = []
@@ -158,6 +160,9 @@ class Decoder:
     def end(self) -> list[Delta]:
         return []  # an answer says itself that it is complete
 
+    def spent(self) -> Usage | None:
+        return self._usage
+
     def _created(self, event: Event, out: list[Delta]) -> None:
         """Refuse an answer that has begun without the stored one. There are servers that take the
         id of that and do nothing with it: all that had been said would be lost, unnoticed."""
@@ -172,7 +177,9 @@ class Decoder:
     def _fail(self, event: Event, out: list[Delta]) -> None:
         error = event.error or {"code": event.code, "message": event.message}
         if event.type == "response.failed":
-            said = response_of(event).error or event.error
+            response = response_of(event)
+            self._usage = self._counted(response)
+            said = response.error or event.error
             error = said or {"code": "server_error", "message": "it failed"}
         elif not event.type and not event.error:
             return  # no event of ours
@@ -404,9 +411,11 @@ class Decoder:
         if kept and self._input is not None:
             kinds = [str(given.get("type")) for given in response.output or ()]
             kept |= {"input": self._input, "output": digest([response.said, kinds])}
-        usage = response.usage.usage(self._price) if response.usage is not None else None
         metadata = self._mine(kept) if kept else None
-        out.append(Finished(self._reason(cut, response), usage, metadata))
+        out.append(Finished(self._reason(cut, response), self._counted(response), metadata))
+
+    def _counted(self, response: Response) -> Usage | None:
+        return response.usage.usage(self._price) if response.usage is not None else None
 
     def _matched(self, output: Sequence[Item]) -> list[tuple[Item, _Open]]:
         """The items of the whole answer, each with what we have of it.
