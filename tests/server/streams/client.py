@@ -105,7 +105,10 @@ async def socket(
 @asynccontextmanager
 async def crowd(api: Api) -> AsyncIterator[Api]:
     """The same API for any number of connections at once."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+    # Whoever connects takes real time, in which virtual time may go by.
+    patient = aiohttp.ClientTimeout(total=None)
+    many = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=many, timeout=patient) as session:
         yield Api(api.url, session, api.server, api.user)
 
 
