@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from holdfast.chat.errors import ChatError, InvalidInput
 from holdfast.chat.locked import OVERLAP, now_of
 from holdfast.chat.state import Chat, check_text, document
-from holdfast.kernel.messages import File, Message, Part, ToolResult
+from holdfast.kernel.messages import File, Message, Part, ToolResult, results_message
 from holdfast.store.database import Tx
 
 P = TypeVar("P", bound=Part)
@@ -166,9 +166,10 @@ async def hold_files(tx: Tx, owner: str, message: Message) -> None:
 
 
 async def refuse_in_use(tx: Tx, owner: str, id: str) -> int:
-    """Raises `FileInUse` when a chat of the owner's has it in what was said, or waits to be said.
+    """Raises `FileInUse` when a chat of the owner's has it in what was said, by whomever, or waits
+    to be said.
 
-    Looks through all that they have said since it was uploaded, and a day before: clocks are set
+    Looks through all of these since it was uploaded, and a day before: clocks are set
     back now and then. Gives the time of this look.
     """
     looked = await now_of(tx)
@@ -183,8 +184,7 @@ async def _refuse_named(tx: Tx, file: StoredFile, since: int) -> None:
     rows = await tx.fetch(
         f"""
         SELECT c.id, m.body FROM chats c JOIN messages m ON m.chat_id = c.id
-         WHERE c.owner = :owner AND c.updated_at >= :since AND m.role = 'user'
-           AND {_has(tx, "m.body")}
+         WHERE c.owner = :owner AND c.updated_at >= :since AND {_has(tx, "m.body")}
         UNION ALL
         SELECT c.id, q.body FROM chats c JOIN queue q ON q.chat_id = c.id
          WHERE c.owner = :owner AND c.updated_at >= :since AND {_has(tx, "q.body")}
@@ -194,8 +194,23 @@ async def _refuse_named(tx: Tx, file: StoredFile, since: int) -> None:
     found = {
         chat for chat, body in rows if ref in refs_in([document(chat, "message", body, Message)])
     }
+    found |= await _in_results(tx, file.owner, ref, since)
     if found:
         raise FileInUse(file.id, sorted(found)[:SHOWN])
+
+
+async def _in_results(tx: Tx, owner: str, ref: str, since: int) -> set[str]:
+    """The chats with a result that names it and waits for others, to be said with them."""
+    rows = await tx.fetch(
+        f"""
+        SELECT c.id, t.result FROM chats c JOIN tool_calls t ON t.chat_id = c.id
+         WHERE c.owner = :owner AND c.updated_at >= :since AND t.result IS NOT NULL
+           AND {_has(tx, "t.result")}
+        """,
+        {"owner": owner, "since": since, "text": ref},
+    )
+    made = [(chat, document(chat, "result of a call", body, ToolResult)) for chat, body in rows]
+    return {chat for chat, result in made if ref in refs_in([results_message([result])])}
 
 
 async def delete_file(tx: Tx, owner: str, id: str, looked: int | None = None) -> StoredFile:

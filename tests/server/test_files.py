@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast import Tool, tool
 from holdfast.chat.files import (
     FileInUse,
     FileNotFound,
@@ -25,7 +26,7 @@ from holdfast.server.app import Limits
 from holdfast.server.once import once
 from holdfast.store.database import Database, Tx
 from holdfast.store.postgres import open_postgres
-from holdfast.testing import Clock
+from holdfast.testing import Clock, call
 from tests.chat.given import Chats
 from tests.databases import hold
 from tests.server.kit import Answer, Api, agent, serving_api
@@ -200,6 +201,62 @@ async def test_a_file_that_a_chat_refers_to_is_not_deleted(
         mentioned = (await upload(api, b"other")).body["id"]
         await api.post("/chats", {"prompt": f"what is holdfast:{mentioned}?"})
         assert (await api.delete(f"/files/{mentioned}")).status == 204
+
+
+def giving(id: str) -> Tool:
+    @tool(effect="once", parallel=True)
+    def show() -> File:
+        """Show a file."""
+        return File("image/png", ref=f"holdfast:{id}")
+
+    return show
+
+
+async def test_a_file_that_only_the_result_of_a_tool_names_is_not_deleted(
+    db: Database, clock: Clock
+) -> None:
+    script = [call("show"), "There it is."]
+    await db.write(lambda tx: add_file(tx, "f1", "ann", "hash", PNG, "image/png", None))
+    agents = [agent(script, clock, tools=[giving("f1")])]
+    async with serving_api(db, agents, clock=clock) as api:
+        chat = (await api.post("/chats", {"prompt": "hi"})).body["id"]
+        await api.rest(chat)
+        status, problem, _ = await api.delete("/files/f1")
+        assert (status, problem["kind"]) == (409, "file_in_use")
+        assert problem["facts"]["chats"] == [chat]
+        data = (await api.get(f"/chats/{chat}/export")).body
+        await api.delete(f"/chats/{chat}")
+        assert (await api.delete("/files/f1")).status == 204
+        made = (await restored(api, data)).body["id"]
+        (again,) = (await api.get("/files")).body["files"]
+        status, problem, _ = await api.delete(f"/files/{again['id']}")
+        assert (status, problem["facts"]["chats"]) == (409, [made])
+
+
+async def restored(api: Api, data: bytes) -> Answer:
+    media = {"Content-Type": "application/x-ndjson"}
+    return await api.ask("POST", "/chats/import", data, headers=media)
+
+
+async def test_a_file_in_a_result_that_waits_for_others_is_not_deleted(
+    db: Database, clock: Clock
+) -> None:
+    @tool(effect="once", parallel=True)
+    async def wait() -> None:
+        """Wait."""
+        await anyio.sleep_forever()
+
+    script = [[call("show"), call("wait")]]
+    await db.write(lambda tx: add_file(tx, "f1", "ann", "hash", PNG, "image/png", None))
+    agents = [agent(script, clock, tools=[giving("f1"), wait])]
+    async with serving_api(db, agents, clock=clock) as api:
+        chat = (await api.post("/chats", {"prompt": "hi"})).body["id"]
+        await anyio.sleep(1)
+        assert (await api.get(f"/chats/{chat}")).body["messages"] == 2
+        status, problem, _ = await api.delete("/files/f1")
+        assert (status, problem["facts"]["chats"]) == (409, [chat])
+        await api.post(f"/chats/{chat}/interrupt")
+        await api.rest(chat)
 
 
 @pytest.mark.parametrize("looked", [True, False])
