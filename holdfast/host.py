@@ -9,7 +9,7 @@ async with holdfast.open("sqlite:///chats.db", agents=[agent]) as host:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from types import MappingProxyType
 
 from holdfast.agent import Agent
@@ -22,7 +22,7 @@ from holdfast.kernel.model import Model, check_model
 from holdfast.kernel.ports import Ports
 from holdfast.live.deltas import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Missed
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
@@ -142,8 +142,11 @@ async def open(
 
     world = ports or Ports()
     known = _by_name(agents).values()  # what is wrong with them is said before a file is made
-    async with open_database(url, now=world.now) as db:
-        async with serving(
-            db, known, ports=world, worker=worker, titles=titles, observer=observer
-        ) as host:
-            yield host
+    with ExitStack() as closed:
+        async with open_database(url, now=world.now) as db:
+            async with serving(
+                db, known, ports=world, worker=worker, titles=titles, observer=observer
+            ) as host:
+                # Who still waits for a chat then looks once more, and finds the database closed.
+                closed.callback(host.feed.hear, Missed())
+                yield host

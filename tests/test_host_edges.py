@@ -20,6 +20,7 @@ from holdfast.chat.machine import forget_old_keys
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
+from holdfast.store import url
 from holdfast.store.database import CannotOpen, Closed, Database, OtherLoop
 from holdfast.testing import Clock, ScriptedModel, pause, ports, say
 from holdfast.worker.options import WorkerOptions
@@ -53,6 +54,30 @@ async def test_a_stream_that_is_read_when_the_host_closes_says_so(
                 group.start_soon(read, chat)
                 await anyio.sleep(1)
     assert ended == [chat.id]
+
+
+@pytest.mark.parametrize("how", ["rest", "stream"])
+async def test_who_waits_for_a_chat_when_its_host_closes_is_told_at_once(
+    open_db: OpenDatabase, clock: Clock, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    agent, world = agent_of([say("Once"), pause(1_000)], clock=clock)
+    told: list[float] = []
+
+    async def wait(chat: holdfast.Chat) -> None:
+        with pytest.raises(Closed):
+            if how == "rest":
+                await chat.rest()
+            async for _ in chat.stream(follow=True):
+                pass
+        told.append(anyio.current_time())
+
+    monkeypatch.setattr(url, "open_database", lambda *_, **more: open_db())
+    async with anyio.create_task_group() as group:
+        async with holdfast.open("", [agent], ports=world, worker=SHORT, titles=False) as host:
+            group.start_soon(wait, await host.create("?"))
+            await anyio.sleep(1)
+        closed = anyio.current_time()
+    assert [at - closed for at in told] == [pytest.approx(0, abs=0.1)]
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(4), KeyboardInterrupt()])
