@@ -173,7 +173,8 @@ async def read_messages(
     oldest: bool = False,
 ) -> list[Stored]:
     """A page: the newest messages in front of `before`, or the oldest behind `after`; in order."""
-    rows = await _nearest(tx, chat_id, before, after, limit, superseded, oldest)
+    place, given = _nearest(chat_id, before, after, limit, superseded, oldest)
+    rows = await tx.fetch(f"{SELECT_MESSAGE} {place}", given)
     return [stored_of(chat_id, row) for row in (rows if oldest else reversed(rows))]
 
 
@@ -187,36 +188,37 @@ async def read_page(
     after: int | None = None,
     superseded: bool = False,
 ) -> tuple[tuple[Stored, ...], bool]:
-    """The same, by `after` where it is given: as many as have no more than `size` characters
-    together, but one at least; and whether there are more beyond."""
+    """The same, by `after` where it is given: as many as have no more than `size` bytes together,
+    but one at least; and whether there are more beyond. What does not fit is not read."""
     oldest = after is not None
-    rows = await _nearest(tx, chat_id, before, after or 0, limit + 1, superseded, oldest)
-    count = _fitting((len(body) for _, _, body, *_ in rows[:limit]), size)
-    page = rows[:count] if oldest else reversed(rows[:count])
-    return tuple(stored_of(chat_id, row) for row in page), count < len(rows)
+    place, given = _nearest(chat_id, before, after or 0, limit + 1, superseded, oldest)
+    # Neither database looks into a text for its length in bytes.
+    near = await tx.fetch(f"SELECT number, octet_length(body) FROM messages {place}", given)
+    count = _fitting((length for _, length in near[:limit]), size)
+    if not count:
+        return (), False
+    rows = await tx.fetch(f"{SELECT_MESSAGE} {place}", {**given, "limit": count})
+    page = rows if oldest else reversed(rows)
+    return tuple(stored_of(chat_id, row) for row in page), count < len(near)
 
 
-async def _nearest(
-    tx: Tx,
+def _nearest(
     chat_id: str,
     before: int | None,
     after: int,
     limit: int,
     superseded: bool,
     oldest: bool,
-) -> Sequence[Row]:
-    """The nearest first."""
-    return await tx.fetch(
-        f"""
-        {SELECT_MESSAGE}
+) -> tuple[str, dict[str, Any]]:
+    """Which messages, the nearest first, and the values for it."""
+    place = f"""
          WHERE chat_id = :id AND number > :after
            {"" if before is None else "AND number < :before"}
            {"" if superseded else "AND superseded_at IS NULL"}
          ORDER BY number {"" if oldest else "DESC"} LIMIT :limit
-        """,
-        {"id": chat_id, "after": after, "limit": limit}
-        | ({} if before is None else {"before": before}),
-    )
+        """
+    given = {"id": chat_id, "after": after, "limit": limit}
+    return place, given if before is None else {**given, "before": before}
 
 
 def _fitting(lengths: Iterable[int], size: int) -> int:

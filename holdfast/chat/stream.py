@@ -45,8 +45,8 @@ PAGE: Final = 100
 MOST: Final = 500
 """Messages that are told one by one to somebody who was away; for more the newest page will do."""
 SIZE: Final = 1024 * 1024
-"""Characters of all messages of one look, but for the first: each who does not take them holds
-them."""
+"""Of all messages of one look, but for the first: bytes of a page, characters of what changed. Each
+who does not take them holds them."""
 
 
 class Cursor(Value, frozen=True):

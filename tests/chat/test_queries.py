@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -59,6 +59,44 @@ async def test_a_page_has_no_more_than_its_size_and_one_message_at_least(chats: 
     await chats.do(people.edit, "c1", 1, prompt("anew"))
     assert await numbers(after=2) == ([6], False)
     assert await numbers(after=2, superseded=True) == ([3, 4], True)
+
+
+class Weighed:
+    """A transaction that weighs what it reads."""
+
+    def __init__(self, tx: Tx) -> None:
+        self.dialect = tx.dialect
+        self.characters = 0
+        self._tx = tx
+
+    async def fetch(self, *asked: Any) -> Sequence[Row]:
+        rows = await self._tx.fetch(*asked)
+        self.characters += sum(len(value) for row in rows for value in row if type(value) is str)
+        return rows
+
+
+@pytest.mark.parametrize("place", [{}, {"after": 0}])
+async def test_what_does_not_fit_on_a_page_is_not_read(
+    chats: Chats, place: Mapping[str, Any]
+) -> None:
+    await chats.running("c1")
+    await chats.commit("c1", *(answer("x" * 10_000) for _ in range(50)))
+
+    async def read(tx: Tx) -> tuple[int, int, bool]:
+        weighed = Weighed(tx)
+        found, more = await read_page(cast("Tx", weighed), "c1", 100, 25_000, **place)
+        return len(found), weighed.characters, more
+
+    count, characters, more = await chats.ask(read)
+    assert (count, more) == (2 + ("after" in place), True)  # the prompt is small
+    assert characters < 25_000
+
+
+async def test_a_page_is_measured_in_bytes(chats: Chats) -> None:
+    await chats.running("c1")
+    await chats.commit("c1", *(answer("ü" * 1_000) for _ in range(3)))
+    found, more = await chats.ask(read_page, "c1", 9, 2 * 1_500)
+    assert (len(found), more) == (1, True)
 
 
 async def test_chats_are_listed_newest_first_by_owner_and_place(chats: Chats) -> None:
