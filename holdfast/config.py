@@ -128,7 +128,8 @@ class TokenOptions:
     """Given: the user is made if there is none."""
     name: str = "command line"
     scopes: tuple[Scope, ...] = ("read", "write")
-    days: int = 90
+    days: int | None = None
+    """None for what is usual: 90, or as long as the token that it is made with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +194,7 @@ def token_options(said: Namespace, environ: Mapping[str, str]) -> TokenOptions:
         role=said.role,
         name=said.name or "command line",
         scopes=tuple(dict.fromkeys(said.scope)) if said.scope else scopes,
-        days=said.days or 90,
+        days=said.days,
     )
 
 

@@ -12,6 +12,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.tokens import (
     DAY,
+    USUAL,
     NewToken,
     Token,
     TokenNotFound,
@@ -42,7 +43,8 @@ class Wanted(NamedTuple):
 
     name: str
     scopes: tuple[Scope, ...]
-    days: int
+    days: int | None
+    """None for what is usual."""
 
 
 class Made(NamedTuple):
@@ -88,7 +90,7 @@ class InDatabase:
             name=wanted.name,
             secret=new_secret("token"),
             scopes=frozenset(wanted.scopes),
-            lifetime=wanted.days * DAY,
+            lifetime=USUAL if wanted.days is None else wanted.days * DAY,
         )
 
         async def change(tx: Tx) -> Token:
@@ -159,8 +161,9 @@ class AtServer:
         body: dict[str, Any] = {
             "name": wanted.name,
             "scopes": wanted.scopes,
-            "expires_in": wanted.days * DAY,
         }
+        if wanted.days is not None:
+            body["expires_in"] = wanted.days * DAY
         if user is not None:
             body["user"] = user
         while True:

@@ -292,6 +292,7 @@ def limits() -> str:
         ),
         ("an entry of the audit log", f"{bounds.audit} days", "it is removed"),
         ("the life of a token", f"{tokens.LONGEST // tokens.DAY} days", "`invalid_body`"),
+        ("... that another one makes", "as long as that", "`forbidden`"),
         (
             "a session that is not used",
             f"{sessions.IDLE // (tokens.DAY * 10**6)} days",

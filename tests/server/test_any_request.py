@@ -35,6 +35,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31
 from holdfast.agent import Agent
 from holdfast.kernel.ports import Ports
 from holdfast.providers.demo import Demo
+from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.openapi import document
 from holdfast.store.database import Tx
 from holdfast.store.url import open_database
@@ -96,10 +97,12 @@ def described() -> Sequence[Any]:
 
 
 async def add_user(tx: Tx) -> None:
+    """Who asks, with the token that is shown."""
     await tx.execute(
         f"INSERT INTO users (id, name, role, created_at) VALUES "
         f"('ann', 'ann', 'admin', {tx.dialect.now})"
     )
+    await issue(tx, NewToken(id="test", user="ann", name="x", secret="hf_ann", lifetime=None))
 
 
 @schemathesis.serializer("application/x-ndjson")

@@ -227,11 +227,12 @@ async def _people(tx: Tx) -> None:
     """Everybody and everything that the table speaks of, twice."""
     for name in ("ann", "bob"):
         await create_user(tx, name, name, "admin" if name == "ann" else "member")
-    for n in "12":
+    for id in ("t1", "t2", "test"):  # the last is the one that is shown
         new = NewToken(
-            id=f"t{n}", user="ann", name=n, secret=f"hf_{n}", scopes=frozenset(), lifetime=None
+            id=id, user="ann", name=id, secret=f"hf_{id}", scopes=frozenset(), lifetime=None
         )
         await issue(tx, new)
+    for n in "12":
         data = f"file {n}".encode()
         await add_file(tx, f"f{n}", "ann", sha256(data).hexdigest(), data, "text/plain", None)
     for name in ("openai", "groq"):

@@ -69,7 +69,8 @@ def _add_wanted(parser: Parser) -> None:
         "--days",
         type=number(MAX_DAYS),
         metavar="N",
-        help=f"how long, up to {MAX_DAYS}; otherwise 90",
+        help=f"how long, up to {MAX_DAYS}; otherwise 90. With --url, not longer than the token "
+        "that is shown there",
     )
 
 

@@ -10,12 +10,21 @@ from msgspec import Struct
 from holdfast.chat.state import check_text
 from holdfast.server.identity.credential import hash_of
 from holdfast.server.policy import ALL_SCOPES, LOCAL, Scope
-from holdfast.server.problem import BadBody, Conflict, NotFound, TooMany
+from holdfast.server.problem import (
+    BadBody,
+    Conflict,
+    Forbidden,
+    NotFound,
+    TooMany,
+    Unauthenticated,
+)
 from holdfast.store.database import Tx
 
 DAY: Final = 24 * 3600
 LONGEST: Final = 366 * DAY
 """Seconds that a token is good for at most."""
+USUAL: Final = 90 * DAY
+"""Seconds, when nothing else is said."""
 MOST: Final = 100
 """Tokens of one user that are good at the same time."""
 OF_FILE: Final = "local"
@@ -46,7 +55,7 @@ class NewToken(Struct, frozen=True, kw_only=True):
     name: str
     secret: str
     scopes: frozenset[Scope] = ALL_SCOPES
-    lifetime: int | None = 90 * DAY
+    lifetime: int | None = USUAL
     """Seconds; None for ever."""
 
 
@@ -70,6 +79,38 @@ async def issue(tx: Tx, new: NewToken) -> Token:
     )
     assert row is not None
     return _token(row)
+
+
+async def lifetime_by(tx: Tx, by: str, wanted: int | None) -> int:
+    """Seconds for a token that is made with another one: none outlives what it was made with.
+
+    `by`: the id of that token, or of a session begun with it. `wanted`: None for what is usual, or
+    for as long as that one lasts.
+    """
+    # Locked, so that it is not revoked meanwhile: who asks may be remembered from before that.
+    row = await tx.one(
+        f"""
+        SELECT expires_at, {tx.dialect.now} FROM tokens
+         WHERE id IN (:id, (SELECT token_id FROM sessions WHERE id = :id)) AND revoked_at IS NULL
+         {tx.dialect.lock}
+        """,
+        {"id": by},
+    )
+    if row is None:
+        raise Unauthenticated("what you have shown was revoked, or has ended: get another token")
+    ends, now = row
+    left = LONGEST if ends is None else (ends - now) // 1_000_000
+    if left < 1:
+        raise Unauthenticated("this token has expired: get another one")
+    if wanted is None:
+        return min(USUAL, left)
+    if wanted > left:
+        raise Forbidden(
+            f"a token makes none that lasts longer than itself: give expires_in of at most {left}, "
+            "or have one made with a token that lasts longer, or by holdfast token at the database",
+            limit=left,
+        )
+    return wanted
 
 
 async def _refuse_more(tx: Tx, user: str) -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential import new_secret
-from holdfast.server.identity.tokens import LONGEST, NewToken, Token, issue, list_tokens, revoke
+from holdfast.server.identity.tokens import (
+    LONGEST,
+    NewToken,
+    Token,
+    issue,
+    lifetime_by,
+    list_tokens,
+    revoke,
+)
 from holdfast.server.identity.users import find_user
 from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
@@ -24,8 +32,8 @@ class AskedToken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     """What it is for."""
     scopes: frozenset[Scope] = frozenset(("read", "write"))
-    expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] = 90 * 24 * 3600
-    """Seconds."""
+    expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] | None = None
+    """Seconds: not more than what it is asked for with has left. Left out: 90 days, or that."""
     user: str | None = None
     """The id of somebody else, for an administrator."""
 
@@ -59,7 +67,7 @@ async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
 
 @operation("POST", "/tokens", "Make a token", status=201)
 async def post_token(call: Call, body: AskedToken) -> IssuedToken:
-    """It is shown once, and cannot be good for more than what it was asked for with."""
+    """It is shown once. What it was asked for with is good for as much, and for as long."""
     caller = call.caller
     assert caller is not None
     if not body.scopes <= caller.scopes:
@@ -71,12 +79,12 @@ async def post_token(call: Call, body: AskedToken) -> IssuedToken:
         name=body.name,
         secret=new_secret("token"),
         scopes=body.scopes,
-        lifetime=body.expires_in,
     )
 
     async def change(tx: Tx) -> Token:
         await _check_there(tx, call, new.user)
-        made = await issue(tx, new)
+        lifetime = await lifetime_by(tx, caller.token or "", body.expires_in)
+        made = await issue(tx, structs.replace(new, lifetime=lifetime))
         detail = {"user": new.user, "name": made.name, "scopes": made.scopes}
         await record(tx, entry(call, "token.issue", made.id, **detail))
         return made

@@ -194,6 +194,65 @@ async def test_a_token_makes_none_that_is_good_for_more(db: Database, clock: Clo
         assert "admin" in answer.body["detail"]
 
 
+@pytest.mark.parametrize("whose", ["mine", "of another"])
+@pytest.mark.parametrize("shown", ["token", "session"])
+async def test_a_token_makes_none_that_lasts_longer(
+    db: Database, clock: Clock, shown: str, whose: str
+) -> None:
+    async with house(db, clock) as here:
+        await here.user("root", "admin", lifetime=10 * DAY)
+        await here.user("eve")
+        by: dict[str, Any] = {"by": "root"}
+        if shown == "session":
+            by = await _session(here, here.tokens["root"])
+        asked: dict[str, Any] = {"name": "x", **({} if whose == "mine" else {"user": "eve"})}
+        clock.advance(DAY)
+        longer = {**asked, "expires_in": 9 * DAY + 1}
+        answer = await here.ask("POST", "/tokens", longer, **by)
+        assert (answer.status, answer.kind) == (403, "forbidden")
+        assert answer.body["facts"] == {"limit": 9 * DAY}
+        assert f"at most {9 * DAY}" in answer.body["detail"]
+        assert "holdfast token" in answer.body["detail"]
+        ends = clock.now() + 9 * DAY * 1_000_000
+        for body in ({**asked, "expires_in": 9 * DAY}, asked):
+            made = await here.ask("POST", "/tokens", body, **by)
+            assert (made.status, made.body["info"]["expires_at"]) == (201, ends)
+
+
+async def _session(here: House, token: str) -> dict[str, Any]:
+    """What a page shows that has exchanged a token."""
+    cookie = cookie_of(await here.ask("POST", "/session", {"token": token}))
+    me = await here.ask("GET", "/me", cookie=cookie)
+    return {"cookie": cookie, "headers": {"X-CSRF-Token": me.body["csrf"]}}
+
+
+async def test_a_token_that_nothing_is_said_of_ends_after_90_days(
+    db: Database, clock: Clock
+) -> None:
+    async with house(db, clock) as here:
+        for user, lifetime in (("ann", None), ("bob", 100 * DAY)):
+            await here.user(user, lifetime=lifetime)
+            made = await here.ask("POST", "/tokens", {"name": "x"}, by=user)
+            assert made.body["info"]["expires_at"] == clock.now() + 90 * DAY * 1_000_000
+
+
+@pytest.mark.parametrize("ended", ["token", "session"])
+async def test_what_has_ended_makes_no_token_while_it_is_remembered(
+    db: Database, clock: Clock, ended: str
+) -> None:
+    async with house(db, clock) as here:
+        await here.user("ann", lifetime=DAY)
+        by = await _session(here, here.tokens["ann"])
+        if ended == "token":
+            by = {"by": "ann"}
+            await here.ask("DELETE", f"/tokens/{id_of(here.tokens['ann'])}", by="ann")
+        else:
+            assert (await here.ask("DELETE", "/session", **by)).status == 204
+        answer = await here.ask("POST", "/tokens", {"name": "x"}, **by)
+        assert (answer.status, answer.kind) == (401, "unauthenticated")
+        assert len(await here.rows("SELECT 1 FROM tokens")) == 1
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -82,8 +82,8 @@ export interface Schemas {
     name: string;
     /** @default ["read", "write"] */
     scopes?: Array<"admin" | "read" | "write">;
-    /** @default 7776000 */
-    expires_in?: number;
+    /** @default null */
+    expires_in?: number | null;
     /** @default null */
     user?: string | null;
   };

@@ -48,10 +48,12 @@ export function Tokens({ me, user }: Props) {
 type Scope = Me["scopes"][number];
 
 const DAY = 86_400;
+/** Without a number the server gives what it can: no token outlives the one it was made with. */
+const USUAL = 0;
 const LIVES: readonly (readonly [number, string])[] = [
   [7 * DAY, "7 days"],
   [30 * DAY, "30 days"],
-  [90 * DAY, "90 days"],
+  [USUAL, "90 days, or until mine ends"],
   [365 * DAY, "a year"],
 ];
 
@@ -101,7 +103,7 @@ interface FormProps {
 function TokenForm({ me, user, onCancel, onMade }: FormProps) {
   const [name, setName] = useState("");
   const [scopes, setScopes] = useState<readonly Scope[]>(["read", "write"]);
-  const [life, setLife] = useState(90 * DAY);
+  const [life, setLife] = useState(USUAL);
   const { mistakes, busy, make } = useMaking(user, onMade);
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -155,7 +157,8 @@ function useMaking(user: string | undefined, onMade: (token: string) => void) {
     if (Object.keys(wrong).length > 0) return;
     setBusy(true);
     const whose = user === undefined ? {} : { user };
-    const body = { name: name.trim(), scopes: [...scopes], expires_in: life, ...whose };
+    const until = life === USUAL ? {} : { expires_in: life };
+    const body = { name: name.trim(), scopes: [...scopes], ...until, ...whose };
     try {
       const { token } = await call("POST /tokens", { body, key: keys.for(body) });
       if (token !== null) return onMade(token);
