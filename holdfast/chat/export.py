@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, Union, assert_never
 
+from msgspec import structs
+
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.state import Stored
 from holdfast.chat.view import Snapshot
@@ -88,6 +90,12 @@ def jsonl(chat: Snapshot, messages: Iterable[Stored], files: bool = False) -> It
     yield encode(Header(WITH_FILES if files else FORMAT, chat)).decode()
     for stored in messages:
         yield encode(Line(stored)).decode()
+
+
+def numbered(chat: Snapshot, messages: Sequence[Stored]) -> tuple[Snapshot, Sequence[Stored]]:
+    """A chat that has these messages and no others."""
+    anew = [structs.replace(it, number=n) for n, it in enumerate(messages, start=1)]
+    return structs.replace(chat, messages=len(anew)), anew
 
 
 def jsonl_file(file: Attached) -> str:

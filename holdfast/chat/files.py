@@ -251,25 +251,27 @@ async def read_file(tx: Tx, owner: str, id: str, lock: str = "") -> StoredFile:
     return _file_of(row)
 
 
-async def read_file_of_chat(tx: Tx, chat: Chat, id: str) -> StoredFile:
+async def read_file_of_chat(tx: Tx, chat: Chat, id: str, *, live: bool = False) -> StoredFile:
     """A file that something said in this chat, or waiting to be said, refers to.
 
-    It is its owner's: what the messages name that belongs to somebody else is not there.
+    It is its owner's: what the messages name that belongs to somebody else is not there. `live`:
+    nor is what only messages name that an edit took out.
     """
     file = await read_file(tx, chat.owner, id)
     ref = SCHEME + id
-    for body in await _bodies(tx, chat.id, ref):
+    for body in await _bodies(tx, chat.id, ref, live):
         if ref in refs_in([document(chat.id, "message", body, Message)]):
             return file
     raise FileNotFound(id)
 
 
-async def _bodies(tx: Tx, chat_id: str, text: str) -> list[str]:
+async def _bodies(tx: Tx, chat_id: str, text: str, live: bool) -> list[str]:
     """Of the messages with this text in them."""
+    which = "AND superseded_at IS NULL" if live else ""
     has = _has(tx, "body")
     rows = await tx.fetch(
         f"""
-        SELECT body FROM messages WHERE chat_id = :id AND {has}
+        SELECT body FROM messages WHERE chat_id = :id AND {has} {which}
         UNION ALL SELECT body FROM queue WHERE chat_id = :id AND {has}
         """,
         {"id": chat_id, "text": text},

@@ -170,9 +170,21 @@ class Chat:
         chat, messages, _ = await self._db.read(self._read_whole)
         return export.export(chat, messages, format)
 
-    async def export_lines(self, *, files: bool = True) -> AsyncGenerator[str, None]:
-        """The lines of an export in JSONL. Of the files, one at a time is in memory."""
-        chat, messages, known = await self._db.read(self._read_whole)
+    async def export_live(self) -> str:
+        """In Markdown, without what edits took out."""
+        chat, messages, _ = await self._db.read(partial(self._read_whole, live=True))
+        return export.export(chat, messages, "markdown")
+
+    async def export_lines(
+        self, *, files: bool = True, live: bool = False
+    ) -> AsyncGenerator[str, None]:
+        """The lines of an export in JSONL. Of the files, one at a time is in memory.
+
+        `live`: without what edits took out, and numbered anew, as a fork is.
+        """
+        chat, messages, known = await self._db.read(partial(self._read_whole, live=live))
+        if live:
+            chat, messages = export.numbered(chat, messages)
         wanted = known if files else ()
         for line in export.jsonl(chat, messages, bool(wanted)):
             yield line
@@ -182,10 +194,12 @@ class Chat:
                 made = export.Attached(file.id, file.media_type, file.name, data)
                 yield export.jsonl_file(made)
 
-    async def _read_whole(self, tx: Tx) -> tuple[Snapshot, Sequence[Stored], Sequence[StoredFile]]:
+    async def _read_whole(
+        self, tx: Tx, live: bool = False
+    ) -> tuple[Snapshot, Sequence[Stored], Sequence[StoredFile]]:
         chat = await read_snapshot(tx, self.id, self._feed.watch)
         messages = await queries.read_messages(
-            tx, self.id, limit=chat.messages + 1, superseded=True
+            tx, self.id, limit=chat.messages + 1, superseded=not live
         )
         said = (stored.message for stored in messages)
         return chat, messages, await read_files_of(tx, self.owner, said)

@@ -123,10 +123,13 @@ async def delete_file(call: Call, id: Id) -> None:
 
 @operation("GET", "/chats/{chat}/files/{id}", "Download a file that a chat refers to", media="*/*")
 async def download_of_chat(call: Call, chat: Id, id: Id) -> Content:
-    """For everybody who may read the chat. `id` stands behind `holdfast:` in the part's `ref`."""
+    """For everybody who may read the message that does. `id` stands in its part's `ref`, behind
+    `holdfast:`."""
 
     async def read(tx: Tx) -> tuple[StoredFile, bytes]:
-        file = await files.read_file_of_chat(tx, await read_chat(tx, chat), id)
+        row = await read_chat(tx, chat)
+        live = row.owner != call.user
+        file = await files.read_file_of_chat(tx, row, id, live=live)
         return file, await files.read_data(tx, file.hash)
 
     return _content(*await call.server.db.read(read))

@@ -26,7 +26,7 @@ class ListMessages(Given, frozen=True):
     limit: Limit = 100
     """At most: of large messages there are fewer on a page."""
     superseded: bool = False
-    """With those that an edit took out."""
+    """With those that an edit took out: for the owner of the chat."""
 
 
 class MessagePage(Struct, frozen=True):
@@ -43,7 +43,7 @@ async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePag
         raise BadRequest("give ?before or ?after, not both")
 
     async def read(tx: Tx) -> MessagePage:
-        await read_chat(tx, chat)
+        owner = (await read_chat(tx, chat)).owner
         page, more = await queries.read_page(
             tx,
             chat,
@@ -51,7 +51,7 @@ async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePag
             SIZE,
             before=query.before,
             after=query.after,
-            superseded=query.superseded,
+            superseded=query.superseded and owner == call.user,
         )
         last = 0 if query.after is None else -1
         return MessagePage(page, page[last].number if more else None)

@@ -38,14 +38,18 @@ class Export(Given, frozen=True):
 async def export_chat(
     call: Call, request: web.Request, chat: Id, query: Export
 ) -> Content | web.StreamResponse:
+    """The owner's has all there is. That of others who may read the chat is without what edits took
+    out, and numbered anew."""
     held = await call.server.host.chat(chat)
+    live = held.owner != call.user
     if query.format == "markdown":
-        data = (await held.export("markdown")).encode(errors="replace")
+        text = await (held.export_live() if live else held.export("markdown"))
+        data = text.encode(errors="replace")
         return Content(data, f"{MARKDOWN}; charset=utf-8", f"chat-{chat}.md")
     response = web.StreamResponse(
         headers=headers_of(f"{JSONL}; charset=utf-8", f"chat-{chat}.jsonl")
     )
-    async with aclosing(held.export_lines(files=query.files)) as lines:
+    async with aclosing(held.export_lines(files=query.files, live=live)) as lines:
         first = await anext(lines)  # what is refused is refused before the answer begins
         await response.prepare(request)
         if request.method == "HEAD":

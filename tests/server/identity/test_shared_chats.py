@@ -244,3 +244,61 @@ async def test_the_file_of_a_message_that_waits_can_be_read_too(db: Database, cl
         url = f"{here.url}/api/v1/chats/c1/files/f1"
         async with here.client.get(url, headers=headers) as response:
             assert (response.status, await response.read()) == (200, b"picture")
+
+
+# --- what an edit took out ---
+
+
+async def edited(here: House, clock: Clock) -> str:
+    """A chat of Ann's: what she said first, with a file, was taken out by an edit."""
+    await uploaded(here)
+    chats = Chats(here.db, clock)
+    await chats.running("c1", owner="ann")
+    await chats.commit("c1", answer("fine"))
+    await chats.finish("c1")
+    held = await here.server.host.chat("c1")
+    await held.send([Text("a secret"), File("image/png", ref="holdfast:f1")])
+    await chats.claim()
+    await chats.commit("c1", answer("I see your secret"))
+    await chats.finish("c1")
+    await held.edit(3, "nothing")
+    return "c1"
+
+
+async def text_of(here: House, path: str, token: str) -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with here.client.get(f"{here.url}/api/v1{path}", headers=headers) as response:
+        return response.status, await response.text()
+
+
+@pytest.mark.parametrize("how", ["user", "link"])
+async def test_who_reads_what_is_shared_sees_only_the_live_history(
+    db: Database, clock: Clock, how: str
+) -> None:
+    async with neighbours(db, clock) as here:
+        chat = await edited(here, clock)
+        shown = here.tokens["bob"]
+        if how == "user":
+            await share(here, chat)
+        else:
+            shown = (await here.ask("POST", f"/chats/{chat}/shares", {}, by="ann")).body["link"]
+        for path in ("/messages?superseded=true", "/export", "/export?format=markdown"):
+            ours = await text_of(here, f"/chats/{chat}{path}", here.tokens["ann"])
+            theirs = await text_of(here, f"/chats/{chat}{path}", shown)
+            assert (ours[0], "secret" in ours[1]) == (200, True), path
+            assert (theirs[0], "secret" in theirs[1]) == (200, False), path
+            assert "nothing" in theirs[1], path
+        at = f"/chats/{chat}/files/f1"
+        assert (await text_of(here, at, here.tokens["ann"]))[0] == 200
+        assert (await text_of(here, at, shown))[0] == 404
+
+
+async def test_what_a_reader_exports_can_be_imported(db: Database, clock: Clock) -> None:
+    async with neighbours(db, clock) as here:
+        chat = await edited(here, clock)
+        await share(here, chat)
+        _, exported = await text_of(here, f"/chats/{chat}/export", here.tokens["bob"])
+        made = await here.server.host.restore(exported, agent="agent", owner="bob")
+        live = await (await here.server.host.chat(chat)).history()
+        assert await made.history() == live
+        assert [stored.number for stored in await made.messages(superseded=True)] == [1, 2, 3]
