@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import Ports
@@ -108,9 +109,16 @@ class Server:
         """The numbers of this process."""
         self.base_urls = base_urls
         """Of providers that the settings name another one for than their own."""
-        self.hub = Hub(limits.streams, getattr(identity, "still", None))
+        self.hub = Hub(limits.streams, getattr(identity, "still", None), self._is_there)
         """Serves the streams."""
         self.rosters = Rosters(host.feed, self.hub.spawn)
+
+    async def _is_there(self, chat_id: str) -> bool:
+        try:
+            await self.host.chat(chat_id)
+        except ChatNotFound:
+            return False
+        return True
 
 
 def application(server: Server, operations: Iterable[Operation] | None = None) -> web.Application:

@@ -50,6 +50,9 @@ Form: TypeAlias = Callable[[Sequence[Wire]], bytes]
 Still: TypeAlias = Callable[[Caller, str | None], Awaitable[bool]]
 """Whether a caller may still read a chat, or, without one, anything at all."""
 
+There: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Whether there is this chat."""
+
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
     """How streams are served. Times are in seconds."""
@@ -175,9 +178,11 @@ class Hub:
         self,
         options: StreamOptions = StreamOptions(),  # noqa: B008 - frozen
         still: Still | None = None,
+        there: There | None = None,
     ) -> None:
         self._options = options
         self._still = still
+        self._there = there
         self._sources: dict[str, list[Source]] = {}
         self._stalled: dict[Reader, Stalled] = {}
         self._dirty: dict[Source, None] = {}
@@ -532,11 +537,20 @@ class Hub:
                 asked.setdefault((reader.caller, reader.subject.chat), []).append(reader)
         try:
             for (caller, chat), readers in asked.items():
-                if not await _may(still, caller, chat):
+                if end := await self._over(still, caller, chat):
                     for reader in readers:
-                        self._end(reader, REVOKED)
+                        self._end(reader, end)
         finally:
             self._checking = False
+
+    async def _over(self, still: Still, caller: Caller, chat: str | None) -> End | None:
+        """Why a caller may not read any more; None when they may."""
+        if await _may(still, caller, chat):
+            return None
+        # Nobody may read a chat that was deleted, and its stream may not have heard of it yet.
+        if chat is None or self._there is None or await _is_there(self._there, chat):
+            return REVOKED
+        return DELETED
 
 
 async def _may(still: Still, caller: Caller, chat: str | None) -> bool:
@@ -544,6 +558,14 @@ async def _may(still: Still, caller: Caller, chat: str | None) -> bool:
         return await still(caller, chat)
     except Exception as error:
         LOG.warning("nobody knows whether a reader still may: asked again (%r)", error)
+        return True
+
+
+async def _is_there(there: There, chat: str) -> bool:
+    try:
+        return await there(chat)
+    except Exception as error:
+        LOG.warning("nobody knows whether chat %s was deleted: taken for there (%r)", chat, error)
         return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -12,10 +12,11 @@ import pytest
 
 from holdfast.chat import family, files
 from holdfast.chat.family import NewChat
-from holdfast.chat.feed import POLL
+from holdfast.chat.feed import POLL, Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.state import Stored
 from holdfast.kernel.messages import File, Part, Text, user_message
+from holdfast.server.events import DELETED, event_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.given import Chats, answer, asks
@@ -244,6 +245,29 @@ async def test_the_file_of_a_message_that_waits_can_be_read_too(db: Database, cl
         url = f"{here.url}/api/v1/chats/c1/files/f1"
         async with here.client.get(url, headers=headers) as response:
             assert (response.status, await response.read()) == (200, b"picture")
+
+
+# --- the end of a stream ---
+
+
+async def test_a_deletion_is_told_as_one_also_when_its_notice_was_lost(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Feed, "hear", lambda feed, notice: None)
+    async with neighbours(db, clock) as here, AsyncExitStack() as stack:
+        chat = await here.chat("ann")
+        await share(here, chat)
+        opened: list[Connection] = []
+        for token in (here.tokens["ann"], here.tokens["bob"], await here.link(chat, by="ann")):
+            api = Api(here.url, here.client, here.server, "")
+            shown = {"Authorization": f"Bearer {token}"}
+            watched = connected(api, chat, headers=shown)
+            opened.append(await stack.enter_async_context(watched))
+            await opened[-1].take(1)
+        await here.ask("DELETE", f"/chats/{chat}", by="ann")
+        with anyio.fail_after(7):
+            for one in opened:
+                assert [event_of(wire) async for wire in one.events()] == [DELETED]
 
 
 # --- what an edit took out ---
