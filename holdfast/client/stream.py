@@ -415,7 +415,8 @@ class RemoteWatch(Resuming[RosterEvent]):
                 if before is not None and before.snapshot_version > chat.snapshot_version:
                     return False
                 return self._note(chat.id, chat)
-            case ListVoid():
+            case ListVoid():  # also of a cursor that was yet to come: then it goes back
+                self._cursor, self._told = event.cursor, {}
                 return True
             case Begun():
                 return False

@@ -85,7 +85,7 @@ class ChatDeleted(Struct, frozen=True):
 
 
 class ListVoid(Struct, frozen=True):
-    """More changed than is told one by one: the list is to be read anew."""
+    """More changed than is told one by one, or nobody knows what: the list is to be read anew."""
 
     cursor: Moment
 
@@ -111,6 +111,8 @@ class Found(Struct, frozen=True):
     """Those that others share with the user; of a look that is not whole, among those asked for."""
     gone: Mapping[str, int]
     """Those that the user has no longer, and since when."""
+    ahead: bool
+    """The reader's cursor is yet to come."""
 
 
 class Roster:
@@ -218,7 +220,9 @@ class Roster:
     async def _read(self, tx: Tx, whole: bool, heard: frozenset[str]) -> Found:
         now = await now_of(tx)
         last = self._at or self._after or Moment(now)
-        since = max(last.at - OVERLAP, self._void_until)
+        # No look here gave it: it is made up, or of a database whose clock was ahead of this one's.
+        ahead = self._at is None and last.at > now
+        since = now if ahead else max(last.at - OVERLAP, self._void_until)
         marked = await marked_since(tx, self._user, since) if whole else heard
         rows = await self._own(tx, since if whole else None, marked)
         shared = await _shared(tx, self._user, None if whole else heard)
@@ -232,7 +236,7 @@ class Roster:
         # A chat that is gone is heard of, and not found.
         lost = whole or not heard <= {row.id for row in rows}
         gone = await gone_since(tx, self._user, since, MOST + 1) if lost else {}
-        return Found(now, shown, whole, heard, frozenset(shared), gone)
+        return Found(now, shown, whole, heard, frozenset(shared), gone, ahead)
 
     async def _own(self, tx: Tx, since: int | None, ids: Collection[str]) -> list[Chat]:
         """These; also those that changed since then."""
@@ -288,7 +292,7 @@ class Roster:
             self._gone = {id: at for id, at in self._gone.items() if at > oldest}
 
     def _events(self, found: Found, cursor: Moment) -> list[RosterEvent]:
-        if len(found.chats) + len(found.gone) > MOST:
+        if found.ahead or len(found.chats) + len(found.gone) > MOST:
             self._void_until = found.now
             return [ListVoid(cursor)]
         events: list[RosterEvent] = [

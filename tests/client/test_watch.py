@@ -43,6 +43,18 @@ async def test_whoever_watches_hears_of_each_chat_that_is_new_changes_or_goes(
             assert list_event_of(wire_of(event)) == event
 
 
+async def test_a_watch_from_a_cursor_that_is_yet_to_come_goes_back(
+    db: Database, clock: Clock
+) -> None:
+    async with connected(db, [agent((), clock)], clock) as (_, far):
+        later = Moment(clock.now() + 3600 * 1_000_000)
+        async with far.watch(later) as watch:
+            with anyio.fail_after(60):
+                event = await anext(watch)
+        assert isinstance(event, ListVoid)
+        assert watch.cursor == event.cursor < later
+
+
 async def test_a_watch_that_is_cut_goes_on_and_says_nothing_twice(
     db: Database, clock: Clock
 ) -> None:

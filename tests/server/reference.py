@@ -193,7 +193,8 @@ OF_LIST: Final[Mapping[str, str]] = {
     "chat": "a chat that the caller has, or may read, is new, or changed; one with an older "
     "`snapshot_version` than you have is to be dropped",
     "deleted": "it is gone, or shared no longer",
-    "reset": "more changed than is told one by one: read `GET /chats` again",
+    "reset": "more changed than is told one by one, or the cursor is yet to come: read "
+    "`GET /chats` again",
     "end": "as in the stream of a chat",
 }
 ENDS: Final[Mapping[str, str]] = {

@@ -141,6 +141,23 @@ async def test_who_missed_too_much_is_told_to_read_the_list(
             assert [id for id, _ in told(await within(opened, 2 * POLL))] == [chat.id]
 
 
+async def test_a_cursor_that_is_yet_to_come_is_answered_with_a_reset(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock) as api:
+        await api.host.create(None, owner="ann")
+        await anyio.sleep(200)
+        async with connected(api, None, str(clock.now() + 3600 * 1_000_000)) as opened:
+            (wire,) = await within(opened, 3 * POLL)
+            assert (wire.event, data(wire)["what"]) == ("reset", "history")
+            chat = await api.host.create(None, owner="ann")
+            assert [id for id, _ in told(await within(opened, 2 * POLL))] == [chat.id]
+        assert wire.id is not None
+        assert int(wire.id) <= clock.now()
+        async with connected(api, None, wire.id) as opened:
+            assert [id for id, _ in told(await within(opened, 2 * POLL))] == [chat.id]
+
+
 async def test_a_deleted_chat_is_told_to_those_who_are_there(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent((), clock)], clock=clock) as api, socket(api, None) as opened:
         await anyio.sleep(1)
