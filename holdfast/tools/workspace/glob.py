@@ -64,18 +64,19 @@ def _compile(text: str) -> Parts:
     names = [name for name in text.split("/") if name not in ("", ".")]
     if not names or ".." in names:
         raise BadGlob(f"{text!r} matches no path: use a glob such as *.md or src/**/*.py")
-    return parts(names if "/" in text else [ANY, *names])
+    expressions = [None if name == ANY else translate(name) for name in names]
+    return parts(expressions if "/" in text else [None, *expressions])
 
 
-def parts(names: Sequence[str]) -> Parts:
+def parts(expressions: Sequence[str | None]) -> Parts:
     """A `**` at the end is what is in a directory, not the directory."""
-    whole: list[str] = []
-    for name in names:
-        if name != ANY or whole[-1:] != [ANY]:  # two in a row are one
-            whole.append(name)
-    if whole[-1] == ANY:
-        whole.append("*")
-    return tuple(None if name == ANY else re.compile(translate(name)) for name in whole)
+    whole: list[str | None] = []
+    for each in expressions:
+        if each is not None or whole[-1:] != [None]:  # two in a row are one
+            whole.append(each)
+    if whole[-1] is None:
+        whole.append(translate("*"))
+    return tuple(None if each is None else re.compile(each) for each in whole)
 
 
 def fit(parts: Parts, names: Sequence[str]) -> bool:

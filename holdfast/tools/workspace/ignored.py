@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
-from holdfast.tools.workspace.glob import ANY, Parts, fit, parts
+from holdfast.tools.workspace.glob import Parts, fit, parts
+from holdfast.tools.workspace.wildcards import NoMatch, expressions
 
 FILE: Final = ".gitignore"
 MAX_FILE: Final = 256 * 1024
@@ -41,9 +41,6 @@ DIRECTORIES: Final = frozenset(
     }
 )
 """Made by tools, often large, and hardly ever what is looked for."""
-
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_NEGATED_SET: Final = re.compile(r"\[\^")
 
 
 class Rule(Struct, frozen=True):
@@ -95,17 +92,18 @@ def _lines(data: bytes) -> list[str]:
 def rule_in(line: str) -> Rule | None:
     """None, if the line says nothing: it is empty, a comment, or makes no sense to git either."""
     line = _without_spaces_behind(line)
-    if len(line) > MAX_LINE or line.startswith("#") or _ends_in_escape(line):
+    if len(line) > MAX_LINE or line.startswith("#"):
         return None
     text = line.removeprefix("!")
-    anchored = "/" in text[:-1]
-    names = [_translated(name) for name in text.removesuffix("/").removeprefix("/").split("/")]
-    if "" in names:
+    try:
+        names = expressions(text.removesuffix("/").removeprefix("/"))
+    except NoMatch:
         return None
+    anchored = "/" in text[:-1]
     return Rule(
         leaves_out=text == line,
         directories_only=text.endswith("/"),
-        parts=parts(names if anchored else [ANY, *names]),
+        parts=parts(names if anchored else [None, *names]),
     )
 
 
@@ -116,11 +114,3 @@ def _without_spaces_behind(line: str) -> str:
 
 def _ends_in_escape(text: str) -> bool:
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
-
-
-def _translated(name: str) -> str:
-    """A name with wildcards as git reads it, for `fnmatch`."""
-    if name == ANY:
-        return name
-    plain = _ESCAPED.sub(lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], name)
-    return _NEGATED_SET.sub("[!", plain)

@@ -23,12 +23,13 @@ PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 WORDS = st.sampled_from(
     ["a", "b", "*", "**", "?", "*.o", "[ab]", "[!a]", "[^a]", "a*", "\\*", "\\!x", "\\#x", "a b"]
 )
+SETS = st.sampled_from(["[[:alpha:]]*", "[^[:punct:]]", "[\\[]a]", "[b-a]", "[a", "[a/b]", "***"])
 LINES = st.builds(
     "".join,
     st.tuples(
         st.sampled_from(["", "", "!"]),
         st.sampled_from(["", "", "/"]),
-        st.lists(WORDS, min_size=1, max_size=3).map("/".join),
+        st.lists(WORDS | SETS, min_size=1, max_size=3).map("/".join),
         st.sampled_from(["", "", "/", "  ", "\\ ", "\r"]),
     ),
 )
@@ -88,6 +89,28 @@ def test_what_is_left_out_is_what_git_leaves_out(
             write(top, f"{path}/.gitignore", other)
         write(top, ".gitignore", text)
         assert kept_by_us(top) == kept_by_git(top)
+
+
+ODD = (
+    "[[:alpha:]] [[:alnum:]_] [[:digit:]] [[:xdigit:]-] [[:punct:]] [[:space:]] [[:blank:]]",
+    "*[[:upper:]] [^[:lower:]] [![:graph:]] [[:print:]] [[:cntrl:]] [[:alpha:][:digit:]]",
+    "[[:nope:]] [[:alpha:] [[:] [[:]] [ [a a[ *[a [\\ a\\ a\\/ [a/c] x[a/c]y",
+    "[]a] [!]a] [^]] [\\]a] [\\a] [a\\-c] [a-\\c] [c-a] [a-c-e] [--a] [!-a] [a-] [[-a] [a[^b]",
+    "*** x/***/y x/**y x/[a-c] x\\/y x\\y \\[a]",
+)
+
+
+@pytest.mark.parametrize("lines", ODD)
+def test_brackets_mean_what_they_mean_to_git(tmp_path: Path, lines: str) -> None:
+    for line in lines.split():
+        top = tmp_path / line.replace("/", " ")
+        for name in "abcexyA1-][!^:_~\\ \t\r\v\x7f":
+            write(top, name)
+        for path in ("[a", "[a]", "xy", "aA", "xay", "d/x/y", "d/x/a/y", "d/x/y/a", "d/x/a/b/y"):
+            write(top, path)
+        write(top, ".gitignore", line)
+        write(top, "d/.gitignore", line)
+    assert kept_by_us(tmp_path) == kept_by_git(tmp_path)
 
 
 def left_out(text: str | bytes, path: str, *, is_directory: bool = False) -> bool:
