@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias, Union
 
 from msgspec import Struct
 
+from holdfast.kernel.errors import PromptTooLong, StillOverLimit
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import AskedBy, ToolCall, ToolResult
 from holdfast.kernel.turn import Turn
@@ -67,6 +68,8 @@ class Rules(Struct, frozen=True):
     """Tokens at which the history is compacted, or None when it never is."""
     overhead: int
     """Estimated tokens of the system prefix and the tools."""
+    window: int | None = None
+    """Tokens that fit, as far as anybody says."""
     exclusive: frozenset[str] = frozenset()
     waits: frozenset[str] = frozenset()
     """Tools that are never run by us: their calls wait for a client, an answer, a child."""
@@ -172,6 +175,13 @@ def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
 def size(turn: Turn, rules: Rules) -> int:
     """Tokens of the next request."""
     return turn.size if turn.measured else turn.size + rules.overhead
+
+
+def over_limit(turn: Turn, rules: Rules) -> StillOverLimit:
+    """What `Fail` ends the turn with."""
+    if turn.compactable or turn.measured:  # by an answer or a summary
+        return StillOverLimit(size(turn, rules), rules.limit)
+    return PromptTooLong(size(turn, rules), rules.window)
 
 
 def _open_calls(turn: Turn, facts: Facts, rules: Rules) -> Step:

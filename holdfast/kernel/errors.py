@@ -132,6 +132,8 @@ class ModelError(HoldfastError):
     """A model call failed for a reason that we found ourselves."""
 
     kind: FailureKind = "unknown"
+    sentence: str | None = None
+    """For people, in place of the one of its kind, where there is more to say."""
 
 
 class StreamSilent(ModelError):
@@ -179,6 +181,21 @@ class StillOverLimit(ModelError):
         super().__init__(f"the next request has about {size} tokens{over}")
         self.size = size
         self.limit = limit
+
+
+class PromptTooLong(StillOverLimit):
+    """Nothing was answered yet: there is only what was asked, and nothing to summarize."""
+
+    def __init__(self, size: int, window: int | None) -> None:
+        # The size is an estimate: where it says that all would fit, the provider knew better.
+        over = window if window is not None and window < size else None
+        super().__init__(size, over)
+        fit = f", and {over:,} fit" if over is not None else ""
+        self.sentence = (
+            f"The message is too long for {{model}}: about {size:,} tokens with instructions and "
+            f"tools{fit}. Shorten it, in place or in a new conversation, or use a model with a "
+            "larger window."
+        )
 
 
 class Escalated(ModelError):
@@ -314,7 +331,8 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
         status, retry_after, window = error.status, error.retry_after, error.window
         if error.should_retry is False:
             retryable = False
-    message = facts.sentence.format(model=model or "The model")
+    sentence = (error.sentence if isinstance(error, ModelError) else None) or facts.sentence
+    message = sentence.format(model=model or "The model")
     return Failure(
         kind=kind,
         message=_own_words(error) or message,

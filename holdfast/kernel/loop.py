@@ -32,10 +32,11 @@ from holdfast.kernel.decide import (
     SkipCalls,
     Waiting,
     decide,
+    over_limit,
     size,
 )
 from holdfast.kernel.ending import check_output, interruption_marker, objection
-from holdfast.kernel.errors import Failure, StillOverLimit, classify
+from holdfast.kernel.errors import Failure, classify
 from holdfast.kernel.events import (
     Compacted,
     Delivered,
@@ -240,7 +241,7 @@ class Loop:
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
-                raise StillOverLimit(self._size(), self._rules.limit)
+                raise over_limit(self._history.turn, self._rules)
             case _:
                 assert_never(step)
         return None

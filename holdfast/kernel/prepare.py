@@ -53,6 +53,7 @@ def rules_of(agent: Agent, window: int | None) -> Rules:
         max_compactions=policy.context.max_compactions,
         limit=None if window is None or threshold == 100 else window * threshold // 100,
         overhead=agent.overhead,
+        window=window,
         exclusive=frozenset(tool.name for tool in tools if tool.exclusive),
         waits=frozenset(tool.name for tool in tools if tool.action is not None),
     )

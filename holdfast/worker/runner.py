@@ -36,10 +36,10 @@ from holdfast.kernel.decide import (
     RunCalls,
     SkipCalls,
     decide,
-    size,
+    over_limit,
 )
 from holdfast.kernel.ending import check_output, interruption_marker, objection
-from holdfast.kernel.errors import KINDS, Failure, StillOverLimit, classify
+from holdfast.kernel.errors import KINDS, Failure, classify
 from holdfast.kernel.messages import Injection, Message, Text, injected, note
 from holdfast.kernel.outcome import Failed
 from holdfast.kernel.output import Repair
@@ -380,7 +380,7 @@ class Runner:
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
-                raise StillOverLimit(size(turn, rules), rules.limit)
+                raise Failed(classify(over_limit(turn, rules), self._setup.model.name))
             case _:
                 assert_never(step)
         return True

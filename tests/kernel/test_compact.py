@@ -994,6 +994,36 @@ async def test_an_overflow_with_nothing_to_compact_is_the_end() -> None:
     assert [message.kind for message in result.history] == ["prompt"]
 
 
+async def test_a_first_message_that_does_not_fit_is_what_is_too_long() -> None:
+    model = ScriptedModel([OVERFLOW, OVERFLOW])
+    result = await failed(agent(model, instructions="Be brief.").run("word " * 40_000))
+    assert result.failure is not None
+    said = result.failure.message
+    assert said.startswith("The message is too long for scripted:model: about 50,")
+    assert said.endswith(
+        " tokens with instructions and tools, and 10,000 fit. Shorten it, in place or in a new "
+        "conversation, or use a model with a larger window."
+    )
+    again = await failed(agent(model).run("Shorter?", history=result.history))
+    assert again.failure is not None
+    assert "about 50," in again.failure.message  # the first is still there
+
+
+@pytest.mark.parametrize("window", [None, WINDOW])
+async def test_a_size_that_would_fit_is_not_held_against_a_provider(window: int | None) -> None:
+    result = await failed(agent(ScriptedModel([OVERFLOW]), window=window).run("Hello?"))
+    assert result.failure is not None
+    assert "The message is too long" in result.failure.message
+    assert "with instructions and tools. Shorten it" in result.failure.message
+
+
+async def test_a_conversation_that_does_not_fit_is_not_taken_for_a_message() -> None:
+    model = ScriptedModel([OVERFLOW, SUMMARY, OVERFLOW])
+    result = await failed(agent(model, window=None).run("Go on.", history=long_chat()))
+    assert result.failure is not None
+    assert "The conversation is too long" in result.failure.message
+
+
 async def test_an_overflow_right_after_a_compaction_on_request_is_the_end() -> None:
     first = await compacted_once()
     model = ScriptedModel([OVERFLOW, "never asked"])

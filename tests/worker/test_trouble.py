@@ -418,6 +418,16 @@ async def test_what_a_summary_cost_that_failed_is_counted(
         assert counted.usage.input == 3
 
 
+async def test_a_first_message_that_does_not_fit_is_what_is_too_long(
+    db: Database, clock: Clock
+) -> None:
+    async with living(db, [fail(kind="context_overflow")], clock=clock) as life:
+        chat = await life.rest(await life.begin())
+        assert chat.error is not None
+        assert chat.error.kind == "still_over_limit"
+        assert chat.error.message.startswith("The message is too long for scripted:model: about ")
+
+
 async def test_a_partial_answer_that_was_being_written_during_trouble_is_gone_at_rest(
     db: Database, clock: Clock
 ) -> None:

@@ -85,7 +85,7 @@ const TITLES: Readonly<Record<Failure["kind"], string>> = {
   quota: "The account at the provider is used up",
   rate_limit: "The provider asks to slow down",
   server: "The provider failed",
-  still_over_limit: "The conversation is too long, also when it is summarized",
+  still_over_limit: "This is too long for the model",
   stream_cut: "The answer broke off",
   stream_silent: "The provider fell silent",
   stream_too_long: "The answer did not end",
