@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
+from holdfast.cli.letters import JOINERS, letters
 from holdfast.cli.wrap import cells
 
 PASTED: Final = "\x1b[200~"
@@ -14,6 +16,8 @@ ENDS: Final = "\x1b[201~"
 """Around what was pasted: a line end in it sends nothing."""
 REMEMBERED: Final = 200
 """Lines that can be had again."""
+NEAR: Final = 100
+"""Characters that are looked at to find where a letter ends. None has so many."""
 
 _KEY: Final = re.compile(
     r"\x1b\[200~(?P<pasted>.*?)\x1b\[201~"
@@ -43,9 +47,9 @@ Happening = Sent | Ended | Stopped
 class Shown(NamedTuple):
     """As much of the line as there is room for."""
 
-    text: str
-    behind: int
-    """Columns from the cursor to the end of it."""
+    before: str
+    behind: str
+    """The cursor stands on its first letter."""
 
 
 class Editor:
@@ -90,13 +94,12 @@ class Editor:
     def shown(self, width: int) -> Shown:
         """The part around the cursor that fits. A line end is a character like others."""
         text = self.text.replace("\n", "⏎")
-        start = 0
-        while cells(text[start : self._at]) >= width:
-            start += 1
-        end = len(text)
-        while cells(text[start:end]) > width and end > self._at:
-            end -= 1
-        return Shown(text[start:end], cells(text[self._at : end]))
+        near = NEAR + 2 * width
+        before = letters(text[max(self._at - near, 0) : self._at])
+        behind = letters(text[self._at : self._at + near])
+        left = _fitting(before[::-1], width - 1)[::-1]
+        right = _fitting(behind, width - sum(map(cells, left)))
+        return Shown("".join(left), "".join(right))
 
     # --- keys ---
 
@@ -109,7 +112,7 @@ class Editor:
             return Stopped()
         if action := _ACTIONS.get(key):
             action(self)
-        elif key.isprintable():
+        elif key.isprintable() or key in JOINERS:
             self._insert(key)
         return None
 
@@ -142,16 +145,26 @@ class Editor:
         self._at = min(max(to, 0), len(self.text))
 
     def _rub_out(self) -> None:
-        self._remove(self._at - 1, self._at)
+        self._remove(self._before(), self._at)
 
     def _delete(self) -> None:
-        self._remove(self._at, self._at + 1)
+        self._remove(self._at, self._behind())
 
     def _left(self) -> None:
-        self._go(self._at - 1)
+        self._go(self._before())
 
     def _right(self) -> None:
-        self._go(self._at + 1)
+        self._go(self._behind())
+
+    def _before(self) -> int:
+        """Where the letter before the cursor begins."""
+        near = letters(self.text[max(self._at - NEAR, 0) : self._at])
+        return self._at - len(near[-1] if near else "")
+
+    def _behind(self) -> int:
+        """Where the letter behind the cursor ends."""
+        near = letters(self.text[self._at : self._at + NEAR])
+        return self._at + len(near[0] if near else "")
 
     def _home(self) -> None:
         self._go(0)
@@ -211,7 +224,13 @@ _ACTIONS: Final[Mapping[str, Callable[[Editor], None]]] = {
 }
 
 
+def _fitting(found: Sequence[str], width: int) -> list[str]:
+    """As many letters as fit into so many columns, from the first on."""
+    taken = accumulate(map(cells, found))
+    return [letter for letter, used in zip(found, taken, strict=True) if used <= width]
+
+
 def _tidy(pasted: str) -> str:
     """Text as it may stand in a line: no orders to a terminal."""
     plain = pasted.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").strip("\n")
-    return "".join(one for one in plain if one == "\n" or one.isprintable())
+    return "".join(one for one in plain if one in f"\n{JOINERS}" or one.isprintable())

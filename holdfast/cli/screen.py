@@ -194,8 +194,10 @@ class Screen:
             self._column, self._turned = 0, True  # where the next character would be
         self._drawn = self._column
         front = front or INVITES
-        text, behind = self.editor.shown(max(self._width - len(front) - 1, 1))
-        return f"{down}{ERASE}{front}{text}" + (f"\x1b[{behind}D" if behind else "")
+        before, behind = self.editor.shown(max(self._width - len(front) - 1, 1))
+        line = f"{front}{before}"
+        # Written again up to the cursor: terminals differ in how wide they make an emoji.
+        return f"{down}{ERASE}{line}" + (f"{behind}\r{line}" if behind else "")
 
     @property
     def _width(self) -> int:

@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from holdfast.cli.letters import letters
 from holdfast.cli.terminal import Style, safe
 from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
@@ -63,12 +64,14 @@ def cut(text: str, width: int) -> str:
     """As much of a line as fits into so many columns."""
     width = max(width, 2)
     used = fits = 0
-    for at, character in enumerate(text):
-        used += cells(character)
+    at = 0
+    for letter in letters(text):
+        used += cells(letter)
         if used > width:
             return f"{text[:fits]}…"
+        at += len(letter)
         if used < width:
-            fits = at + 1
+            fits = at
     return text
 
 

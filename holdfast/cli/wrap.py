@@ -6,12 +6,20 @@ import re
 from typing import Final
 from unicodedata import category, east_asian_width
 
+from holdfast.cli.letters import JOINER, JOINERS, TONES
+
 _WIDE: Final = (
     r"\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
     r"\U0001f300-\U0001faff\U00020000-\U0003fffd"
 )
 """Characters of scripts that are written without blanks: a line may end at each."""
-_TOKEN: Final = re.compile(rf"\x1b\[[0-9;]*m|\n| +|[{_WIDE}]|[^\x1b\n {_WIDE}]+|\x1b")
+_AS_EMOJI: Final = "\ufe0f"
+_GOES_ON: Final = rf"{JOINERS}\ufe0e{_AS_EMOJI}\u20e3{TONES}"
+"""What belongs to the character before it: no line ends there."""
+_TOKEN: Final = re.compile(
+    rf"\x1b\[[0-9;]*m|\n| +|[{_GOES_ON}]|[{_WIDE}]|[^\x1b\n {_GOES_ON}{_WIDE}]+|\x1b"
+)
+_GOING_ON: Final = re.compile(f"[{_GOES_ON}]")
 _IS_WIDE: Final = re.compile(f"[{_WIDE}]")
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MARK: Final = re.compile(r"[•│]|\d{1,3}[.)]")
@@ -23,18 +31,24 @@ NARROWEST: Final = 20
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes, without its styles."""
+    """How many columns of a terminal a text takes, without its styles.
+
+    Of emoji that are put together from others, it is the most that a terminal takes: some show the
+    others side by side. A line that is too short is only that; one that is too long is torn.
+    """
     text = _STYLE.sub("", text)
     if text.isascii():
         return len(text)
-    return sum(
-        0
-        if category(character) in ("Mn", "Me", "Cf")  # stands on the one before, or is not seen
-        else 2
-        if east_asian_width(character) in "WF"
-        else 1
-        for character in text
-    )
+    taken = last = 0
+    for character in text:
+        if character == _AS_EMOJI and last == 1:
+            last = 1  # what is one column wide as a sign is two as an emoji
+        elif category(character) in ("Mn", "Me", "Cf"):
+            last = 0  # stands on the one before, or is not seen
+        else:
+            last = 2 if east_asian_width(character) in "WF" else 1
+        taken += last
+    return taken
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -72,6 +86,8 @@ class Wrap:
         """This line is left alone."""
         self._torn = False
         """Others have written in the middle of it: it goes on with a word."""
+        self._joined = False
+        """What comes next belongs to what was written last."""
 
     def feed(self, text: str) -> str:
         return "".join(map(self._take, _TOKEN.findall(text)))
@@ -97,9 +113,16 @@ class Wrap:
         if token[0] == " ":
             shown = self._flush()
             self._blanks += token
+            self._joined = False
             return shown
-        if _IS_WIDE.match(token):
-            shown, self._word = self._flush(), token
+        goes_on = _GOING_ON.match(token)
+        if goes_on and not (self._word or self._blanks):
+            self._joined = token == JOINER
+            self._column += cells(token)
+            return token
+        if not goes_on and _IS_WIDE.match(token):
+            shown = "" if self._word.endswith(JOINER) else self._flush()
+            self._word += token
             return shown + self._flush()
         self._word += token
         return self._flush() if self._as_it_is and token[0] != "\x1b" else ""
@@ -110,10 +133,11 @@ class Wrap:
         word, self._word = self._word, ""
         blanks, self._blanks = "" if self._torn else self._blanks, ""
         taken = cells(word)
+        joined, self._joined = self._joined, False
         self._torn = self._torn and not taken
         if self._first and taken:
             self._begin(word, len(blanks) + taken)
-        elif self._breaks(len(blanks) + taken):
+        elif not joined and self._breaks(len(blanks) + taken):
             self._column = self._indent + taken
             return "\n" + " " * self._indent + word
         self._column += len(blanks) + taken

@@ -89,13 +89,42 @@ def test_what_was_said_can_be_had_again() -> None:
 
 def test_of_a_long_line_the_part_around_the_cursor_is_shown() -> None:
     editor = typed("0123456789")
-    assert editor.shown(20) == ("0123456789", 0)
-    assert editor.shown(5) == ("6789", 0)
+    assert editor.shown(20) == ("0123456789", "")
+    assert editor.shown(5) == ("6789", "")
     press(editor, LEFT * 2)
-    assert editor.shown(20) == ("0123456789", 2)
+    assert editor.shown(20) == ("01234567", "89")
     press(editor, "\x01")
-    assert editor.shown(5) == ("01234", 5)
-    assert typed("你好\x1b\r", LEFT).shown(20) == ("你好⏎", 1)
+    assert editor.shown(5) == ("", "01234")
+    assert typed("你好\x1b\r", LEFT).shown(20) == ("你好", "⏎")
+    assert typed("你好你好", LEFT).shown(4) == ("你", "好")
+    assert typed("你好你好", LEFT).shown(3) == ("你", "")
+
+
+FAMILY, THUMB, FLAG, HEART = "👨\u200d👩\u200d👧", "👍🏽", "🇳🇴", "❤\ufe0f"
+
+
+@pytest.mark.parametrize(
+    "letter", [FAMILY, THUMB, FLAG, HEART, "e\u0301", "🏳\ufe0f\u200d🌈", "1\ufe0f\u20e3"]
+)
+def test_what_is_seen_as_one_letter_is_one_to_the_keys(letter: str) -> None:
+    assert typed(f"a{letter}b", LEFT, "\x7f").text == "ab"
+    assert typed(f"a{letter}b", LEFT, LEFT, "\x1b[3~").text == "ab"
+    assert typed(f"{letter}{letter}", LEFT, "x").text == f"{letter}x{letter}"
+    assert typed(f"{letter}{letter}", "\x01", RIGHT, "x").text == f"{letter}x{letter}"
+    assert typed(f"{letter}{letter}\r", UP, "\x7f").text == letter
+
+
+def test_what_is_not_seen_and_joins_letters_is_kept() -> None:
+    persian = "\u0645\u06cc\u200c\u062e\u0648"
+    assert typed(persian + FAMILY).text == persian + FAMILY
+    assert typed(f"\x1b[200~{persian}{FAMILY}\x1b[201~").text == persian + FAMILY
+    assert typed("\x1b[200~a\u202eb\u200b\x1b[201~").text == "ab"
+
+
+def test_of_a_joined_letter_all_is_shown_or_nothing() -> None:
+    assert typed("ab" + FAMILY, LEFT).shown(6) == ("ab", "")
+    assert typed("ab" + FAMILY).shown(6) == ("", "")
+    assert typed("ab" + FAMILY).shown(7) == (FAMILY, "")
 
 
 def test_a_line_can_be_taken_back() -> None:

@@ -54,6 +54,20 @@ def shown(act: Callable[[Screen], None]) -> str:
     return str(glass)
 
 
+def test_the_cursor_is_where_it_is_however_wide_the_terminal_makes_an_emoji() -> None:
+    reading, writing = os.pipe()
+
+    async def go() -> None:
+        screen = Screen(0, writing)
+        list(screen.editor.feed("a👍🏽bc\x1b[D\x1b[D".encode()))
+        screen.write("")
+
+    asyncio.run(go())
+    os.close(writing)
+    with open(reading, encoding="utf-8", newline="") as end:
+        assert end.read().endswith("> a👍🏽bc\r> a👍🏽")
+
+
 def typing(*pieces: str) -> Callable[[Screen], None]:
     """Each piece is written, and a character typed behind it."""
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.cli.wording import cut
 from holdfast.cli.wrap import Wrap, cells, folded
 
 
@@ -63,6 +64,30 @@ def test_wide_and_combining_characters_count_as_they_are_seen() -> None:
     assert wrapped("日本語の文は空白なしで書きます") == "日本語の文は空白なし\nで書きます"
 
 
+FAMILY, THUMB, NURSE = "👨\u200d👩\u200d👧", "👍🏽", "🧑\u200d⚕\ufe0f"
+
+
+@pytest.mark.parametrize(
+    "emoji", [FAMILY, THUMB, NURSE, "🇳🇴", "❤\ufe0f", "❤\ufe0f\u200d🔥", "1\ufe0f\u20e3"]
+)
+@pytest.mark.parametrize("before", range(12, 21))
+def test_no_line_ends_within_an_emoji(emoji: str, before: int) -> None:
+    text = f"{'a' * 8} {'b' * (before - 9)}{emoji}{emoji} c"
+    assert wrapped(text).replace("\n", "").replace(" ", "") == text.replace(" ", "")
+    assert sum(line.count(emoji) for line in wrapped(text).split("\n")) == 2
+
+
+def test_of_an_emoji_the_most_that_a_terminal_takes_is_counted() -> None:
+    assert (cells(THUMB), cells(FAMILY), cells("🇳🇴")) == (4, 6, 2)
+    assert (cells("❤"), cells("❤\ufe0f"), cells("1\ufe0f\u20e3"), cells("👍\ufe0f")) == (1, 2, 2, 2)
+
+
+def test_a_line_is_not_cut_within_an_emoji() -> None:
+    assert cut(f"ab{FAMILY}cd", 7) == "ab…"
+    assert cut(f"ab{FAMILY}cd", 10) == f"ab{FAMILY}cd"
+    assert cut(f"ab{FAMILY}cde", 10) == f"ab{FAMILY}c…"
+
+
 def test_a_script_without_blanks_does_not_wait_for_one() -> None:
     assert Wrap(20).feed("日本語") == "日本語"
 
@@ -91,6 +116,7 @@ def test_a_new_text_begins_anew() -> None:
 
 PIECES = st.lists(
     st.sampled_from(["word", " ", "  ", "\n", "• ", "```", "| x |", "\x1b[1m", "\x1b[0m", "日本"])
+    | st.sampled_from([FAMILY, "\u200d"])
     | st.text(st.characters(exclude_characters="\x1b"), max_size=6),
     max_size=30,
 )
@@ -111,6 +137,7 @@ def test_it_does_not_matter_in_which_pieces_text_comes(pieces: list[str]) -> Non
 @given(PIECES, st.integers(20, 60))
 def test_no_line_with_several_words_is_too_wide(pieces: list[str], width: int) -> None:
     text = "".join(pieces).replace("`", "").replace("|", "")
+    text = text.replace("\u200d", "")  # what it joins is often narrower than it is counted
     for line in wrapped(text, width).split("\n"):
         plain = re.sub(r"\x1b\[[0-9;]*m", "", line).strip(" ")
         if " " in plain and not re.match(r"[•│]|\d+[.)]", plain):
