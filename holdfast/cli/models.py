@@ -139,19 +139,25 @@ def listing_lines(found: Listing) -> Iterator[str]:
         return
     yield ""
     head = ("model", "window", "input", "output", "effort")
-    yield from table([head, *(_row(one) for one in found.models)], right=(1, 2, 3))
+    yield from table([head, *(row for one in found.models for row in _rows(one))], right=(1, 2, 3))
     yield ""
     yield f"prices in US dollars for a million tokens, as of {found.date}; ? is not known here"
     yield "it may have other models, and they work all the same"
 
 
-def _row(one: Known) -> tuple[str, ...]:
+def _rows(one: Known) -> Iterator[tuple[str, ...]]:
+    """The model, and below it what its long prompts cost where they cost more."""
     window = f"{one.window:,}" if one.window else "?"
-    prices = (
-        ("?", "?") if one.price is None else (_dollars(one.price.input), _dollars(one.price.output))
-    )
     efforts = "?" if one.efforts is None else " ".join(one.efforts) or "cannot be set"
-    return (one.name, window, *prices, efforts)
+    price = one.price
+    yield (one.name, window, *(("?", "?") if price is None else _prices(price)), efforts)
+    while price is not None and price.long is not None:
+        price = price.long
+        yield (f"  prompts over {price.above:,}", "", *_prices(price), "")
+
+
+def _prices(price: Price) -> tuple[str, str]:
+    return _dollars(price.input), _dollars(price.output)
 
 
 def _dollars(amount: float) -> str:

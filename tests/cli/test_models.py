@@ -167,6 +167,17 @@ def test_the_models_of_a_provider_are_listed_as_their_profiles_say(shown: Any) -
     assert [line_of(f"groq:{id}", text) for id in profiles.models("groq")]
 
 
+def test_what_a_long_prompt_costs_stands_below_the_model(shown: Any) -> None:
+    price = profiles.lookup("google", "gemini-2.5-pro").price
+    assert price is not None
+    assert price.long is not None
+    assert (price.long.above, price.long.input, price.long.output) == (200_000, 2.5, 15)
+    lines = [" ".join(line.split()) for line in shown({}, "google").splitlines()]
+    at = next(at for at, line in enumerate(lines) if line.startswith("google:gemini-2.5-pro "))
+    assert lines[at + 1] == "prompts over 200,000 2.50 15.00"
+    assert lines[at + 2].startswith("google:")
+
+
 def test_what_is_not_known_of_a_model_is_marked(shown: Any) -> None:
     assert line_of("perplexity:perplexity/sonar", shown({}, "perplexity")).endswith("? 0.25 2.50 ?")
     assert line_of("openrouter:z-ai/glm-5.3", shown({}, "openrouter")).endswith("1,048,576 ? ? ?")

@@ -36,6 +36,14 @@ describe("a model", () => {
     expect(priceWords({ input: 0.25, output: 0 })).toBe("$0.25 in, $0 out");
     expect(priceWords({ input: 0, output: 0 })).toBe("free");
   });
+
+  test("may cost more when the prompt is long", () => {
+    const long = { input: 4, output: 18, above: 200_000 };
+    expect(priceWords({ input: 2, output: 12, long })).toBe(
+      "$2 in, $12 out ($4 in, $18 out for prompts over 200k)",
+    );
+    expect(priceWords({ input: 2, output: 12, long: null })).toBe("$2 in, $12 out");
+  });
 });
 
 test.each([

@@ -26,7 +26,10 @@ export function effortsWords(efforts: readonly Effort[] | null): string {
 export function priceWords(price: Price | null): string {
   if (price === null) return "price unknown";
   if (price.input === 0 && price.output === 0) return "free";
-  return `${dollars(price.input)} in, ${dollars(price.output)} out`;
+  const words = `${dollars(price.input)} in, ${dollars(price.output)} out`;
+  const { long } = price;
+  if (long == null) return words;
+  return `${words} (${priceWords(long)} for prompts over ${count(long.above ?? 0)})`;
 }
 
 function dollars(value: number): string {
