@@ -30,7 +30,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     children: int = 64
     """... and how many that other chats have spawned: a parent never waits for room of its own."""
     batch: int = 16
-    """How many chats are claimed at once."""
+    """How many chats are claimed at once, where other processes may want some too."""
     hold: float = 30.0
     """A longer wait for the next attempt belongs to nobody, so that an outage fills no worker."""
     grace: float = 30.0

@@ -41,6 +41,8 @@ LOG: Final = logging.getLogger("holdfast.worker")
 LAST_WRITE: Final = 5.0
 SILENCE: Final = 1.0
 """Seconds of waiting after which a worker that stops says why it has not yet."""
+ALONE: Final = 64
+"""Chats that are claimed at once where nobody else could take some of them."""
 TIDY_EVERY: Final = 720
 """Polls between two clean-ups: about an hour."""
 
@@ -268,7 +270,8 @@ class Worker:
 
     async def _claim_once(self) -> bool:
         """Take what may be taken. Whether there may be more."""
-        limits = {pool: min(self._options.batch, self._room(pool)) for pool in POOLS}
+        at_once = max(self._options.batch, ALONE) if self._me.alone else self._options.batch
+        limits = {pool: min(at_once, self._room(pool)) for pool in POOLS}
         limits = {pool: limit for pool, limit in limits.items() if limit > 0}
         self._full = len(limits) < len(POOLS)
         claimed = await self._db.write(partial(_claim, self._me, limits), short=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -208,6 +208,29 @@ async def test_a_worker_with_room_looks_for_chats_once_for_each(db: Database, cl
             await life.rest(await life.begin())
         await anyio.sleep(1)
         assert life.link.writes["claim"] == before + 10
+
+
+async def test_chats_that_wait_together_are_claimed_in_batches_where_others_may_want_some(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    claim = claims.claim
+
+    async def counted(
+        tx: Tx, worker: claims.Worker, limits: Mapping[Pool, int]
+    ) -> dict[Pool, list[Chat]]:
+        found = await claim(tx, worker, limits)
+        taken.append(len(found["root"]))
+        return found
+
+    async with living(db, [[pause(10), "Done."]] * 40, clock=clock) as life:
+        await life.hold("claim")
+        monkeypatch.setattr(claims, "claim", counted)
+        chats = [await life.begin(str(number)) for number in range(40)]
+        life.link.go_on()
+        for chat_id in chats:
+            await life.rest(chat_id)
+    assert [count for count in taken if count] == ([40] if db.exclusive else [16, 16, 8])
 
 
 async def test_a_row_that_cannot_be_read_stops_nobody_else(db: Database, clock: Clock) -> None:
