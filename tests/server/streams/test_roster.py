@@ -346,9 +346,12 @@ async def test_who_was_told_something_else_does_not_join(db: Database, clock: Cl
             return [event.chat.pinned for event in who.take() if isinstance(event, ChatListed)]
 
         assert await told_of(first) == [False]
+        heard = anyio.Event()
+        first.when_roused(heard.set)
         await api.patch(f"/chats/{chat.id}", {"pinned": True})
         assert await told_of(second) == [True]
         assert not second.joins(first), "it is not told again that it is pinned no longer"
+        await heard.wait()  # whose chat it is has to be asked for first
         await told_of(first)
         await told_of(second)
         assert second.joins(first)
