@@ -31,6 +31,7 @@ test: check  ## check, then run every test
 	$(page)
 	$(page) run test
 	$(bin)/python -m tests.browser.chromium
+	$(bin)/python -m tests.store.postgres.pgbouncer
 	$(bin)/pytest -n auto --dist worksteal --ignore tests/browser $(PYTEST)
 	$(bin)/pytest -n auto --dist worksteal tests/browser $(PYTEST) $(none_is_fine)
 

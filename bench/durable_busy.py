@@ -48,6 +48,9 @@ class Timed:
     def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
         return self._db.listen(hear)
 
+    def check_writable(self) -> None:
+        self._db.check_writable()
+
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         return await self._db.read(transaction, short=short)
 

@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from holdfast.agent import Agent
-from holdfast.chat.family import NewChat
-from holdfast.chat.machine import Machine
-from holdfast.chat.state import Chat
+from holdfast.chat.idempotency import Machine
+from holdfast.chat.rows import Chat
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import (
     ArgumentsDelta,
@@ -31,7 +31,7 @@ from holdfast.kernel.model import (
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import tool
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 from holdfast.store.database import Database
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
@@ -42,10 +42,10 @@ DEFAULT: Final = WorkerOptions()
 def opened(target: str, ports: Ports) -> AbstractAsyncContextManager[Database]:
     """A database by its URL, or else a file."""
     if target.startswith("postgresql:"):
-        from holdfast.store.postgres import open_postgres
+        from holdfast.store.postgres.database import open_postgres
 
         return open_postgres(target)
-    from holdfast.store.sqlite import open_sqlite
+    from holdfast.store.sqlite.database import open_sqlite
 
     return open_sqlite(target, now=ports.now)
 

@@ -197,7 +197,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
     from holdfast import Agent
     from holdfast.host import serving
     from holdfast.server.app import Server, application
-    from holdfast.store.sqlite import open_sqlite
+    from holdfast.store.sqlite.database import open_sqlite
     from holdfast.testing import ScriptedModel
 
     with TemporaryDirectory() as directory:
@@ -217,7 +217,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
 
 async def writer_of(host: Any, chat: Any) -> Any:
     """What speaks for a chat that runs."""
-    from holdfast.live.replay import Attempt
+    from holdfast.live.buffer import Attempt
 
     row = await chat.read()
     return host.feed.live.open(chat.id, Attempt(row.epoch, row.history_version, row.attempt))
@@ -257,9 +257,9 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
     from holdfast import Agent
     from holdfast.host import serving
     from holdfast.server.app import Server, application
-    from holdfast.server.relay.asking import Relay
-    from holdfast.server.relay.owner import Owner
-    from holdfast.store.postgres import open_postgres
+    from holdfast.server.relay.publisher import Owner
+    from holdfast.server.relay.subscriber import Relay
+    from holdfast.store.postgres.database import open_postgres
     from holdfast.testing import ScriptedModel
 
     agents = [Agent(model=ScriptedModel([]))]
@@ -290,7 +290,7 @@ async def serve(database: str) -> None:
 
 async def relay(who: str, chats: int) -> dict[str, Any]:
     from holdfast import TextDelta
-    from holdfast.chat import claims
+    from holdfast.chat.transitions import claims
     from holdfast.server.relay.secret import Secret
     from holdfast.testing.postgres import running
 

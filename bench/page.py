@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from holdfast.server.page import BUILT
+from holdfast.server.static_files import BUILT
 from holdfast.testing import pause
 from tests.browser import chromium
-from tests.browser.kit import Model, Pages, Server, Talk, imported, scripted
+from tests.browser.harness import Model, Pages, Server, Talk, imported, scripted
 
 MESSAGES: Final = 5_000
 LENGTH: Final = 60_000

@@ -27,6 +27,7 @@ _HOMES = {
         "QueueFull",
         "QueuedNotFound",
         "Stranded",
+        "TitleFailed",
         "TooDeep",
         "TransitionNotAllowed",
         "WrongAnswer",
@@ -35,7 +36,7 @@ _HOMES = {
     "holdfast.chat.handle": ("Chat",),
     "holdfast.chat.host": ("Host",),
     "holdfast.chat.queries": ("Spent",),
-    "holdfast.chat.state": ("Queued", "Rule", "Status", "Stored"),
+    "holdfast.chat.rows": ("Queued", "Rule", "Status", "Stored"),
     "holdfast.chat.stream": (
         "ActionsChanged",
         "ChatChanged",
@@ -48,7 +49,7 @@ _HOMES = {
         "StreamEvent",
         "Superseded",
     ),
-    "holdfast.chat.view": ("ChatResult", "Pending", "Receipt", "Revision", "Snapshot"),
+    "holdfast.chat.snapshots": ("ChatResult", "Pending", "Receipt", "Revision", "Snapshot"),
     "holdfast.client.chat": ("RemoteChat",),
     "holdfast.client.connect": ("connect",),
     "holdfast.client.errors": ("NotHoldfast", "RemoteError", "Unreachable"),
@@ -57,6 +58,7 @@ _HOMES = {
     "holdfast.kernel.decide": ("Approved",),
     "holdfast.kernel.errors": (
         "ConfigError",
+        "ExpectedFailure",
         "Failure",
         "FormatError",
         "HoldfastError",
@@ -83,8 +85,8 @@ _HOMES = {
         "Warned",
     ),
     "holdfast.kernel.fallback": ("Fallback",),
-    "holdfast.kernel.guard": ("Escalate", "Inject", "Stopping"),
-    "holdfast.kernel.outcome": ("RunFailed", "RunOver", "RunResult"),
+    "holdfast.kernel.stop_guard": ("Escalate", "Inject", "Stopping"),
+    "holdfast.kernel.result": ("RunFailed", "RunOver", "RunResult"),
     "holdfast.kernel.messages": (
         "File",
         "Message",
@@ -136,7 +138,7 @@ _HOMES = {
     "holdfast.providers.openai_responses": ("OpenAIResponses",),
     "holdfast.providers.profile": ("Price", "Profile"),
     "holdfast.providers.registry": ("model", "unusable_providers", "usable_providers"),
-    "holdfast.server.roster": ("ChatDeleted", "ChatListed", "ListVoid"),
+    "holdfast.server.chat_list_stream": ("ChatDeleted", "ChatListed", "ListVoid"),
     "holdfast.store.database": ("StoreError",),
     "holdfast.worker.options": ("WorkerOptions",),
 }
@@ -161,6 +163,7 @@ if TYPE_CHECKING:
     from holdfast.chat.errors import QueuedNotFound as QueuedNotFound
     from holdfast.chat.errors import QueueFull as QueueFull
     from holdfast.chat.errors import Stranded as Stranded
+    from holdfast.chat.errors import TitleFailed as TitleFailed
     from holdfast.chat.errors import TooDeep as TooDeep
     from holdfast.chat.errors import TransitionNotAllowed as TransitionNotAllowed
     from holdfast.chat.errors import WrongAnswer as WrongAnswer
@@ -168,10 +171,15 @@ if TYPE_CHECKING:
     from holdfast.chat.handle import Chat as Chat
     from holdfast.chat.host import Host as Host
     from holdfast.chat.queries import Spent as Spent
-    from holdfast.chat.state import Queued as Queued
-    from holdfast.chat.state import Rule as Rule
-    from holdfast.chat.state import Status as Status
-    from holdfast.chat.state import Stored as Stored
+    from holdfast.chat.rows import Queued as Queued
+    from holdfast.chat.rows import Rule as Rule
+    from holdfast.chat.rows import Status as Status
+    from holdfast.chat.rows import Stored as Stored
+    from holdfast.chat.snapshots import ChatResult as ChatResult
+    from holdfast.chat.snapshots import Pending as Pending
+    from holdfast.chat.snapshots import Receipt as Receipt
+    from holdfast.chat.snapshots import Revision as Revision
+    from holdfast.chat.snapshots import Snapshot as Snapshot
     from holdfast.chat.stream import ActionsChanged as ActionsChanged
     from holdfast.chat.stream import ChatChanged as ChatChanged
     from holdfast.chat.stream import ChatStream as ChatStream
@@ -182,11 +190,6 @@ if TYPE_CHECKING:
     from holdfast.chat.stream import Reset as Reset
     from holdfast.chat.stream import StreamEvent as StreamEvent
     from holdfast.chat.stream import Superseded as Superseded
-    from holdfast.chat.view import ChatResult as ChatResult
-    from holdfast.chat.view import Pending as Pending
-    from holdfast.chat.view import Receipt as Receipt
-    from holdfast.chat.view import Revision as Revision
-    from holdfast.chat.view import Snapshot as Snapshot
     from holdfast.client.chat import RemoteChat as RemoteChat
     from holdfast.client.connect import connect as connect
     from holdfast.client.errors import NotHoldfast as NotHoldfast
@@ -196,6 +199,7 @@ if TYPE_CHECKING:
     from holdfast.host import open as open
     from holdfast.kernel.decide import Approved as Approved
     from holdfast.kernel.errors import ConfigError as ConfigError
+    from holdfast.kernel.errors import ExpectedFailure as ExpectedFailure
     from holdfast.kernel.errors import Failure as Failure
     from holdfast.kernel.errors import FormatError as FormatError
     from holdfast.kernel.errors import HoldfastError as HoldfastError
@@ -219,9 +223,6 @@ if TYPE_CHECKING:
     from holdfast.kernel.events import ToolStarted as ToolStarted
     from holdfast.kernel.events import Warned as Warned
     from holdfast.kernel.fallback import Fallback as Fallback
-    from holdfast.kernel.guard import Escalate as Escalate
-    from holdfast.kernel.guard import Inject as Inject
-    from holdfast.kernel.guard import Stopping as Stopping
     from holdfast.kernel.messages import File as File
     from holdfast.kernel.messages import Message as Message
     from holdfast.kernel.messages import Reasoning as Reasoning
@@ -251,9 +252,6 @@ if TYPE_CHECKING:
     from holdfast.kernel.model import Shape as Shape
     from holdfast.kernel.model import TextDelta as TextDelta
     from holdfast.kernel.model import ToolSpec as ToolSpec
-    from holdfast.kernel.outcome import RunFailed as RunFailed
-    from holdfast.kernel.outcome import RunOver as RunOver
-    from holdfast.kernel.outcome import RunResult as RunResult
     from holdfast.kernel.policy import Calls as Calls
     from holdfast.kernel.policy import Context as Context
     from holdfast.kernel.policy import Policy as Policy
@@ -261,7 +259,13 @@ if TYPE_CHECKING:
     from holdfast.kernel.policy import Stream as Stream
     from holdfast.kernel.policy import Wording as Wording
     from holdfast.kernel.ports import Ports as Ports
+    from holdfast.kernel.result import RunFailed as RunFailed
+    from holdfast.kernel.result import RunOver as RunOver
+    from holdfast.kernel.result import RunResult as RunResult
     from holdfast.kernel.run import Run as Run
+    from holdfast.kernel.stop_guard import Escalate as Escalate
+    from holdfast.kernel.stop_guard import Inject as Inject
+    from holdfast.kernel.stop_guard import Stopping as Stopping
     from holdfast.kernel.tool import Allow as Allow
     from holdfast.kernel.tool import Deny as Deny
     from holdfast.kernel.tool import Rewrite as Rewrite
@@ -278,9 +282,9 @@ if TYPE_CHECKING:
     from holdfast.providers.registry import model as model
     from holdfast.providers.registry import unusable_providers as unusable_providers
     from holdfast.providers.registry import usable_providers as usable_providers
-    from holdfast.server.roster import ChatDeleted as ChatDeleted
-    from holdfast.server.roster import ChatListed as ChatListed
-    from holdfast.server.roster import ListVoid as ListVoid
+    from holdfast.server.chat_list_stream import ChatDeleted as ChatDeleted
+    from holdfast.server.chat_list_stream import ChatListed as ChatListed
+    from holdfast.server.chat_list_stream import ListVoid as ListVoid
     from holdfast.store.database import StoreError as StoreError
     from holdfast.worker.options import WorkerOptions as WorkerOptions
 
@@ -317,6 +321,7 @@ __all__ = [
     "Deny",
     "Escalate",
     "Event",
+    "ExpectedFailure",
     "Failure",
     "Fallback",
     "FamilyBusy",
@@ -398,6 +403,7 @@ __all__ = [
     "Superseded",
     "Text",
     "TextDelta",
+    "TitleFailed",
     "TooDeep",
     "Tool",
     "ToolCall",

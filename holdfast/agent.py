@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
+from holdfast.kernel.admission import Eager, Gate, Middleware
 from holdfast.kernel.context import Trim, estimate_text
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
-from holdfast.kernel.guard import Guard
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
@@ -37,44 +37,50 @@ from holdfast.kernel.prepare import Active, Project, trim_of
 from holdfast.kernel.results import Unencodable, given, mark_stop, result
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
+from holdfast.kernel.stop_guard import Guard
 from holdfast.kernel.tool import Deny, Tool, tool
 from holdfast.kernel.turn import Turn
-from holdfast.kernel.way import Eager, Gate, Middleware
 
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
-"""The answer to an action: an approval, a denial, or a result (anything a tool may return)."""
+"""Answer to an action: an approval, a denial, or a result (anything a tool may return)."""
 
 
 class Agent(Struct, frozen=True, kw_only=True, dict=True):
-    """What answers, and how. Build variants of it with `agent.replace(…)`."""
+    """An agent: model, instructions, tools and policy. Build variants with `agent.replace(…)`."""
 
     model: Model | str
-    """A model, or the name of one as `provider:model`; from then on it is the model."""
+    """The model, or its name as `provider:model`; a name is resolved when the agent is built."""
     models: Callable[[str], Model] | None = None
-    """Makes a model of its name: of this one, and of those that chats are given. None:
-    `holdfast.model`, with what the environment says."""
+    """Resolves a model's name: this one's, and those that chats choose. None: `holdfast.model`,
+    configured by the environment."""
     instructions: str | Sequence[Block] = ""
+    """System prefix of every request."""
     tools: Sequence[Tool | Callable[..., Any]] = ()
+    """Tools that the model may call."""
     provider_tools: Sequence[ProviderTool] = ()
-    """Tools that the provider has and runs. They are in every request, whatever `active` says."""
+    """Tools that the provider runs. They are in every request, regardless of `active`."""
     output: Any = None
-    """What the last answer has to be: a type, or a JSON schema in a dict. None for any text."""
+    """Required form of the final answer: a type, or a JSON schema as a dict. None: any text."""
     effort: Effort | None = None
+    """How hard the model thinks. None leaves it to the provider."""
     settings: Settings = Settings()
     policy: Policy = Policy()
     gate: Gate | None = None
+    """Hook before each tool call: may deny it or rewrite its arguments."""
     guard: Guard | None = None
+    """Hook before a run stops: may let it continue, or end it with an error."""
     middleware: tuple[Middleware, ...] = ()
+    """Hooks around the run of each tool call, the outermost first."""
     active: Active | None = None
-    """Names of the tools that may be used now, given the history. Others are not shown or run."""
+    """Function of the history that returns the names of the tools available now. None: all."""
     project: Project | None = None
-    """Changes what is sent to the model; the history stays as it is."""
+    """Function that changes the messages sent to the model; the history stays unchanged."""
     eager: Eager = "pure"
-    """`all` starts every tool as soon as its call is complete; a stream that fails then is not
-    retried."""
+    """Which calls start while the answer is still streamed. With `all`, a stream that fails after
+    a call with an effect started is not retried."""
     ports: Ports = Ports()
     name: str = "agent"
-    """What a durable host knows it by."""
+    """Name under which a durable host knows the agent."""
 
     def __post_init__(self) -> None:
         for name in ("models", "gate", "guard", "active", "project"):
@@ -92,14 +98,14 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         middleware: tuple[Middleware, ...] = _several("middleware", self.middleware)
         for one in middleware:
             if not callable(one):
-                raise ConfigError(f"{one!r} is no middleware: use an async function")
+                raise ConfigError(f"{one!r} is not a middleware: use an async function")
         tools = tuple(_as_tool(given) for given in _several("tools", self.tools))
         toolset = _by_name(tools)
         provided = _provided(_several("provider_tools", self.provider_tools), toolset)
-        # Built now, so that what is wrong with them is said here.
+        # Built now, so that errors in them are raised here.
         _ = [made.spec for made in toolset.values()], self.form
         structs.force_setattr(self, "model", model)
-        # Copies: whoever still holds what was given may change it.
+        # Copies: the caller may still change what it passed.
         structs.force_setattr(self, "provider_tools", provided)
         structs.force_setattr(self, "tools", tools)
         structs.force_setattr(self, "middleware", middleware)
@@ -112,22 +118,22 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def trim(self) -> Trim:
-        """How bulky tool results are shortened where they are."""
+        """Limits by which bulky tool results are shortened."""
         return trim_of(self)
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told about the tools."""
+        """Declarations of the tools as they are sent to a model."""
         return tuple(tool.spec for tool in self.toolset.values())
 
     @cached_property
     def form(self) -> Output | None:
-        """What the last answer has to be, as it is asked for and checked."""
+        """Required form of the final answer; None for any text."""
         return None if self.output is None else Output(self.output)
 
     @cached_property
     def cache_key(self) -> str:
-        """The same for every request that begins like the requests of this agent."""
+        """Key that is equal for all requests with the same prefix: instructions and tools."""
         from hashlib import blake2b  # brings OpenSSL: not before an agent runs
 
         begins = repr((self.system, self.specs, self.provider_tools))
@@ -140,13 +146,13 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def overhead(self) -> int:
-        """Estimated tokens of what every request begins with: the system prefix and the tools."""
+        """Estimated tokens of the prefix of every request: instructions and tools."""
         described = [(spec.description, str(spec.schema)) for spec in self.specs]
         texts = [block.text for block in self.system]
         return sum(map(estimate_text, chain(texts, *described)))
 
     def replace(self, **changes: Any) -> Agent:
-        """The same agent with some things changed."""
+        """A copy of the agent with some fields changed."""
         return structs.replace(self, **changes)
 
     def run(
@@ -157,21 +163,21 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
     ) -> Run:
-        """Go on with a conversation: from a prompt, from its history, or from what was waited for.
+        """Run the agent on a prompt, or continue a history.
 
-        Without a prompt the history alone says what comes next. `resolve` answers the actions of a
-        run that ended with `requires_action`, by call id. `compact` summarizes the history first;
-        one that is at rest is only summarized.
+        Without a prompt the history alone decides the next step. `resolve` answers, by call id, the
+        actions of a run that ended with `requires_action`. `compact` summarizes the history first;
+        if nothing else is to be done, the run ends after that.
         """
         self._refuse_commit_tools()
         answers = resolve or {}
         committed = History(_checked(history), self.trim)
         if prompt is None and not committed:
-            raise ConfigError("there is nothing to do: give a prompt, or a history to go on with")
+            raise ConfigError("there is nothing to do: pass a prompt, or a history to continue")
         if prompt is not None and any(isinstance(one, Approved) for one in answers.values()):
             raise ConfigError(
-                "a prompt skips the calls that are open, also one that is approved beside it: "
-                "resolve first, and give the prompt to the next run"
+                "a prompt skips all open calls, including approved ones: resolve first, and pass "
+                "the prompt to the next run"
             )
         if compact:
             _check_compaction(committed.turn, answers)
@@ -193,25 +199,25 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         for call_id in resolve:
             if call_id not in calls:
                 known = ", ".join(calls) or "none"
-                raise ConfigError(f"no call {call_id!r} waits for anything. Waiting: {known}")
+                raise ConfigError(f"no call {call_id!r} is waiting. Waiting: {known}")
         return {call_id: self.answer(calls[call_id], value) for call_id, value in resolve.items()}
 
     def answer(self, call: ToolCall, value: Resolution) -> Approved | Recorded:
-        """What somebody outside says to a call that waits, in the form in which it is kept."""
+        """Convert the answer to a waiting call to the state that is recorded."""
         known = self.toolset.get(call.tool)
         ours = known is not None and known.action is None
         if isinstance(value, Approved):
             if not ours:
-                raise ConfigError(f"{call.tool} is not run here: give its result, not an approval")
+                raise ConfigError(f"{call.tool} is not run here: pass its result, not an approval")
             if value.arguments is not None and known is not None:
                 _check_change(call, known, value.arguments)
             return value
         if isinstance(value, Deny):
-            return Recorded(result(call, "refused", f"A person said no: {value.reason}"))
+            return Recorded(result(call, "refused", f"Denied by a person: {value.reason}"))
         if ours and not isinstance(value, ToolResult):
-            # Taken for its result, a plain "yes" would tell the model that the tool has run.
+            # As a result, a plain "yes" would tell the model that the tool has run.
             raise ConfigError(
-                f"{call.tool} waits for an approval, and {value!r:.80} is none: "
+                f"{call.tool} waits for an approval, and {value!r:.80} is not one: "
                 "use approve(action), or Deny(reason)"
             )
         try:
@@ -219,7 +225,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         except Unencodable as error:
             raise ConfigError(
                 f"the result for {call.id} is {error}: "
-                "give text, parts, or something that can be written as JSON"
+                "pass text, parts, or a value that can be encoded as JSON"
             ) from None
         return Recorded(mark_stop(made, known) if known is not None else made)
 
@@ -233,7 +239,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def _check_change(call: ToolCall, tool: Tool, arguments: Mapping[str, object]) -> None:
-    """That somebody who changes the arguments hears of a mistake, and not the model."""
+    """Report invalid changed arguments to the caller rather than to the model."""
     try:
         tool.arguments.check(arguments)
     except BadArguments as error:
@@ -247,7 +253,7 @@ def _checked(history: Sequence[Message]) -> tuple[Message, ...]:
     messages = tuple(history)
     for message in messages:
         if not isinstance(message, Message):
-            raise ConfigError(f"the history has {message!r} in it: {what}")
+            raise ConfigError(f"the history contains {message!r}: {what}")
     return messages
 
 
@@ -255,19 +261,19 @@ def _check_compaction(turn: Turn, resolve: Mapping[str, Resolution]) -> None:
     if any(call.id not in resolve for call in turn.open):
         raise ConfigError("calls are still open: resolve them first, then compact")
     if not turn.compactable:
-        raise ConfigError("there is nothing to compact: no answer came since the last summary")
+        raise ConfigError("there is nothing to compact: there is no answer since the last summary")
 
 
 def approve(action: Action, arguments: Mapping[str, object] | None = None) -> Approved:
-    """Agree to exactly what an action shows, or to the same call with other arguments."""
+    """Approve exactly the call that an action shows, or the same call with other arguments."""
     if not isinstance(action, Action):
-        raise ConfigError(f"{action!r:.80} is no action: use one of result.actions")
+        raise ConfigError(f"{action!r:.80} is not an action: use one of result.actions")
     return Approved(action.digest, arguments)
 
 
 def _several(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"{name} is {given!r}: use a list, also for one")
+        raise ConfigError(f"{name} is {given!r}: use a list, even for one")
     return tuple(given)
 
 
@@ -290,7 +296,7 @@ PROPERTIES: Final = (
     "preview",
     "native",
 )
-"""What an object that is to be a tool may have, beside that it can be called."""
+"""Attributes of a callable object that become properties of its tool."""
 
 
 def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
@@ -299,7 +305,7 @@ def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
     if isinstance(given, type):
         raise ConfigError(f"{given.__name__} is a class: pass an instance of it")
     if not callable(given):
-        raise ConfigError(f"{given!r} is no tool: use @tool on a function, or make a Tool")
+        raise ConfigError(f"{given!r} is not a tool: use @tool on a function, or make a Tool")
     if not hasattr(given, "schema"):
         return tool(given)
     properties: dict[str, Any] = {key: getattr(given, key, None) for key in PROPERTIES}
@@ -319,7 +325,7 @@ def _provided(given: tuple[Any, ...], tools: Mapping[str, Tool]) -> tuple[Provid
     names = set(tools)
     for one in given:
         if not isinstance(one, ProviderTool):
-            raise ConfigError(f"{one!r} is no provider tool: use ProviderTool(name)")
+            raise ConfigError(f"{one!r} is not a provider tool: use ProviderTool(name)")
         if not (isinstance(one.name, str) and one.name):
             raise ConfigError(f"a provider tool is named {one.name!r}: use its name, as text")
         if not (isinstance(one.options, Mapping) and is_native(one.native)):
@@ -333,7 +339,7 @@ def _provided(given: tuple[Any, ...], tools: Mapping[str, Tool]) -> tuple[Provid
 
 
 def _named(name: str) -> Model:
-    """The model of this name. The one arrow up from here: whoever passes a model never needs it."""
+    """The model of this name. The only import upwards, unneeded when a model is passed."""
     from holdfast.providers.registry import model
 
     return model(name)
@@ -347,7 +353,7 @@ def _instructions(given: Any) -> str | tuple[Block, ...]:
     blocks = tuple(given)
     for block in blocks:
         if not isinstance(block, Block):
-            raise ConfigError(f"instructions have {block!r} among them: use Block(…)")
+            raise ConfigError(f"instructions contain {block!r}: use Block(…)")
     return blocks
 
 

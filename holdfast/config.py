@@ -1,6 +1,6 @@
-"""What the environment and the command line say, as frozen values. Nothing else reads them.
+"""Frozen option values built from the command line and the environment; nothing else reads those.
 
-It imports the standard library alone: what goes wrong early is told with its help.
+Imports only the standard library at module level, so early errors can be reported quickly.
 """
 
 from __future__ import annotations
@@ -17,64 +17,68 @@ if TYPE_CHECKING:
 
 Color = Literal["auto", "always", "never"]
 NAMED = "--model says so"
-"""Why it is the model that the command line names."""
+"""The reason given for a model named on the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What `holdfast run` was asked to do."""
+    """Options of `holdfast run`."""
 
     prompt: str = ""
-    """The words of the command line, joined by blanks; `-` asks for standard input."""
+    """The words of the command line, joined by spaces; `-` reads standard input."""
     model: str
     model_reason: str
-    """Why it is this model, for people: "ANTHROPIC_API_KEY is set"."""
+    """Why this model was chosen, shown to the user: "ANTHROPIC_API_KEY is set"."""
     effort: Effort | None = None
-    """None: the provider decides."""
+    """Reasoning effort; None: the provider's default."""
     tools: tuple[str, ...] = ()
-    """`module:name` each, beside the bundled ones."""
+    """Additional tools, each as `module:name`."""
     bundled_tools: bool = True
     dir: str | None = None
-    """Where the tools work. None: nobody has named a directory."""
+    """Directory the tools work in; None if not given."""
+    pass_env: tuple[str, ...] = ()
+    """Names of additional environment variables passed to commands."""
     instructions: str | None = None
     files: tuple[str, ...] = ()
-    """Paths of what goes with the prompt."""
+    """Paths of files attached to the prompt."""
     history: str | None = None
-    """The file that the conversation is read from and kept in."""
+    """File the conversation is read from and saved to."""
     approve: Literal["ask", "yes", "deny"] = "ask"
-    """What becomes of calls that need an approval."""
+    """How calls that need approval are resolved."""
     json: bool = False
     quiet: bool = False
     reasoning: bool = False
-    """Show it in full."""
+    """Whether the reasoning is shown in full."""
     max_steps: int | None = None
-    """None: the policy's own limit."""
+    """Step limit; None: the policy's."""
     color: Color = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What `holdfast serve` and `holdfast worker` were asked to do. None: the settings say it."""
+    """Options of `holdfast serve` and `holdfast worker`. None: use the settings."""
 
     settings: str | None = None
-    """The file with them."""
+    """Path of the settings file."""
     database: str | None = None
+    listen_url: str | None = None
+    """`HOLDFAST_LISTEN_URL`: the database URL for LISTEN that bypasses a pooler."""
     listen: str | None = None
     data: str
-    """The directory for what is this user's own."""
+    """The user's data directory."""
     api: bool = True
     log: str | None = None
-    """`HOLDFAST_LOG`: text or json."""
+    """`HOLDFAST_LOG`: log format, text or json."""
     traces: bool = False
-    """`HOLDFAST_TRACES`: also when the settings do not say so."""
+    """`HOLDFAST_TRACES`: enable traces even if the settings do not."""
     record: str | None = None
-    """A directory for what models are asked and say."""
+    """Directory to record model requests and responses in."""
     metrics: str | None = None
-    """Where a worker tells its numbers; a server has /metrics."""
+    """Address where a worker serves its metrics; a server has /metrics."""
     metrics_open: bool = False
-    """Also where others than this machine can ask."""
+    """Whether `metrics` may be reachable from other machines."""
     open: bool = False
-    """Open the page in a browser, if somebody is there to see it."""
+    """Whether to open the page in a browser if there is a screen."""
 
 
 def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
@@ -82,6 +86,7 @@ def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> 
     return ServeOptions(
         settings=settings_file(said, environ),
         database=said.database or _set(environ, "HOLDFAST_DATABASE"),
+        listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),
         listen=(said.listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
         api=api,
@@ -95,75 +100,75 @@ def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> 
 
 
 def settings_file(said: Namespace, environ: Mapping[str, str]) -> str | None:
-    """The file with the settings of a server here, if one was named."""
+    """The settings file of a local server, if one was named."""
     return said.config or _set(environ, "HOLDFAST_CONFIG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where chats are: at a server that runs, or in a database. None: nobody has said so."""
+    """Where chats are: at a running server, or in a database. None: not specified."""
 
     url: str | None = None
     token: str | None = None
     database: str | None = None
     settings: str | None = None
-    """The file with them."""
+    """Path of the settings file."""
     listen: str | None = None
-    """`HOLDFAST_LISTEN`: where a server of this user's own is."""
+    """`HOLDFAST_LISTEN`: address of the user's own server."""
     data: str
-    """The directory for what is this user's own."""
+    """The user's data directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenOptions:
-    """What `holdfast token` was asked to do."""
+    """Options of `holdfast token`."""
 
     what: Literal["create", "list", "revoke"] = "create"
     id: str | None = None
-    """Of the token to revoke."""
+    """Id of the token to revoke."""
     where: Where
     user: str | None = None
-    """The name of whoever it is for. None: whoever asks."""
+    """Name of the token's owner; None: the caller."""
     role: Role | None = None
-    """Given: the user is made if there is none."""
+    """Role of the user to create if there is none with this name."""
     name: str = "command line"
     scopes: tuple[Scope, ...] = ("read", "write")
     days: int | None = None
-    """None for what is usual: 90, or as long as the token that it is made with."""
+    """Lifetime in days; None: 90, or that of the token used to create it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What `holdfast export` was asked to do."""
+    """Options of `holdfast export`."""
 
     chat: str
     where: Where
     format: Literal["jsonl", "markdown"] = "jsonl"
     output: str | None = None
-    """A file. None: standard output."""
+    """Path of the output file; None: standard output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What `holdfast import` was asked to do."""
+    """Options of `holdfast import`."""
 
     files: tuple[str, ...]
     where: Where
     agent: str | None = None
-    """Who goes on with the chats. None: the one that each had."""
+    """Agent of the imported chats; None: the one each chat had."""
     user: str | None = None
-    """The name of whoever they belong to, in a database."""
+    """Name of the owner of the imported chats, in a database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """What `holdfast chat` was asked to do."""
+    """Options of `holdfast chat`."""
 
     prompt: str = ""
-    """The words of the command line, joined by blanks; `-` asks for standard input."""
+    """The words of the command line, joined by spaces; `-` reads standard input."""
     where: Where
     chat: str | None = None
-    """The id of the chat to go on with, or `last`. None: a new one."""
+    """Id of the chat to continue, or `last`; None: a new one."""
     agent: str | None = None
     model: str | None = None
     effort: Effort | None = None
@@ -178,11 +183,13 @@ def token_options(said: Namespace, environ: Mapping[str, str]) -> TokenOptions:
     from holdfast.kernel.errors import ConfigError
 
     if said.what == "revoke" and said.id is None:
-        raise ConfigError("which one: holdfast token revoke ID (holdfast token list shows them)")
+        raise ConfigError(
+            "missing token id: holdfast token revoke ID (holdfast token list shows the ids)"
+        )
     if said.what != "revoke" and said.id is not None:
-        raise ConfigError(f"{said.id!r} is one word too many (see holdfast token --help)")
+        raise ConfigError(f"{said.id!r} is an unexpected argument (see holdfast token --help)")
     if said.role is not None and said.user is None:
-        raise ConfigError("--role is what a user may: say --user too")
+        raise ConfigError("--role needs a user: add --user")
     scopes: tuple[Scope, ...] = ("read", "write")
     if said.role == "admin":
         scopes = (*scopes, "admin")
@@ -208,7 +215,7 @@ def database_options(said: Namespace, environ: Mapping[str, str]) -> Where:
 
 def export_options(said: Namespace, environ: Mapping[str, str]) -> ExportOptions:
     return ExportOptions(
-        chat=_text("the chat", said.chat),
+        chat=_text("the chat id", said.chat),
         where=_where(said, environ),
         format=said.format,
         output=said.output,
@@ -219,7 +226,9 @@ def import_options(said: Namespace, environ: Mapping[str, str]) -> ImportOptions
     from holdfast.kernel.errors import ConfigError
 
     if said.user is not None and said.database is None:
-        raise ConfigError("--user goes with --database: a server takes them for who has the token")
+        raise ConfigError(
+            "--user needs --database: at a server, the owner of the token owns the chats"
+        )
     return ImportOptions(
         files=tuple(said.files), where=_where(said, environ), agent=said.agent, user=said.user
     )
@@ -242,12 +251,12 @@ def chat_options(said: Namespace, environ: Mapping[str, str]) -> ChatOptions:
 
 
 def _where(said: Namespace, environ: Mapping[str, str], database: str | None = None) -> Where:
-    """What is said wins over the environment, and there a server over a `database`."""
+    """Options take precedence over the environment, and a server in it over a `database`."""
     from holdfast.kernel.errors import ConfigError
 
     named = getattr(said, "database", None)
     if named is not None and said.url is not None:
-        raise ConfigError("--url names a server, and --database a database: say one of them")
+        raise ConfigError("--url and --database exclude each other: use one of them")
     url = said.url or (None if named else _set(environ, "HOLDFAST_URL"))
     return Where(
         url=url,
@@ -260,7 +269,7 @@ def _where(said: Namespace, environ: Mapping[str, str], database: str | None = N
 
 
 def data_directory(environ: Mapping[str, str]) -> str:
-    """Where this user's chats are: `HOLDFAST_HOME`, or where programs keep such things here."""
+    """The user's data directory: `HOLDFAST_HOME`, or the platform's usual one."""
     from os.path import abspath, expanduser, join
     from sys import platform
 
@@ -272,29 +281,29 @@ def data_directory(environ: Mapping[str, str]) -> str:
 
 
 def wants_debug(environ: Mapping[str, str]) -> bool:
-    """`HOLDFAST_DEBUG`: an error that is ours shows where it happened."""
+    """`HOLDFAST_DEBUG`: print a traceback for internal errors."""
     return _wants(environ, "HOLDFAST_DEBUG")
 
 
 def _set(environ: Mapping[str, str], variable: str) -> str | None:
-    """What a variable says; one that is empty says nothing."""
+    """The value of a variable; None if unset or empty."""
     return environ.get(variable, "").strip() or None
 
 
 def _wants(environ: Mapping[str, str], variable: str) -> bool:
-    """Whether a variable says yes: anything but nothing and 0."""
+    """Whether a variable is set to anything but 0."""
     return _set(environ, variable) not in (None, "0")
 
 
 def default_model(
     environ: Mapping[str, str], base_urls: Mapping[str, str] | None = None
 ) -> tuple[str, str]:
-    """Who answers when no model is named, and why, for people.
+    """The model used when none is named, and the reason for it, shown to the user.
 
-    `HOLDFAST_MODEL` says it, or the first provider that has a key. `base_urls`: those of a server's
-    settings, by provider.
+    Chosen by `HOLDFAST_MODEL`, then the first provider that has a key. `base_urls`: those of a
+    server's settings, by provider.
     """
-    from holdfast.providers.known import PROVIDERS
+    from holdfast.providers.catalog import PROVIDERS
     from holdfast.providers.registry import DEMO, usable_providers
 
     if named := environ.get("HOLDFAST_MODEL", "").strip():
@@ -312,15 +321,15 @@ def _nobody_else(environ: Mapping[str, str], base_urls: Mapping[str, str] | None
         if one.broken:
             return one.remedy
     for able in usable_providers(environ, base_urls):
-        known = f"{able.variable} is set, but which model of {able.name} to use is not"
+        known = f"{able.variable} is set, but no model of {able.name}"
         if able.variable is None:
-            known = f"the settings say where {able.name} is, but not which model to use"
-        return f"{known}: name one as {able.name}:model"
+            known = f"the settings have an address for {able.name}, but no model"
+        return f"{known}: name one, as in {able.name}:model"
     return "no key in the environment"
 
 
 def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
-    """What `holdfast run` was asked to do: the command line, and the environment below it."""
+    """Options of `holdfast run`: the command line, with defaults from the environment."""
     named = said.model is not None
     model, reason = (said.model, NAMED) if named else default_model(environ)
     approve: Literal["ask", "yes", "deny"] = "yes" if said.yes else "deny" if said.deny else "ask"
@@ -332,6 +341,7 @@ def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
         tools=tuple(said.tools or ()),
         bundled_tools=not said.no_tools,
         dir=_directory(said.dir),
+        pass_env=tuple(said.pass_env or ()),
         instructions=_instructions(said.instructions),
         files=tuple(said.file or ()),
         history=said.history,
@@ -345,7 +355,7 @@ def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
 
 
 def _effort(environ: Mapping[str, str]) -> Effort | None:
-    """`HOLDFAST_EFFORT`: how hard it thinks when nothing else is said."""
+    """`HOLDFAST_EFFORT`: the default reasoning effort."""
     from holdfast.kernel.errors import ConfigError
     from holdfast.kernel.model import EFFORTS
 
@@ -356,7 +366,7 @@ def _effort(environ: Mapping[str, str]) -> Effort | None:
 
 
 def _instructions(said: str | None) -> str | None:
-    """The text, or what the file behind `@` holds. Text that begins with @ is said as `@@`."""
+    """The text, or the content of the file named after `@`. `@@` stands for a leading @."""
     if said is None or not said.startswith("@"):
         return said if said is None else _text("--instructions", said)
     if said.startswith("@@"):
@@ -371,7 +381,7 @@ def _instructions(said: str | None) -> str | None:
         hint = "; text that begins with @ is written as @@"
         raise ConfigError(f"--instructions: {why}{hint}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"--instructions: {said[1:]} is no UTF-8 text") from None
+        raise ConfigError(f"--instructions: {said[1:]} is not UTF-8 text") from None
 
 
 def _directory(path: str | None) -> str | None:
@@ -380,17 +390,17 @@ def _directory(path: str | None) -> str | None:
     from holdfast.kernel.errors import ConfigError
 
     if path is not None and not isdir(path):
-        why = "is no directory" if exists(path) else "does not exist"
+        why = "is not a directory" if exists(path) else "does not exist"
         raise ConfigError(f"--dir: {path} {why}")
     return path
 
 
 def _text(what: str, said: str) -> str:
-    """Refuse bytes that are no text: no provider could be sent them."""
+    """Return the text; refuse invalid UTF-8, which no provider accepts."""
     from holdfast.kernel.errors import ConfigError
 
     try:
         said.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{what} is no UTF-8 text") from None
+        raise ConfigError(f"{what} is not UTF-8 text") from None
     return said

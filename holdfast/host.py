@@ -13,14 +13,14 @@ from contextlib import ExitStack, asynccontextmanager
 from types import MappingProxyType
 
 from holdfast.agent import Agent
-from holdfast.chat.feed import Feed
+from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import Desk
 from holdfast.chat.host import Host
-from holdfast.chat.view import Watch
+from holdfast.chat.snapshots import Watch
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model
 from holdfast.kernel.ports import Ports
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import Database, Missed
 from holdfast.worker.options import MICRO, WorkerOptions
@@ -29,22 +29,22 @@ from holdfast.worker.worker import Worker
 
 
 def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agent]:
-    """A mapping is taken as it is: whoever gives one may put other agents under its names."""
+    """The agents by name. A mapping is used as it is: its owner may replace agents later."""
     if isinstance(agents, Mapping):
         _by_name(agents.values())
         return MappingProxyType(agents)
     if isinstance(agents, (Agent, str)) or not isinstance(agents, Iterable):
-        raise ConfigError(f"agents is a {type(agents).__name__}: use a list, also for one")
+        raise ConfigError(f"agents is a {type(agents).__name__}: use a list, even for one")
     named: dict[str, Agent] = {}
     for agent in agents:
         if not isinstance(agent, Agent):
-            raise ConfigError(f"{agent!r:.80} is no agent: use Agent(…)")
+            raise ConfigError(f"{agent!r:.80} is not an agent: use Agent(…)")
         if not isinstance(agent.name, str) or not agent.name:
             raise ConfigError(
                 f"an agent is named {agent.name!r}: use text, as in Agent(name='ops')"
             )
         if agent.name in named:
-            raise ConfigError(f"two agents are named {agent.name!r}: give one another name=…")
+            raise ConfigError(f"two agents are named {agent.name!r}: set another name=…")
         if agent.eager == "all":
             raise ConfigError(
                 f"agent {agent.name!r} has eager='all': a tool that begins before its answer is "
@@ -52,7 +52,7 @@ def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agen
             )
         named[agent.name] = agent
     if not named:
-        raise ConfigError("agents is empty: give at least one")
+        raise ConfigError("agents is empty: pass at least one")
     return MappingProxyType(named)
 
 
@@ -89,20 +89,21 @@ async def serving(
     observer: Observer = UNOBSERVED,
     url: str | None = None,
 ) -> AsyncIterator[Host]:
-    """A host over a database that is open already. `url`: where other processes reach this one."""
+    """Run a host over an open database. `url`: address at which other processes reach this one."""
     world, named = ports or Ports(), _by_name(agents)
     if not isinstance(worker, WorkerOptions | None):
         raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
     options, live = worker or WorkerOptions(), Live()
     watch = Watch(int(options.lease * MICRO), int(options.stranded * MICRO))
     feed = Feed(db, live, watch, options.poll)
-    host = Host(Desk(db, named, feed, world, runs_here=worker is not None))
+    named_by = _titling(db, named, world, titles, observer)
+    rewrite = None if named_by is None else named_by.rewrite
+    host = Host(Desk(db, named, feed, world, worker is not None, rewrite))
     end = db.listen(feed.hear)
     try:
         if worker is None:
             yield host
             return
-        named_by = _titling(db, named, world, titles, observer)
         driving = Worker(
             db,
             live,
@@ -130,23 +131,28 @@ async def open(
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
     titles: bool | str | Model = True,
     observer: Observer = UNOBSERVED,
+    listen_url: str | None = None,
 ) -> AsyncIterator[Host]:
     """Open a database and drive its chats, for as long as the block lasts.
 
-    `url` is `sqlite:///chats.db` or `postgresql://…`. Chats that an earlier process left behind are
-    gone on with at once. `worker=None` stores and reads chats and leaves driving them to other
-    processes. `titles` names chats after their first turn: with each chat's own model, or with the
-    one given. `observer` is told what the worker does: `Metering`, `Tracing`, or one of your own.
+    `url` is `sqlite:///chats.db` or `postgresql://…`. Unfinished chats of an earlier process are
+    resumed at once. `worker=None` stores and reads chats and leaves driving them to other
+    processes. `titles` generates a title after a chat's first turn: with the chat's own model, or
+    with the one given. `observer` is notified of what the worker does: `Metering`, `Tracing`, or
+    your own. `listen_url` is the same database without a pooler, if `url` leads through one.
     """
-    from holdfast.store.url import open_database
+    from holdfast.store.url import open_database, warn_of_polling
 
     world = ports or Ports()
-    known = _by_name(agents).values()  # what is wrong with them is said before a file is made
+    known = _by_name(agents).values()  # errors in them are raised before a file is made
     with ExitStack() as closed:
-        async with open_database(url, now=world.now) as db:
+        async with open_database(
+            url, now=world.now, listen_url=listen_url, new_id=world.new_id
+        ) as db:
             async with serving(
                 db, known, ports=world, worker=worker, titles=titles, observer=observer
             ) as host:
-                # Who still waits for a chat then looks once more, and finds the database closed.
+                warn_of_polling(db, (worker or WorkerOptions()).poll)
+                # Readers that still wait then query once more, and find the database closed.
                 closed.callback(host.feed.hear, Missed())
                 yield host

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from holdfast.testing import VirtualLoop, no_leaked_tasks
-from tests.late import late_loop
+from tests.late_io import late_loop
 
 pytest_plugins = ["tests.databases"]
 

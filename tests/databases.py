@@ -150,7 +150,7 @@ def databases() -> Iterator[Databases]:
 @pytest.fixture(scope="session")
 def postgres_template(databases: Databases) -> str:
     """A database with the schema, to be copied."""
-    from holdfast.store.postgres import open_postgres
+    from holdfast.store.postgres.database import open_postgres
 
     name = databases.take()
 
@@ -193,13 +193,13 @@ async def db(open_db: OpenDatabase) -> AsyncIterator[Database]:
 
 
 def _open_postgres(url: str, clock: Clock) -> AbstractAsyncContextManager[Database]:
-    from holdfast.store.postgres import open_postgres
+    from holdfast.store.postgres.database import open_postgres
 
     # A probe every few seconds would keep a test going that waits for something that never comes.
     return open_postgres(url, now=clock.now, hold=hold, probe=None)
 
 
 def _open_sqlite(path: Path, clock: Clock) -> AbstractAsyncContextManager[Database]:
-    from holdfast.store.sqlite import open_sqlite
+    from holdfast.store.sqlite.database import open_sqlite
 
     return open_sqlite(path, now=clock.now, hold=hold, thread=False)

@@ -170,8 +170,8 @@ class NoWindow:
         pytest.param({"instructions": None}, "instructions.*text", id="no_instructions"),
         pytest.param({"instructions": 5}, "instructions.*text", id="number_as_instructions"),
         pytest.param({"instructions": ["Be brief."]}, "instructions.*Block", id="texts_as_blocks"),
-        pytest.param({"tools": [5]}, "5 is no tool.*@tool", id="number_as_tool"),
-        pytest.param({"tools": ["add"]}, "'add' is no tool", id="text_as_tool"),
+        pytest.param({"tools": [5]}, "5 is not a tool.*@tool", id="number_as_tool"),
+        pytest.param({"tools": ["add"]}, "'add' is not a tool", id="text_as_tool"),
         pytest.param({"tools": add}, "tools.*list", id="one_tool"),
         pytest.param({"tools": tool(add)}, "tools.*list", id="one_tool_object"),
         pytest.param({"tools": "add"}, "tools.*list", id="text_as_tools"),
@@ -444,7 +444,7 @@ async def test_a_clients_call_cannot_be_approved() -> None:
     ask = Tool(name="ask", schema={"type": "object", "properties": {}})
     agent = Agent(model=ScriptedModel([call("ask"), "Done."]), tools=[ask])
     first = await agent.run("Ask.")
-    with pytest.raises(ConfigError, match="give its result, not an approval"):
+    with pytest.raises(ConfigError, match="pass its result, not an approval"):
         agent.run(history=first.history, resolve={"call_1": approve(first.actions[0])})
 
 
@@ -502,7 +502,7 @@ async def test_a_model_that_yields_what_is_no_delta_fails_at_once(delta: Any) ->
         async def stream(self, request: Request) -> AsyncIterator[Any]:
             yield delta
 
-    with pytest.raises(RunFailed, match=r"no Delta|use one of") as failed:
+    with pytest.raises(RunFailed, match=r"not a Delta|use one of") as failed:
         await Agent(model=Wrong()).run("Go.")
     assert failed.value.failure.kind == "internal"
 
@@ -532,5 +532,5 @@ def test_only_a_history_can_be_stored() -> None:
             dump(wrong)  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="not JSON"):
         dump([Message("user", (Text("x", {"acme": object()}),), "prompt")])
-    with pytest.raises(FormatError, match="give what dump"):
+    with pytest.raises(FormatError, match="pass what dump"):
         load(None)  # type: ignore[arg-type]

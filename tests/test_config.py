@@ -11,7 +11,7 @@ import pytest
 from holdfast.cli.arguments import parse
 from holdfast.config import RunOptions, default_model, run_options, wants_debug
 from holdfast.kernel.errors import ConfigError
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO
 
 KEY: Final = "sk-0123456789abcdef"
@@ -98,7 +98,7 @@ def test_when_only_such_a_provider_is_there_it_is_said_what_is_missing() -> None
 def test_an_address_in_the_settings_is_not_taken_for_nothing() -> None:
     model, reason = default_model({}, {"ollama": "http://gpu.example"})
     assert model == DEMO
-    assert reason.startswith("the settings say where ollama is, but not which model")
+    assert reason.startswith("the settings have an address for ollama, but no model")
     assert "ollama:model" in reason
 
 
@@ -184,7 +184,7 @@ def test_instructions_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert f"{tmp_path}/none cannot be read: No such file" in refusal("-i", f"@{tmp_path}/none")
     assert "written as @@" in refusal("-i", "@home")
     assert "cannot be read" in refusal("-i", f"@{tmp_path}")
-    assert "picture is no UTF-8 text" in refusal("-i", f"@{tmp_path}/picture")
+    assert "picture is not UTF-8 text" in refusal("-i", f"@{tmp_path}/picture")
 
 
 # --- What cannot be right -----------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_instructions_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert refusal("-d", f"{tmp_path}/none") == f"--dir: {tmp_path}/none does not exist"
-    assert refusal("-d", f"{tmp_path}/file") == f"--dir: {tmp_path}/file is no directory"
+    assert refusal("-d", f"{tmp_path}/file") == f"--dir: {tmp_path}/file is not a directory"
 
 
 @pytest.mark.parametrize(

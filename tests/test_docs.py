@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from holdfast import Agent
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.kernel.events import Event
 from holdfast.tools import bundled
 from holdfast.worker.options import WorkerOptions

@@ -91,12 +91,12 @@ def test_settings_in_the_documents_have_no_mistake(text: str) -> None:
 
 
 @contextmanager
-def server(home: Path, listen: str = "0") -> Iterator[str]:
+def server(home: Path, listen: str = "0", **variables: str) -> Iterator[str]:
     """A server as `holdfast serve` starts it in a home of its own; the URL that it prints."""
     child = subprocess.Popen(
         [sys.executable, "-m", "holdfast", "serve", "--listen", listen],
         cwd=home / "work",
-        env=environment(home),
+        env={**environment(home), **variables},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -188,10 +188,11 @@ def test_the_commands_for_a_team_work_as_they_are_written(home: Path) -> None:
     text = chapter(ROOT / "docs/server.md", "Team mode")
     (settings,), (first, others) = TOML.findall(text), SHELL.findall(text)
     (home / "work" / "holdfast.toml").write_text(settings)
-    token = bash(first + 'echo "$TOKEN"', home).strip()
+    named = {"HOLDFAST_CONFIG": "holdfast.toml"}  # there is no terminal to be asked at
+    token = bash(first + 'echo "$TOKEN"', home, **named).strip()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with server(home, f"127.0.0.1:{port}") as url:
+    with server(home, f"127.0.0.1:{port}", **named) as url:
         commands = others.replace(url, f"http://127.0.0.1:{port}")
         said = bash(commands, home, TOKEN=token, HOST="chats.example.org")
     assert re.fullmatch(r"hf_\S{43}", said.strip())

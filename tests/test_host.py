@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 import holdfast
 from holdfast import Agent, ChatError, ChatNotFound, ConfigError, Deny, Rule, Text, approve, tool
-from holdfast.chat import claims, errors
+from holdfast.chat import errors
 from holdfast.chat.errors import (
     ChatArchived,
     InvalidInput,
@@ -30,8 +30,9 @@ from holdfast.chat.errors import (
 )
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
-from holdfast.chat.locked import read_chat
+from holdfast.chat.row_lock import read_chat
 from holdfast.chat.stream import ChatChanged, LiveDelta
+from holdfast.chat.transitions import claims
 from holdfast.host import serving
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.messages import ToolResult
@@ -299,7 +300,7 @@ async def test_a_call_is_approved_with_other_arguments_or_denied(
         said = {one.call_id: (one.outcome, one.text) for one in results}
         assert said[first.call.id][0] == "ok"
         assert said[first.call.id][1].endswith("paid 1")
-        assert said[second.call.id] == ("refused", "A person said no: too much")
+        assert said[second.call.id] == ("refused", "Denied by a person: too much")
 
 
 @pytest.mark.parametrize(
@@ -484,7 +485,7 @@ async def test_a_key_makes_a_chat_and_a_message_once(db: Database, clock: Clock)
         ([], "at least one"),
         (Agent(model="demo"), "a list"),
         ("demo", "a list"),
-        ([Agent], "is no agent"),
+        ([Agent], "is not an agent"),
         ([Agent(model="demo"), Agent(model="demo")], "two agents are named 'agent'"),
         ([Agent(model="demo", name="")], "named ''"),
         ([Agent(model="demo", name="fast", eager="all")], "agent 'fast' has eager='all'"),

@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.agent import Agent
 from holdfast.chat.errors import ChatNotFound, InvalidInput
-from holdfast.chat.machine import forget_old_keys
+from holdfast.chat.idempotency import forget_old_keys
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
@@ -24,7 +24,7 @@ from holdfast.store import url
 from holdfast.store.database import CannotOpen, Closed, Database, OtherLoop
 from holdfast.testing import Clock, ScriptedModel, pause, ports, say
 from holdfast.worker.options import WorkerOptions
-from tests.worker.lives import world_of
+from tests.worker.workers import world_of
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 SHORT = WorkerOptions(grace=0.5)

@@ -161,7 +161,7 @@ def test_every_import_points_down() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        pytest.param("holdfast.kernel.loop", "import holdfast.store.sqlite", id="up"),
+        pytest.param("holdfast.kernel.loop", "import holdfast.store.sqlite.database", id="up"),
         pytest.param("holdfast.agent", "from holdfast.providers import demo", id="up_by_name"),
         pytest.param("holdfast.agent", "import holdfast.providers.registry", id="names_early"),
         pytest.param(
@@ -180,7 +180,9 @@ def test_every_import_points_down() -> None:
             "def f():\n    from holdfast.providers.registry import model",
             id="names_elsewhere",
         ),
-        pytest.param("holdfast.chat.machine", "from holdfast import server", id="up_from_the_top"),
+        pytest.param(
+            "holdfast.chat.idempotency", "from holdfast import server", id="up_from_the_top"
+        ),
         pytest.param("holdfast.live.relay", "def f():\n    import holdfast.cli", id="up_late"),
         pytest.param(
             "holdfast.kernel.model",
@@ -192,10 +194,12 @@ def test_every_import_points_down() -> None:
             "from importlib import import_module\nimport_module('holdfast.worker')",
             id="up_by_call",
         ),
-        pytest.param("holdfast.store.sqlite", "import holdfast.live.deltas", id="sideways"),
+        pytest.param(
+            "holdfast.store.sqlite.database", "import holdfast.live.broadcast", id="sideways"
+        ),
         pytest.param("holdfast.server.app", "import holdfast.worker", id="server_worker"),
         pytest.param("holdfast.client", "from holdfast.host import open", id="client_host"),
-        pytest.param("holdfast.worker.runner", "import holdfast.server.wire", id="worker_server"),
+        pytest.param("holdfast.worker.runner", "import holdfast.server.json", id="worker_server"),
         pytest.param("holdfast.cli.serve", "from holdfast import Agent", id="the_top"),
         pytest.param("holdfast.kernel.loop", "from .. import store", id="relative"),
         pytest.param("holdfast.kernel.loop", "import httpx", id="third_party"),
@@ -229,7 +233,7 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
         ),
         ("holdfast.kernel.schema", "def f():\n    import pydantic\n    import jsonschema_rs"),
         (
-            "holdfast.kernel.schema.typed",
+            "holdfast.kernel.schema.from_types",
             "if typing.TYPE_CHECKING:\n    from pydantic import TypeAdapter",
         ),
         ("holdfast.testing.server", "import aiohttp\nimport holdfast.providers.demo"),

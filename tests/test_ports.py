@@ -18,6 +18,11 @@ PORTS: Final = "holdfast/kernel/ports.py"
 BOUND: Final = ("kernel", "agent.py", "live", "chat", "worker", "host.py")
 """The parts of holdfast that have the outside world passed in."""
 
+DRAWN: Final = ("holdfast/store/", "holdfast/server/relay/")
+"""Parts that use the network and clocks themselves, but have ids and randomness passed in. Secrets
+are the exception: only the operating system makes those."""
+DRAWS: Final = ("random", "uuid", "os.urandom", "os.getrandom")
+
 FORBIDDEN: Final = (
     # clocks; a wait is the event loop's, by way of anyio
     "time",
@@ -131,6 +136,28 @@ def bound_modules() -> Iterator[tuple[str, str]]:
 def test_what_is_bound_to_its_ports_reaches_past_none_of_them() -> None:
     found = [f"{where}:{use}" for where, source in bound_modules() for use in check(source)]
     assert not found, "\n" + "\n".join(found)
+
+
+def test_stores_and_the_relay_draw_ids_and_randomness_from_their_ports() -> None:
+    found = []
+    for path in sorted((ROOT / "holdfast").rglob("*.py")):
+        where = path.relative_to(ROOT).as_posix()
+        if where.startswith(DRAWN):
+            uses = [use.partition(": ") for use in check(path.read_text("utf-8"))]
+            found += [f"{where}:{line}: {use}" for line, _, use in uses if is_drawn(use)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def is_drawn(name: str) -> bool:
+    return any(name == entry or name.startswith(f"{entry}.") for entry in DRAWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn"),
+    [("uuid.uuid4", True), ("random", True), ("os.urandom", True), ("secrets.token_hex", False)],
+)
+def test_secrets_are_no_draw_of_an_id(name: str, drawn: bool) -> None:
+    assert is_drawn(name) is drawn
 
 
 @pytest.mark.parametrize(

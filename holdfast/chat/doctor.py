@@ -1,7 +1,7 @@
-"""The doctor: reads every row and says which invariants do not hold. Changes nothing.
+"""The doctor: reads every row and reports the invariants that do not hold. Changes nothing.
 
-Chats are looked at one after the other, each on a snapshot of its own: others may write meanwhile,
-and what is in memory is one chat.
+Chats are examined one after the other, each on its own snapshot: writes may continue meanwhile, and
+only one chat is in memory at a time.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from holdfast.chat import health
-from holdfast.chat.health import TABLES, Raw, Rows
-from holdfast.chat.state import NAMES
+from holdfast.chat import invariants
+from holdfast.chat.invariants import TABLES, Raw, Rows
+from holdfast.chat.rows import NAMES
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import decode
-from holdfast.store.database import Database, Tx, Unavailable
+from holdfast.store.database import Damaged, Database, Tx, Unavailable
 
 PAGE: Final = 500
-"""Chats whose ids are read at once."""
+"""Number of chat ids read per query."""
 MANY: Final = 100
-"""Rows of one kind that are named when they are no chat's."""
+"""Maximum number of orphaned rows reported per table."""
 
 
 class Finding(Struct, frozen=True):
@@ -32,9 +32,9 @@ class Finding(Struct, frozen=True):
 
     invariant: int
     chat: str
-    """Its id; empty when the row is no chat's."""
+    """Id of the chat; empty when the row belongs to no chat."""
     where: str
-    """The row, or a column of the chat's own."""
+    """The row, or a column of the chat's row."""
     says: str
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Finding(Struct, frozen=True):
 
 
 async def check(db: Database) -> None:
-    """Raise an AssertionError that lists everything that is wrong."""
+    """Raise an AssertionError that lists every finding."""
     async with aclosing(examine(db)) as findings:
         found = [str(finding) async for finding in findings]
     if found:
@@ -51,14 +51,14 @@ async def check(db: Database) -> None:
 
 
 async def count(db: Database) -> int:
-    """How many chats there are to look at."""
+    """Return the number of chats to examine."""
     row = await db.read(lambda tx: tx.one("SELECT count(*) FROM chats"))
     return 0 if row is None else int(row[0])
 
 
 async def examine(db: Database) -> AsyncGenerator[Finding, None]:
-    """Everything that is wrong with a database, chat by chat."""
-    await db.read(lambda tx: tx.one("SELECT 1"))  # or it is not there at all
+    """Yield every finding in a database, chat by chat."""
+    await db.read(lambda tx: tx.one("SELECT 1"))  # or there is no row at all
     damaged = False
     try:
         if db.dialect.name == "sqlite":
@@ -82,10 +82,10 @@ async def examine(db: Database) -> AsyncGenerator[Finding, None]:
 
 
 async def _file(db: Database, look: Callable[[Tx], Awaitable[list[str]]]) -> list[str]:
-    """What SQLite itself finds wrong with its file."""
+    """Yield what SQLite's own integrity check reports about the file."""
     try:
         return await db.read(look)
-    except Unavailable as error:  # it gives up where it cannot go on
+    except Unavailable as error:  # the check gives up on a badly damaged file
         return [str(error)]
 
 
@@ -102,7 +102,7 @@ async def _foreign_keys(tx: Tx) -> list[str]:
 
 
 async def _no_chats(tx: Tx) -> list[Finding]:
-    """What is wrong with rows that belong to no chat."""
+    """Yield findings about rows that belong to no chat."""
     found = []
     for table in ("messages", "queue", "tool_calls", "awaited", "partials", "usage"):
         lost = await tx.fetch(
@@ -140,15 +140,15 @@ async def _page(tx: Tx, after: str) -> list[str]:
 async def _chat(db: Database, id: str) -> list[Finding]:
     try:
         rows = await db.read(lambda tx: _rows(tx, id))
-    except UnicodeDecodeError as error:  # SQLite takes any bytes for text
-        return [Finding(1, id, "rows", f"a text is no UTF-8: {error}")]
+    except Damaged as error:
+        return [Finding(1, id, "rows", str(error))]
     if rows is None:
         return []  # deleted since its id was read
-    return [Finding(invariant, id, *says) for invariant, *says in health.examine(rows)]
+    return [Finding(invariant, id, *says) for invariant, *says in invariants.examine(rows)]
 
 
 async def _rows(tx: Tx, id: str) -> Rows | None:
-    """All rows of a chat, on one snapshot."""
+    """Read all rows of a chat on one snapshot."""
     row = await tx.one(f"SELECT {', '.join(NAMES)} FROM chats WHERE id = :id", {"id": id})
     if row is None:
         return None

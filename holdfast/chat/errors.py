@@ -1,4 +1,23 @@
-"""What a chat refuses. Each kind carries the facts it was refused on."""
+"""Errors of chats. Each kind carries the facts on which the request was refused.
+
+HoldfastError
+└── ChatError                   the request was refused, and nothing was changed
+    ├── ChatNotFound
+    ├── TransitionNotAllowed    not in this status: see `state_machine.py`
+    ├── ChatArchived, NotArchived
+    ├── QueueFull, QueuedNotFound, WrongOrder           the queue
+    ├── MessageNotFound, NotAPrompt                     edit and fork
+    ├── NothingWaits, WrongAnswer                       resolve
+    ├── NothingToCompact, TitleFailed                   compact, retitle
+    ├── FamilyBusy, NotARoot, TooDeep                   parents and children
+    ├── FileNotFound, FileInUse, QuotaExceeded          defined in `files.py`
+    ├── KeyReused               an idempotency key with another request
+    ├── Stranded                no live worker has the agent
+    ├── InvalidInput            an argument is invalid
+    └── Corrupt                 a row cannot be decoded
+
+Fenced                          internal: the write of a runner came too late
+"""
 
 from __future__ import annotations
 
@@ -8,18 +27,20 @@ from typing import TYPE_CHECKING, ClassVar
 from holdfast.kernel.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.chat.state import Status
-    from holdfast.chat.table import Transition
+    from holdfast.chat.rows import Status
+    from holdfast.chat.state_machine import Transition
 
 
 class ChatError(HoldfastError):
-    """What a chat refuses. Nothing was changed."""
+    """Base class of all refusals. The refused request changed nothing."""
 
     kind: ClassVar[str]
-    """A label that logs and clients may rely on; it does not change with the wording."""
+    """Stable label for logs and clients; it does not change with the wording."""
 
 
 class ChatNotFound(ChatError):
+    """No chat has this id, or the caller may not know of it."""
+
     kind = "chat_not_found"
 
     def __init__(self, chat: str) -> None:
@@ -28,6 +49,8 @@ class ChatNotFound(ChatError):
 
 
 class TransitionNotAllowed(ChatError):
+    """The state machine does not allow this transition in the current status."""
+
     kind = "transition_not_allowed"
 
     def __init__(self, transition: Transition, status: Status) -> None:
@@ -37,6 +60,8 @@ class TransitionNotAllowed(ChatError):
 
 
 class ChatArchived(ChatError):
+    """The chat is archived, so it cannot be changed."""
+
     kind = "chat_archived"
 
     def __init__(self, chat: str) -> None:
@@ -45,6 +70,8 @@ class ChatArchived(ChatError):
 
 
 class NotArchived(ChatError):
+    """Unarchive was requested for a chat that is not archived."""
+
     kind = "not_archived"
 
     def __init__(self, chat: str) -> None:
@@ -53,27 +80,33 @@ class NotArchived(ChatError):
 
 
 class QueueFull(ChatError):
+    """The queue holds as many messages as it may."""
+
     kind = "queue_full"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} messages wait already: remove one, or wait")
+        super().__init__(f"the queue is full ({limit} messages): remove one, or wait")
         self.limit = limit
 
 
 class QueuedNotFound(ChatError):
+    """No queued message has this id."""
+
     kind = "queued_not_found"
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"no message {id!r} waits in the queue: it may have been delivered")
+        super().__init__(f"the queue has no message {id!r}: it may have been delivered")
         self.id = id
 
 
 class WrongOrder(ChatError):
+    """A requested queue order does not name every queued message exactly once."""
+
     kind = "wrong_order"
 
     def __init__(self, given: Sequence[str], waiting: Sequence[str]) -> None:
         super().__init__(
-            "the order has to name every waiting message once; these wait: "
+            "the order must name every queued message once; queued: "
             + (", ".join(waiting) or "none")
         )
         self.given = tuple(given)
@@ -81,6 +114,8 @@ class WrongOrder(ChatError):
 
 
 class MessageNotFound(ChatError):
+    """No live message has this number."""
+
     kind = "message_not_found"
 
     def __init__(self, number: int) -> None:
@@ -89,27 +124,31 @@ class MessageNotFound(ChatError):
 
 
 class NotAPrompt(ChatError):
+    """Only a prompt can be edited, and this message is of another kind."""
+
     kind = "not_a_prompt"
 
     def __init__(self, number: int, kind: str) -> None:
-        super().__init__(f"message {number} is no prompt but {kind}: only prompts can be edited")
+        super().__init__(f"message {number} is not a prompt but {kind}: only prompts can be edited")
         self.number = number
         self.message_kind = kind
 
 
 class NothingWaits(ChatError):
+    """A resolution names calls that are not waiting, or names none."""
+
     kind = "nothing_waits"
 
     def __init__(self, asked: Sequence[str], waiting: Sequence[str]) -> None:
-        wrong = (
-            f"nothing waits for {', '.join(asked)} (any more)" if asked else "no answer is given"
-        )
+        wrong = f"no action waits for {', '.join(asked)}" if asked else "no answer is given"
         super().__init__(f"{wrong}; waiting: {', '.join(waiting) or 'none'}")
         self.asked = tuple(asked)
         self.waiting = tuple(waiting)
 
 
 class WrongAnswer(ChatError):
+    """An answer does not fit the action that it was given for."""
+
     kind = "wrong_answer"
 
     def __init__(self, call_id: str, why: str) -> None:
@@ -118,31 +157,51 @@ class WrongAnswer(ChatError):
 
 
 class NothingToCompact(ChatError):
+    """The chat has no answer since its last summary."""
+
     kind = "nothing_to_compact"
 
     def __init__(self) -> None:
-        super().__init__("there is nothing to compact: no answer came since the last summary")
+        super().__init__(
+            "there is nothing to compact: the chat has no answer since its last summary"
+        )
+
+
+class TitleFailed(ChatError):
+    """The model did not write a usable title."""
+
+    kind = "title_failed"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"no title was written ({why}): try again, or rename the chat")
+        self.why = why
 
 
 class FamilyBusy(ChatError):
+    """A chat of the family is busy, so the family cannot be archived or deleted."""
+
     kind = "family_busy"
 
     def __init__(self, chat: str, status: Status) -> None:
-        super().__init__(f"chat {chat} is {status.replace('_', ' ')}: stop it first")
+        super().__init__(f"chat {chat} is {status.replace('_', ' ')}: interrupt it first")
         self.chat = chat
         self.status = status
 
 
 class NotARoot(ChatError):
+    """The requested operation applies to the root of the family only."""
+
     kind = "not_a_root"
 
     def __init__(self, chat: str, root: str) -> None:
-        super().__init__(f"the chat above it, {root}, is archived: unarchive that one")
+        super().__init__(f"its root chat {root} is archived: unarchive that one")
         self.chat = chat
         self.root = root
 
 
 class TooDeep(ChatError):
+    """A limit on the depth or the number of child chats is reached."""
+
     kind = "too_deep"
 
     def __init__(self, what: str, limit: int) -> None:
@@ -151,6 +210,8 @@ class TooDeep(ChatError):
 
 
 class KeyReused(ChatError):
+    """An idempotency key was reused for a different request."""
+
     kind = "key_reused"
 
     def __init__(self, key: str) -> None:
@@ -159,29 +220,39 @@ class KeyReused(ChatError):
 
 
 class Stranded(ChatError):
+    """No live worker has the agent of this chat, so the chat cannot continue."""
+
     kind = "stranded"
 
     def __init__(self, chat: str, agent: str) -> None:
         super().__init__(
-            f"chat {chat} has the agent {agent!r}, which no worker that lives knows: open a host "
-            "with an agent of that name, and the chat goes on"
+            f"chat {chat} has the agent {agent!r}, which no live worker has: open a host "
+            "with an agent of that name to continue the chat"
         )
         self.chat = chat
         self.agent = agent
 
 
 class InvalidInput(ChatError):
+    """A value that the caller passed is invalid."""
+
     kind = "invalid_input"
 
 
 class Corrupt(ChatError):
+    """A row of the chat cannot be decoded."""
+
     kind = "corrupt"
 
     def __init__(self, chat: str, where: str, why: str) -> None:
-        super().__init__(f"chat {chat}, {where}: {why}. Was the row edited? See holdfast doctor")
+        super().__init__(
+            f"chat {chat} has a damaged row, {where}: {why}: run `holdfast doctor`, and restore "
+            "the chat from a backup or an export"
+        )
         self.chat = chat
         self.where = where
 
 
 class Fenced(Exception):
-    """A runner's write found the chat other than it was started on. It has to look again."""
+    """The chat changed since the runner read it, so its write was rejected: reload and decide
+    again. Not a `ChatError`: it never reaches a caller."""

@@ -1,8 +1,8 @@
-"""A chat as a file: JSONL that loses nothing and can be read back, or Markdown for people. Pure.
+"""Exports of a chat: lossless JSONL that can be read back, or Markdown for people. Pure.
 
-The first line of JSONL says what the file is and describes the chat; each further line is a
-message, superseded ones included, in order of their numbers. Behind them stand the files that
-messages refer to, with their bytes.
+The first line of JSONL names the format and describes the chat. Each further line is a message,
+superseded ones included, in order of their numbers. The files that messages refer to follow, with
+their bytes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, Union, assert_never
 
-from msgspec import structs
-
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.state import Stored
-from holdfast.chat.view import Snapshot
+from holdfast.chat.rows import Stored
+from holdfast.chat.snapshots import Snapshot
 from holdfast.kernel.errors import FormatError
+from holdfast.kernel.escape import escape_controls
 from holdfast.kernel.messages import (
     File,
     Message,
@@ -34,26 +33,27 @@ from holdfast.kernel.messages import (
 )
 
 Format = Literal["jsonl", "markdown"]
-FORMAT: Final = 1
-WITH_FILES: Final = 2
-"""The format of an export that has any: who does not know of them would lose them."""
+FORMAT: Final = 3
+"""Version of the export format. 2 added files; 3 added times of tool results and answers."""
+FORMATS: Final = frozenset({1, 2, 3})
+"""Versions that can be read. Fields that an earlier version lacks are absent."""
 
 
 class Header(Tagged, frozen=True, tag="chat"):
-    """The first line."""
+    """The first line of an export: the format and the chat."""
 
     format: int
     chat: Snapshot
 
 
 class Line(Tagged, frozen=True, tag="message"):
-    """Each of the next."""
+    """The line of a message."""
 
     message: Stored
 
 
 class Attached(Tagged, frozen=True, tag="file"):
-    """Each of the last: a file that a message names by its id."""
+    """The line of a file that a message names by its id."""
 
     id: str
     media_type: str
@@ -65,7 +65,7 @@ LINE: Final[Any] = Union[Line, Attached]
 
 
 class Exported(Value, frozen=True):
-    """What a file in JSONL holds."""
+    """The contents of a JSONL export."""
 
     chat: Snapshot
     messages: tuple[Stored, ...]
@@ -73,6 +73,7 @@ class Exported(Value, frozen=True):
 
 
 def export(chat: Snapshot, messages: Sequence[Stored], format: Format) -> str:
+    """Return a chat as one text in the given format."""
     match format:
         case "jsonl":
             return "".join(f"{line}\n" for line in jsonl(chat, messages))
@@ -85,38 +86,61 @@ def export(chat: Snapshot, messages: Sequence[Stored], format: Format) -> str:
 # --- JSONL --------------------------------------------------------------------------------------
 
 
-def jsonl(chat: Snapshot, messages: Iterable[Stored], files: bool = False) -> Iterator[str]:
-    """`files`: whether any follow, each as `jsonl_file` has it."""
-    yield encode(Header(WITH_FILES if files else FORMAT, chat)).decode()
+def jsonl(chat: Snapshot, messages: Iterable[Stored]) -> Iterator[str]:
+    """Yield the lines of a chat and its messages. Files follow, each from `jsonl_file`."""
+    yield jsonl_header(chat)
+    yield from jsonl_messages(messages)
+
+
+def jsonl_header(chat: Snapshot) -> str:
+    """Return the first line: the format and the chat."""
+    return encode(Header(FORMAT, chat)).decode()
+
+
+def jsonl_messages(messages: Iterable[Stored]) -> Iterator[str]:
+    """Yield one line per message."""
     for stored in messages:
         yield encode(Line(stored)).decode()
 
 
-def numbered(chat: Snapshot, messages: Sequence[Stored]) -> tuple[Snapshot, Sequence[Stored]]:
-    """A chat that has these messages and no others."""
-    anew = [structs.replace(it, number=n) for n, it in enumerate(messages, start=1)]
-    return structs.replace(chat, messages=len(anew)), anew
-
-
 def jsonl_file(file: Attached) -> str:
+    """Return the line of a file with its bytes."""
     return encode(file).decode()
 
 
-def parse(text: str) -> Exported:
-    """The chat that a file in JSONL holds. Raises `FormatError`."""
-    first, *rest = text.split("\n") if text.strip() else [""]
+def parse(data: str | bytes | bytearray) -> Exported:
+    """Parse a JSONL export. Raises `FormatError`.
+
+    Slow for a large export: do not call it on the event loop. It is parsed line by line, because a
+    thread that decodes all of it in one call would block the event loop too.
+    """
+    rest = _lines(data)
+    first = next(rest, "")
     version = decode(first, _Version).format
-    if version not in (FORMAT, WITH_FILES):
+    if version not in FORMATS:
         raise FormatError(
-            f"this export has format {version}, and this version of holdfast reads {FORMAT} and "
-            f"{WITH_FILES}: upgrade holdfast"
+            f"this export has format {version}, and this version of holdfast reads up to "
+            f"{FORMAT}: upgrade holdfast"
         )
-    lines: list[Line | Attached] = [decode(line, LINE) for line in rest if line.strip()]
+    lines: list[Line | Attached] = [decode(line, LINE) for line in rest]
     return Exported(
         decode(first, Header).chat,
         tuple(line.message for line in lines if isinstance(line, Line)),
         tuple(line for line in lines if isinstance(line, Attached)),
     )
+
+
+def _lines(data: str | bytes | bytearray) -> Iterator[str]:
+    """Yield the lines that are not blank."""
+    start, length = 0, len(data)
+    while start < length:
+        end = data.find("\n", start) if isinstance(data, str) else data.find(b"\n", start)
+        end = length if end < 0 else end
+        part = data[start:end]
+        line = part if isinstance(part, str) else part.decode()
+        if line.strip():
+            yield line
+        start = end + 1
 
 
 class _Version(Value, frozen=True):
@@ -130,8 +154,22 @@ prepare_to_decode(_Version, Header, LINE)
 
 
 def markdown(chat: Snapshot, messages: Iterable[Stored]) -> Iterator[str]:
-    """Paragraphs. What only models see is left out."""
-    yield f"# {_line(chat.title or 'A conversation')}"
+    """Yield paragraphs without control characters. Model-only messages are omitted."""
+    yield markdown_title(chat)
+    yield from markdown_messages(messages)
+
+
+def markdown_title(chat: Snapshot) -> str:
+    """Return the heading of a chat."""
+    return escape_controls(f"# {_line(chat.title or 'A conversation')}")
+
+
+def markdown_messages(messages: Iterable[Stored]) -> Iterator[str]:
+    """Yield the paragraphs of messages."""
+    return map(escape_controls, _paragraphs(messages))
+
+
+def _paragraphs(messages: Iterable[Stored]) -> Iterator[str]:
     for stored in messages:
         if stored.message.visibility != "model":
             yield _heading(stored)
@@ -142,8 +180,8 @@ def _heading(stored: Stored) -> str:
     message = stored.message
     who = message.model or message.role if message.role == "assistant" else message.role
     superseded = " (superseded by an edit)" if stored.superseded_at is not None else ""
-    ended = _ending(message)
-    return f"## {stored.number}. {_line(who)}{ended}{superseded}"
+    took = "" if message.runtime is None else _took(message.runtime / 1_000)
+    return f"## {stored.number}. {_line(who)}{took}{_ending(message)}{superseded}"
 
 
 def _ending(message: Message) -> str:
@@ -162,7 +200,8 @@ def _part(part: Part) -> str:
             return f"Call of {_code(part.tool)}:\n\n{_block(part.arguments)}"
         case ToolResult():
             files = "".join(f"\n\n{_part(one)}" for one in part.content if isinstance(one, File))
-            return f"Result of {_code(part.tool)} ({part.outcome}):\n\n{_block(part.text)}{files}"
+            ended = f"{part.outcome}{_took(part.seconds)}"
+            return f"Result of {_code(part.tool)} ({ended}):\n\n{_block(part.text)}{files}"
         case File():
             size = "" if part.data is None else f", {len(part.data)} bytes"
             return f"File: {_code(part.name or 'without a name')} ({part.media_type}{size})"
@@ -170,6 +209,11 @@ def _part(part: Part) -> str:
             return f"Source: [{_line(part.title or part.url)}](<{_line(part.url)}>)"
         case _:
             assert_never(part)
+
+
+def _took(seconds: float | None) -> str:
+    """Format a duration as a suffix; empty for one too short to matter."""
+    return "" if seconds is None or seconds < 0.1 else f", {seconds:.1f} s"
 
 
 def _line(text: str) -> str:
@@ -181,7 +225,7 @@ def _code(text: str) -> str:
 
 
 def _block(text: str) -> str:
-    """The text in a fence that is longer than any in it."""
+    """Format text as a code block with a fence longer than any in the text."""
     ticks = max(("```", *(f"{run}`" for run in re.findall("`{3,}", text))), key=len)
     body = text.strip("\n")
     return f"{ticks}\n{body}\n{ticks}"

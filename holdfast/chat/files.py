@@ -1,4 +1,4 @@
-"""Files that people give: a row for each, and the bytes once for each content."""
+"""Uploaded files: one row per file, and the bytes stored once per content."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, structs
 
 from holdfast.chat.errors import ChatError, InvalidInput
-from holdfast.chat.locked import OVERLAP, now_of
-from holdfast.chat.state import Chat, check_text, document
+from holdfast.chat.row_lock import OVERLAP, now_of
+from holdfast.chat.rows import Chat, check_text, document
 from holdfast.kernel.messages import File, Message, Part, ToolResult, results_message
 from holdfast.store.database import Tx
 
@@ -19,14 +19,16 @@ P = TypeVar("P", bound=Part)
 MEDIA: Final = re.compile(r"[a-zA-Z0-9!#$&^_.+-]{1,100}/[a-zA-Z0-9!#$&^_.+-]{1,100}")
 LONGEST_NAME: Final = 255
 SET_BACK: Final = 24 * 3600 * 1_000_000
-"""Microseconds that a clock may be set back between an upload and the message that names it."""
+"""Microseconds by which a clock may be set back between an upload and the message that names it."""
 SHOWN: Final = 10
-"""Chats that are named when a file is in use."""
+"""Maximum number of chats named in the error when a file is in use."""
 SCHEME: Final = "holdfast:"
-"""What the `ref` of a part begins with, when its bytes are one of these."""
+"""Prefix of the `ref` of a part whose bytes are an uploaded file."""
 
 
 class FileNotFound(ChatError):
+    """The owner has no file with this id."""
+
     kind = "file_not_found"
 
     def __init__(self, id: str) -> None:
@@ -35,6 +37,8 @@ class FileNotFound(ChatError):
 
 
 class FileInUse(ChatError):
+    """A file cannot be deleted, because chats refer to it."""
+
     kind = "file_in_use"
 
     def __init__(self, id: str, chats: Sequence[str]) -> None:
@@ -42,10 +46,12 @@ class FileInUse(ChatError):
         super().__init__(f"the file {id!r} is part of chats ({named}): delete these first")
         self.id = id
         self.chats = chats
-        """Some of them."""
+        """Ids of some of the chats that refer to the file."""
 
 
 class QuotaExceeded(ChatError):
+    """An upload would exceed the owner's quota."""
+
     kind = "quota_exceeded"
 
     def __init__(self, limit: int, used: int, size: int) -> None:
@@ -58,7 +64,7 @@ class QuotaExceeded(ChatError):
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
-    """A file that somebody uploaded."""
+    """An uploaded file, without its bytes."""
 
     id: str
     owner: str
@@ -70,7 +76,7 @@ class StoredFile(Struct, frozen=True, kw_only=True):
     created_at: int
 
     def part(self) -> File:
-        """As a part of a message."""
+        """Return the file as a part of a message."""
         return File(self.media_type, self.name, ref=SCHEME + self.id)
 
 
@@ -91,12 +97,15 @@ async def add_file(
     name: str | None,
     quota: int | None = None,
 ) -> StoredFile:
-    """`quota`: bytes that all files of the owner may have. Those who upload at the same moment
-    may go over it together."""
+    """Store an uploaded file.
+
+    `quota` is the total number of bytes that the owner's files may have. Simultaneous uploads may
+    exceed it together.
+    """
     for what, text in (("name", name), ("owner", owner)):
         check_text(what, text)
-    if not MEDIA.fullmatch(media_type):  # it becomes part of a header
-        raise InvalidInput(f"{media_type!r:.80} is no media type: it looks like image/png")
+    if not MEDIA.fullmatch(media_type):  # it becomes part of an HTTP header
+        raise InvalidInput(f"{media_type!r:.80} is not a media type: use one such as image/png")
     if name is not None and len(name) > LONGEST_NAME:
         raise InvalidInput(f"the name of a file has {len(name)} characters: use {LONGEST_NAME}")
     if quota is not None and (used := await used_by(tx, owner)) + len(data) > quota:
@@ -119,13 +128,13 @@ async def add_file(
 
 
 async def _add_blob(tx: Tx, hash: str, data: bytes) -> None:
-    """The bytes are there, and stay until this transaction ends."""
+    """Store the bytes, or lock those that are stored, until this transaction ends."""
     while True:
         await tx.execute(
             "INSERT INTO blobs (hash, data) VALUES (:hash, :data) ON CONFLICT (hash) DO NOTHING",
             {"hash": hash, "data": data},
         )
-        # Whoever deletes the last file with these bytes takes them away: then they come again.
+        # Deleting the last file with these bytes deletes the bytes: then insert them again.
         if await _hold_blob(tx, hash):
             return
 
@@ -136,7 +145,7 @@ async def _hold_blob(tx: Tx, hash: str) -> bool:
 
 
 async def used_by(tx: Tx, owner: str) -> int:
-    """Bytes of all files of an owner. The same bytes count as often as they were uploaded."""
+    """Return the total bytes of an owner's files. Bytes uploaded twice count twice."""
     row = await tx.one(
         "SELECT COALESCE(sum(size), 0) FROM files WHERE owner = :owner", {"owner": owner}
     )
@@ -145,8 +154,8 @@ async def used_by(tx: Tx, owner: str) -> int:
 
 
 async def hold_files(tx: Tx, owner: str, message: Message) -> None:
-    """The files that a message names are there, and stay until this transaction ends: from then on
-    they stay because it names them. Raises `FileNotFound`."""
+    """Lock the files that a message names until this transaction ends; from then on the message
+    keeps them. Raises `FileNotFound`."""
     ids = sorted(ref.removeprefix(SCHEME) for ref in refs_in([message]))
     if not ids:
         return
@@ -166,11 +175,10 @@ async def hold_files(tx: Tx, owner: str, message: Message) -> None:
 
 
 async def refuse_in_use(tx: Tx, owner: str, id: str) -> int:
-    """Raises `FileInUse` when a chat of the owner's has it in what was said, by whomever, or waits
-    to be said.
+    """Raise `FileInUse` if any of the owner's chats names the file in its history or queue.
 
-    Looks through all of these since it was uploaded, and a day before: clocks are set
-    back now and then. Gives the time of this look.
+    Reads all chats that changed since the upload, and a day before it, because clocks are set back
+    now and then. Returns the time of this query.
     """
     looked = await now_of(tx)
     file = await read_file(tx, owner, id)
@@ -179,7 +187,7 @@ async def refuse_in_use(tx: Tx, owner: str, id: str) -> int:
 
 
 async def _refuse_named(tx: Tx, file: StoredFile, since: int) -> None:
-    """By a chat that changed since then."""
+    """Raise `FileInUse` if a chat that changed since then names the file."""
     ref = SCHEME + file.id
     rows = await tx.fetch(
         f"""
@@ -200,7 +208,7 @@ async def _refuse_named(tx: Tx, file: StoredFile, since: int) -> None:
 
 
 async def _in_results(tx: Tx, owner: str, ref: str, since: int) -> set[str]:
-    """The chats with a result that names it and waits for others, to be said with them."""
+    """Return the chats with a recorded result that names the file and is not in the history yet."""
     rows = await tx.fetch(
         f"""
         SELECT c.id, t.result FROM chats c JOIN tool_calls t ON t.chat_id = c.id
@@ -214,12 +222,12 @@ async def _in_results(tx: Tx, owner: str, ref: str, since: int) -> set[str]:
 
 
 async def delete_file(tx: Tx, owner: str, id: str, looked: int | None = None) -> StoredFile:
-    """The bytes go with the last file that has them. Raises `FileInUse`.
+    """Delete a file, and its bytes if no other file has them. Raises `FileInUse`.
 
-    `looked`: when `refuse_in_use` found no chat that names it. Then only chats that changed around
-    that time or later are looked at, so that this holds up nobody for long.
+    `looked` is the time at which `refuse_in_use` found no chat that names the file. Only chats that
+    changed around that time or later are read again, so that the transaction stays short.
     """
-    # Who is about to name it holds it, and is waited for; who comes later does not find it.
+    # A transaction about to name the file holds its lock, so this waits; a later one finds no file.
     file = await read_file(tx, owner, id, tx.dialect.lock)
     since = file.created_at - SET_BACK
     await _refuse_named(tx, file, since if looked is None else max(since, looked - OVERLAP))
@@ -236,13 +244,14 @@ async def delete_file(tx: Tx, owner: str, id: str, looked: int | None = None) ->
 
 
 def _has(tx: Tx, column: str) -> str:
-    """A condition: the text `:text` stands in a column, as anything."""
+    """Return a condition: the column contains `:text`, taken literally."""
     find = "instr" if tx.dialect.name == "sqlite" else "strpos"
     return f"{find}({column}, :text) > 0"
 
 
 async def read_file(tx: Tx, owner: str, id: str, lock: str = "") -> StoredFile:
-    """A file of this owner. What belongs to somebody else is not there."""
+    """Return a file of this owner. Files of other owners are not found."""
+    check_text("id of a file", id)
     row = await tx.one(
         f"{SELECT_FILE} WHERE id = :id AND owner = :owner {lock}", {"id": id, "owner": owner}
     )
@@ -252,10 +261,10 @@ async def read_file(tx: Tx, owner: str, id: str, lock: str = "") -> StoredFile:
 
 
 async def read_file_of_chat(tx: Tx, chat: Chat, id: str, *, live: bool = False) -> StoredFile:
-    """A file that something said in this chat, or waiting to be said, refers to.
+    """Return a file that the history or the queue of this chat refers to.
 
-    It is its owner's: what the messages name that belongs to somebody else is not there. `live`:
-    nor is what only messages name that an edit took out.
+    The file must belong to the chat's owner; a reference to another owner's file is not found. With
+    `live`, references in superseded messages do not count.
     """
     file = await read_file(tx, chat.owner, id)
     ref = SCHEME + id
@@ -266,7 +275,7 @@ async def read_file_of_chat(tx: Tx, chat: Chat, id: str, *, live: bool = False) 
 
 
 async def _bodies(tx: Tx, chat_id: str, text: str, live: bool) -> list[str]:
-    """Of the messages with this text in them."""
+    """Yield the bodies of the messages that contain this text."""
     which = "AND superseded_at IS NULL" if live else ""
     has = _has(tx, "body")
     rows = await tx.fetch(
@@ -279,9 +288,35 @@ async def _bodies(tx: Tx, chat_id: str, text: str, live: bool) -> list[str]:
     return [row[0] for row in rows]
 
 
-async def read_files_of(tx: Tx, owner: str, messages: Iterable[Message]) -> tuple[StoredFile, ...]:
-    """Those that messages refer to, as far as the owner has them. Without their bytes."""
-    refs = sorted(refs_in(messages))
+async def files_named_in(
+    tx: Tx, owner: str, chat_id: str, *, live: bool = False
+) -> tuple[StoredFile, ...]:
+    """Return the owner's files that messages of a chat refer to, without their bytes.
+
+    With `live`, references in superseded messages do not count.
+    """
+    which = "AND superseded_at IS NULL" if live else ""
+    # As a reference is written in JSON. Inside the text of a message its quotes are escaped.
+    given = {"id": chat_id, "text": f'"ref":"{SCHEME}'}
+    found = await tx.fetch(
+        f"""
+        SELECT number FROM messages WHERE chat_id = :id AND {_has(tx, "body")} {which}
+         ORDER BY number
+        """,
+        given,
+    )
+    refs: set[str] = set()
+    for (number,) in found:
+        row = await tx.one(
+            "SELECT body FROM messages WHERE chat_id = :id AND number = :number",
+            {"id": chat_id, "number": number},
+        )
+        if row is not None:
+            refs |= refs_in([document(chat_id, f"message {number}", row[0], Message)])
+    return await _files_of(tx, owner, sorted(refs))
+
+
+async def _files_of(tx: Tx, owner: str, refs: Sequence[str]) -> tuple[StoredFile, ...]:
     rows = await tx.fetch(
         f"""
         {SELECT_FILE} WHERE owner = :owner AND {tx.dialect.one_of("id", "ids")} ORDER BY id
@@ -292,13 +327,15 @@ async def read_files_of(tx: Tx, owner: str, messages: Iterable[Message]) -> tupl
 
 
 async def read_data(tx: Tx, hash: str) -> bytes:
-    """In the transaction that has read the file: later its bytes may be gone."""
+    """Read the bytes of a file, in the transaction that read the file: later they may be
+    deleted."""
     found = await find_data(tx, hash)
-    assert found is not None  # a foreign key
+    assert found is not None  # guaranteed by a foreign key
     return found
 
 
 async def find_data(tx: Tx, hash: str) -> bytes | None:
+    """Read the bytes with this hash; None when they are not stored."""
     row = await tx.one("SELECT data FROM blobs WHERE hash = :hash", {"hash": hash})
     return None if row is None else bytes(row[0])
 
@@ -306,7 +343,7 @@ async def find_data(tx: Tx, hash: str) -> bytes | None:
 async def list_files(
     tx: Tx, owner: str, *, before: str | None = None, limit: int = 100
 ) -> list[StoredFile]:
-    """The newest first. `before` is the id of the last one seen."""
+    """Return an owner's files, newest first. `before` is the id of the last one seen."""
     given: dict[str, Any] = {"owner": owner, "limit": limit}
     if before is not None:
         given["before"] = before
@@ -324,7 +361,8 @@ async def list_files(
 
 
 def refs_in(messages: Iterable[Message]) -> set[str]:
-    """The files that these messages only name. Asked of every message: most have none."""
+    """Return the references to files in these messages. Called for every message; most have
+    none."""
     refs: set[str] = set()
     for message in messages:
         for part in message.parts:
@@ -343,7 +381,7 @@ def _files_in(parts: Iterable[Part]) -> Iterator[File]:
 
 
 async def read_refs(tx: Tx, owner: str, refs: Iterable[str]) -> dict[str, bytes]:
-    """The bytes behind these names. What the owner does not have is left out."""
+    """Read the bytes of these references. Files that the owner does not have are left out."""
     found: dict[str, bytes] = {}
     for ref in refs:
         try:
@@ -355,7 +393,7 @@ async def read_refs(tx: Tx, owner: str, refs: Iterable[str]) -> dict[str, bytes]
 
 
 def renamed(messages: Iterable[Message], refs: Mapping[str, str]) -> tuple[Message, ...]:
-    """The messages with other names for some of their files."""
+    """Return the messages with some file references replaced."""
     return tuple(
         structs.replace(message, parts=tuple(_renamed(part, refs) for part in message.parts))
         for message in messages
@@ -371,7 +409,7 @@ def _renamed(part: P, refs: Mapping[str, str]) -> P:
 
 
 def filled(messages: Sequence[Message], files: Mapping[str, bytes]) -> tuple[Message, ...]:
-    """The messages as a model is to have them: with the bytes of their files."""
+    """Return the messages with the bytes of their files, as a model needs them."""
     return tuple(
         structs.replace(message, parts=tuple(_filled(part, files) for part in message.parts))
         if any(part.ref in files for part in _files_in(message.parts))

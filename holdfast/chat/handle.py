@@ -1,32 +1,32 @@
-"""A chat as a program holds it: every door to it, with what is given checked at the door.
+"""The handle of a chat: every operation on it, with arguments checked before they are used.
 
-No signature names the database, and every value is frozen: a chat at the far end of a wire reads
-the same.
+No signature names the database, and every value is frozen: the client of a remote server has the
+same interface.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import anyio
 from msgspec import UNSET, UnsetType
 
 from holdfast.agent import Agent, Resolution
 from holdfast.chat import export, queries
-from holdfast.chat.errors import InvalidInput, NothingWaits
-from holdfast.chat.family import NewChat
-from holdfast.chat.feed import Feed
-from holdfast.chat.files import StoredFile, find_data, read_files_of
-from holdfast.chat.locked import read_chat
-from holdfast.chat.machine import Key, Machine
+from holdfast.chat.change_feed import Feed
+from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
+from holdfast.chat.export import Format
+from holdfast.chat.files import find_data
+from holdfast.chat.idempotency import Key, Machine
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
-from holdfast.chat.state import Chat as Row
-from holdfast.chat.state import Deliver, Queued, Rule, Stored, check_text
-from holdfast.chat.stream import ChatStream, Cursor
-from holdfast.chat.view import (
+from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import Chat as Row
+from holdfast.chat.rows import Deliver, Queued, Rule, Stored, check_text
+from holdfast.chat.snapshots import (
     ChatResult,
     Pending,
     Receipt,
@@ -37,6 +37,9 @@ from holdfast.chat.view import (
     read_snapshot,
     snapshot_of,
 )
+from holdfast.chat.stream import ChatStream, Cursor
+from holdfast.chat.transcript import Transcript, read_transcript
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, check_effort
@@ -46,14 +49,24 @@ from holdfast.store.database import Database, Tx
 
 T = TypeVar("T")
 MOST: Final = 1_000
-"""Rows that are read at once."""
+"""Maximum number of rows read at once."""
+
+
+Rewrite: TypeAlias = Callable[[Row, Key | None], Awaitable[Row]]
+"""Has a model write another title for a chat."""
 
 
 class Desk:
-    """What all handles of one host work with."""
+    """What all handles of one host share: database, agents, ports, feed."""
 
     def __init__(
-        self, db: Database, agents: Mapping[str, Agent], feed: Feed, ports: Ports, runs_here: bool
+        self,
+        db: Database,
+        agents: Mapping[str, Agent],
+        feed: Feed,
+        ports: Ports,
+        runs_here: bool,
+        rewrite: Rewrite | None = None,
     ) -> None:
         self.db = db
         self.agents = agents
@@ -61,11 +74,12 @@ class Desk:
         self.ports = ports
         self.machine = Machine(db, ports)
         self._runs_here = runs_here
+        self._rewrite = rewrite
 
     async def ask(
         self, chat_id: str, question: Callable[..., Awaitable[T]], *args: Any, **more: Any
     ) -> T:
-        """Read something of a chat that is there. Raises `ChatNotFound`."""
+        """Run a query on a chat that must exist. Raises `ChatNotFound`."""
 
         async def read(tx: Tx) -> T:
             await read_chat(tx, chat_id)
@@ -74,7 +88,7 @@ class Desk:
         return await self.db.read(read)
 
     def agent(self, name: str | None) -> Agent:
-        """The agent of this name; the first when none is named."""
+        """Return the agent of this name; the first agent when no name is given."""
         if name is None:
             return next(iter(self.agents.values()))
         found = self.agents.get(name)
@@ -83,8 +97,17 @@ class Desk:
             raise ConfigError(f"no agent is named {name!r}: use one of {known}")
         return found
 
+    async def rewrite_title(self, chat: Row, key: Key | None) -> Row:
+        """Have a model write another title for a chat."""
+        if self._rewrite is None:
+            raise ConfigError("this host writes no titles: open it with titles=True, or a model")
+        self.agent(chat.agent)
+        if chat.archived:
+            raise ChatArchived(chat.id)
+        return await self._rewrite(chat, key)
+
     def check_choice(self, agent: str, model: str | None, effort: str | None) -> None:
-        """Refuse now what the worker could only fail at later."""
+        """Reject a model or an effort that the worker would only fail with later."""
         check_effort(effort)
         if model is None:
             return
@@ -96,20 +119,20 @@ class Desk:
 
 
 class Chat:
-    """A durable conversation, as a program holds it. Costs nothing to keep, and nothing to drop.
+    """Handle of a durable conversation. Costs nothing to keep and nothing to drop.
 
-    What it refuses is a `ChatError` that says why; nothing was changed then.
+    A refused operation raises a `ChatError` that says why; it changed nothing.
     """
 
     def __init__(self, desk: Desk, row: Row) -> None:
         self.id = row.id
         self.owner = row.owner
         self.agent = row.agent
-        """The name of the agent that answers."""
+        """Name of the agent that answers."""
         self.first = snapshot_of(row)
-        """As it was when this was made; with a key, as it was the first time."""
+        """The chat as it was when this handle was created; with a key, as it was the first time."""
         self.queue = Queue(desk, row.id, row.owner)
-        """The messages that wait."""
+        """The messages that wait to be delivered."""
         self._desk = desk
         self._db = desk.db
         self._machine = desk.machine
@@ -121,7 +144,7 @@ class Chat:
     # --- reading ---
 
     async def read(self) -> Snapshot:
-        """The chat as it is now."""
+        """Return the current snapshot of the chat."""
         return await self._db.read(lambda tx: read_snapshot(tx, self.id, self._feed.watch))
 
     async def messages(
@@ -132,9 +155,9 @@ class Chat:
         limit: int = 100,
         superseded: bool = False,
     ) -> tuple[Stored, ...]:
-        """A page: the newest messages in front of number `before`, in order.
+        """Return a page in order: the newest messages before number `before`.
 
-        With `after` the first ones behind that number.
+        With `after`, the first messages after that number.
         """
         check_limit(limit)
         for name, number in (("before", before), ("after", after)):
@@ -146,73 +169,73 @@ class Chat:
         return tuple(await self._ask(queries.read_messages, **more))
 
     async def history(self) -> tuple[Message, ...]:
-        """All live messages: what `agent.run(history=…)` would go on with."""
+        """Return all live messages, as `agent.run(history=…)` takes them."""
         return tuple(stored.message for stored in await self._ask(queries.read_history))
 
     async def actions(self) -> tuple[Pending, ...]:
-        """What the chat waits for from outside."""
+        """Return the actions that the chat waits for."""
         return tuple(map(pending, await self._ask(queries.read_actions)))
 
     async def usage(self, *, tree: bool = False) -> Spent:
-        """Tokens and cost; with `tree` also of all chats that it set to work."""
+        """Return tokens and cost; with `tree`, including all chats below it."""
         return await self._ask(queries.spent, tree=tree)
 
     async def _ask(self, question: Callable[..., Awaitable[T]], **more: Any) -> T:
         return await self._desk.ask(self.id, question, **more)
 
-    async def export(self, format: export.Format = "jsonl", *, files: bool = True) -> str:
-        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people.
+    async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
+        """Return the whole chat as text: `jsonl` is lossless, `markdown` is for people.
 
-        `files`: with the bytes of files that it refers to. Markdown only names them.
+        `files` includes the bytes of the files that it refers to. Markdown only names them.
         """
-        if format == "jsonl":
-            return "".join([f"{line}\n" async for line in self.export_lines(files=files)])
-        chat, messages, _ = await self._db.read(self._read_whole)
-        return export.export(chat, messages, format)
+        return "".join([piece async for piece in self.export_pieces(format, files=files)])
 
-    async def export_live(self) -> str:
-        """In Markdown, without what edits took out."""
-        chat, messages, _ = await self._db.read(partial(self._read_whole, live=True))
-        return export.export(chat, messages, "markdown")
-
-    async def export_lines(
-        self, *, files: bool = True, live: bool = False
+    async def export_pieces(
+        self, format: Format = "jsonl", *, files: bool = True, live: bool = False
     ) -> AsyncGenerator[str, None]:
-        """The lines of an export in JSONL. Of the files, one at a time is in memory.
+        """Yield an export in pieces. One page of messages, or one file, is in memory at a time.
 
-        `live`: without what edits took out, and numbered anew, as a fork is.
+        `live` leaves superseded messages out and renumbers the others, as a fork does.
         """
-        chat, messages, known = await self._db.read(partial(self._read_whole, live=live))
-        if live:
-            chat, messages = export.numbered(chat, messages)
-        wanted = known if files else ()
-        for line in export.jsonl(chat, messages, bool(wanted)):
-            yield line
+        if format not in get_args(Format):
+            raise InvalidInput(f"format is {format!r}: use 'jsonl' or 'markdown'")
+        found = await self._db.read(
+            lambda tx: read_transcript(tx, self.id, self._feed.watch, live=live)
+        )
+        pieces = self._markdown(found) if format == "markdown" else self._jsonl(found, files)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    async def _markdown(self, found: Transcript) -> AsyncGenerator[str, None]:
+        yield export.markdown_title(found.chat)
+        async with aclosing(found.pages(self._db)) as pages:
+            async for page in pages:
+                yield "".join(f"\n\n{text}" for text in export.markdown_messages(page))
+        yield "\n"
+
+    async def _jsonl(self, found: Transcript, files: bool) -> AsyncGenerator[str, None]:
+        wanted = found.files if files else ()
+        yield f"{export.jsonl_header(found.chat)}\n"
+        async with aclosing(found.pages(self._db)) as pages:
+            async for page in pages:
+                yield "".join(f"{line}\n" for line in export.jsonl_messages(page))
         for file in wanted:
             data = await self._db.read(partial(find_data, hash=file.hash))
-            if data is not None:  # else it was deleted meanwhile
+            if data is not None:  # else the chat was deleted meanwhile
                 made = export.Attached(file.id, file.media_type, file.name, data)
-                yield export.jsonl_file(made)
-
-    async def _read_whole(
-        self, tx: Tx, live: bool = False
-    ) -> tuple[Snapshot, Sequence[Stored], Sequence[StoredFile]]:
-        chat = await read_snapshot(tx, self.id, self._feed.watch)
-        messages = await queries.read_messages(
-            tx, self.id, limit=chat.messages + 1, superseded=not live
-        )
-        said = (stored.message for stored in messages)
-        return chat, messages, await read_files_of(tx, self.owner, said)
+                yield f"{export.jsonl_file(made)}\n"
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatStream:
-        """What the chat says, from a cursor on. It ends when the chat rests, or never."""
+        """Return the event stream of the chat from a cursor. It ends when the chat rests, or
+        never."""
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return ChatStream(self._feed, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
-        """Wait until the chat rests: idle, failed, or waiting for somebody outside.
+        """Wait until the chat rests: idle, in error, or waiting for an action.
 
-        Raises `Stranded` when it cannot go on: no worker knows its agent.
+        Raises `Stranded` when it cannot continue: no worker has its agent.
         """
         news = self._feed.news(self.id)
         while True:
@@ -234,11 +257,11 @@ class Chat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Say something. While the chat is busy it waits in the queue, as `deliver` says:
+        """Send a message. While the chat is busy the message waits in the queue, as `deliver` says:
 
-        `queue`: until the turn is over. `steer`: until the next step. `interrupt`: the turn is
-        stopped for it. `model` and `effort` hold from this message on. With a `key` it is said
-        once, however often this is called.
+        `queue`: until the turn ends. `steer`: until the next step boundary. `interrupt`: the turn
+        is interrupted for it. `model` and `effort` apply from this message on. With a `key` the
+        message is sent once, however often this is called.
         """
         self._desk.check_choice(self.agent, model, effort)
         message = user_message(prompt)
@@ -253,7 +276,7 @@ class Chat:
         return Receipt(sent.number, sent.queued)
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
-        """Stop the turn and keep what it produced. Does nothing when nothing runs."""
+        """Interrupt the turn and keep what it produced. Does nothing when no turn is running."""
         known = self._desk.agents.get(self.agent)
         wording = known.policy.wording if known is not None else Wording()
         row = await self._machine.interrupt(
@@ -262,7 +285,7 @@ class Chat:
         return snapshot_of(row)
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
-        """Try again after an error."""
+        """Retry after an error."""
         return snapshot_of(await self._machine.retry(self.id, self._key(key, "retry", ())))
 
     async def edit(
@@ -274,7 +297,7 @@ class Chat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Revision:
-        """Say something else instead of message `number`: it and all behind it are superseded."""
+        """Replace message `number`: it and all messages after it are superseded."""
         check_number("number", number)
         self._desk.check_choice(self.agent, model, effort)
         message = user_message(prompt)
@@ -297,9 +320,9 @@ class Chat:
         share_workspace: bool = False,
         key: str | None = None,
     ) -> Chat:
-        """A new chat with the history up to message `number`.
+        """Return a new chat with the history up to message `number`.
 
-        With a prompt: up to before it, and the prompt in its place.
+        With a prompt: up to the message before it, and the prompt in its place.
         """
         check_number("number", number)
         source = await self._machine.read(self.id)
@@ -319,7 +342,7 @@ class Chat:
         return Chat(self._desk, row)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
-        """Have the conversation summarized now."""
+        """Summarize the conversation now."""
         return snapshot_of(await self._machine.compact(self.id, self._key(key, "compact", ())))
 
     async def resolve(
@@ -329,17 +352,17 @@ class Chat:
         allow_for_chat: Rule | None = None,
         key: str | None = None,
     ) -> Snapshot:
-        """Answer actions by their call ids: all of them, or, when one is refused, none.
+        """Answer actions by call id: all of them, or none if one answer is refused.
 
         An answer is what `agent.run(resolve=…)` takes: `approve(action)`, `Deny(reason)`, or the
-        result. `allow_for_chat` lets calls like it run in this chat without being asked again.
+        result. `allow_for_chat` lets calls like it run in this chat without asking again.
         """
         agent = self._desk.agent(self.agent)
         if allow_for_chat is not None and allow_for_chat.tool not in agent.toolset:
             raise ConfigError(f"{agent.name} has no tool {allow_for_chat.tool!r} to allow")
         waiting = {action.call.id: action for action in await self.actions()}
         named = self._key(key, "resolve", (dict(answers), allow_for_chat))
-        # Asked behind the actions: what was answered in between is found in one of the two.
+        # Read after the actions: a call answered in between is in one of the two.
         if (first := await self._machine.remembered(named, Row)) is not None:
             return snapshot_of(first)
         unknown = [call_id for call_id in answers if call_id not in waiting]
@@ -351,9 +374,16 @@ class Chat:
     # --- what it is called and made of ---
 
     async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
-        """Give it a title. None takes it away: the next turn brings a new one."""
+        """Set the title. None removes it: the next turn generates a new one."""
         named = self._key(key, "rename", (title,))
         return snapshot_of(await self._machine.update(self.id, {"title": title_of(title)}, named))
+
+    async def retitle(self, *, key: str | None = None) -> Snapshot:
+        """Have a model write another title now. On `TitleFailed` the old title stays."""
+        named = self._key(key, "retitle", ())
+        if (first := await self._machine.remembered(named, Row)) is not None:
+            return snapshot_of(first)
+        return snapshot_of(await self._desk.rewrite_title(await self._machine.read(self.id), named))
 
     async def update(
         self,
@@ -363,7 +393,8 @@ class Chat:
         effort: Effort | UnsetType | None = UNSET,
         key: str | None = None,
     ) -> Snapshot:
-        """Change what is given, together. None for a model or an effort: the agent's own."""
+        """Change the given settings together. None for a model or an effort means the agent's
+        own."""
         changes: dict[str, Any] = {}
         if labels is not UNSET:
             changes["labels"] = labels_of(labels)
@@ -378,15 +409,16 @@ class Chat:
         return snapshot_of(await self._machine.update(self.id, changes, named))
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
-        """Put it away, with all chats that it set to work."""
+        """Archive the chat with all chats below it."""
         return snapshot_of(await self._machine.archive(self.id, self._key(key, "archive", ())))
 
     async def unarchive(self, *, key: str | None = None) -> Snapshot:
+        """Unarchive the chat with all chats below it."""
         named = self._key(key, "unarchive", ())
         return snapshot_of(await self._machine.unarchive(self.id, named))
 
     async def delete(self, *, key: str | None = None) -> None:
-        """Remove it for good, with all chats that it set to work."""
+        """Delete the chat for good, with all chats below it."""
         await self._machine.delete(self.id, self._key(key, "delete", ()))
 
     def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
@@ -394,7 +426,7 @@ class Chat:
 
 
 class Queue:
-    """The messages that wait, in the order in which they will be delivered."""
+    """The queued messages of a chat, in delivery order."""
 
     def __init__(self, desk: Desk, chat_id: str, owner: str) -> None:
         self._desk = desk
@@ -403,6 +435,7 @@ class Queue:
         self._owner = owner
 
     async def list(self) -> tuple[Queued, ...]:
+        """Return the queued messages in delivery order."""
         return tuple(await self._desk.ask(self._id, read_queue))
 
     async def edit(
@@ -413,18 +446,18 @@ class Queue:
         *,
         key: str | None = None,
     ) -> tuple[Queued, ...]:
-        """Change what a waiting message says, or how it is delivered."""
+        """Change the content of a queued message, or how it is delivered."""
         message = user_message(prompt)
         named = self._key(key, "edit queued", (id, message, deliver))
         return tuple(await self._machine.edit_queued(self._id, id, message, deliver, named))
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
-        """Put the messages into this order, within each kind. Names every one of them once."""
+        """Reorder the queued messages within each kind. Must name every one of them once."""
         named = self._key(key, "reorder", (list(ids),))
         return tuple(await self._machine.reorder(self._id, list(ids), named))
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
-        """Take a message back before it is delivered."""
+        """Remove a message before it is delivered."""
         return await self._machine.remove_queued(self._id, id, self._key(key, "remove", (id,)))
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:
@@ -440,18 +473,20 @@ class Queue:
 
 
 def key_of(owner: str, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
+    """Return the idempotency key of a request, with the fingerprint of its arguments."""
     if key is None:
         return None
     if not isinstance(key, str) or not key:
         raise InvalidInput(f"key is {key!r}: use text that is not empty, or None")
     check_text("key", key)
     check_text("owner", owner)
-    from hashlib import sha256  # brings OpenSSL
+    from hashlib import sha256  # imports OpenSSL
 
     return Key(owner, key, sha256(encode((method, body))).hexdigest())
 
 
 def title_of(title: str | None) -> str | None:
+    """Validate a title: text or None."""
     if title is None:
         return None
     line = " ".join(title.split()) if isinstance(title, str) else ""
@@ -461,18 +496,21 @@ def title_of(title: str | None) -> str | None:
 
 
 def labels_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """Validate labels: a mapping of text to text, sorted by name."""
     given = dict(labels) if isinstance(labels, Mapping) else {"": labels}
     if not all(isinstance(one, str) and one for pair in given.items() for one in pair):
         raise InvalidInput(f"labels are {labels!r}: use {{name: value}}, all of them text")
-    return dict(sorted(given.items()))  # the same labels are the same request
+    return dict(sorted(given.items()))  # sorted, so that equal labels are an equal request
 
 
 def check_limit(limit: int) -> None:
+    """Reject a page size that is out of range."""
     if not 1 <= limit <= MOST:
         raise InvalidInput(f"limit is {limit!r}: use 1 to {MOST}")
 
 
 def check_number(name: str, number: int) -> None:
-    """SQLite would take the text "1" for 1, and PostgreSQL neither that nor what is too large."""
+    """Reject anything but the number of a message. SQLite would take the text "1" for 1; PostgreSQL
+    refuses that, and numbers out of range."""
     if type(number) is not int or abs(number) >= 2**63:
         raise InvalidInput(f"{name} is {number!r}: use the number of a message")

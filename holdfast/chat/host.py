@@ -1,24 +1,26 @@
-"""Durable chats, as a program has them: begin one, find one, list them."""
+"""The host: creates, finds, lists and restores durable chats."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from holdfast.agent import Agent
-from holdfast.chat import family, queries
-from holdfast.chat.claims import Living, living
+from holdfast.chat import queries
+from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.export import Attached, Exported, parse
-from holdfast.chat.family import NewChat
-from holdfast.chat.feed import Feed
 from holdfast.chat.files import SCHEME, add_file, refs_in, renamed
 from holdfast.chat.handle import Chat, Desk, check_limit, key_of, labels_of, title_of
-from holdfast.chat.machine import Key, once
-from holdfast.chat.state import Chat as Row
-from holdfast.chat.state import Stored, can_hold, check_text
-from holdfast.chat.view import Snapshot, snapshots
+from holdfast.chat.idempotency import Key, once
+from holdfast.chat.rows import Chat as Row
+from holdfast.chat.rows import Stored, can_hold, check_text
+from holdfast.chat.snapshots import Snapshot, snapshots
+from holdfast.chat.transitions import lifecycle
+from holdfast.chat.transitions.claims import Living, living
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
 from holdfast.kernel.model import Effort
@@ -27,19 +29,19 @@ from holdfast.store.database import Tx
 
 
 class Host:
-    """Durable chats, as a program has them. Made by `holdfast.open`."""
+    """Durable chats of a database: create, find, list, restore. Made by `holdfast.open`."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     @property
     def agents(self) -> Mapping[str, Agent]:
-        """By name."""
+        """The agents by name."""
         return self._desk.agents
 
     @property
     def feed(self) -> Feed:
-        """Where whoever watches chats here hears of them."""
+        """The feed that distributes changes of chats in this process."""
         return self._desk.feed
 
     async def create(
@@ -54,10 +56,10 @@ class Host:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Chat:
-        """Begin a chat; without a prompt it waits for its first message.
+        """Create a chat; without a prompt it waits for its first message.
 
-        `agent` is the name of one, the first by default. With a `key` it is begun once, however
-        often this is called: the same key of the same owner gives the same chat.
+        `agent` is the name of an agent, the first by default. With a `key` the chat is created
+        once, however often this is called: the same key of the same owner returns the same chat.
         """
         name = self._desk.agent(agent).name
         self._desk.check_choice(name, model, effort)
@@ -79,13 +81,15 @@ class Host:
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
     ) -> Chat:
-        """A new chat with the messages of one that was exported as JSONL.
+        """Create a chat with the messages of a JSONL export.
 
-        `agent` goes on with it, the one that it had by default. What that chat was allowed to do is
-        not kept; a model that cannot be had here is left to the agent. Raises `FormatError`.
+        `agent` defaults to the agent of the exported chat. Approval rules are not restored; a model
+        that is not available here is replaced by the agent's own. Raises `FormatError`.
         """
-        key_of_it = key_of(owner, key, "restore", (agent, text))
-        return await self.adopt(parse(text), key_of_it, agent=agent, owner=owner)
+        in_thread = self._desk.ports.in_thread
+        named = partial(key_of, owner, key, "restore", (agent, text))
+        given = await in_thread(partial(parse, text))
+        return await self.adopt(given, await in_thread(named), agent=agent, owner=owner)
 
     async def adopt(
         self,
@@ -96,7 +100,8 @@ class Host:
         owner: str = "",
         quota: int | None = None,
     ) -> Chat:
-        """A new chat from an export, with files of its own. `quota`: see `add_file`."""
+        """Create a chat from a parsed export, with its own copies of the files. `quota`: see
+        `add_file`."""
         name = self._desk.agent(given.chat.agent if agent is None else agent).name
         new = NewChat(
             id=self._desk.ports.new_id(),
@@ -109,12 +114,15 @@ class Host:
             effort=given.chat.effort,
         )
         self._desk.check_choice(name, None, new.effort)
-        named = _names(given, self._desk.ports)
+        # In a thread: a large export takes a second.
+        made = await self._desk.ports.in_thread(partial(_prepare, new.id, given, self._desk.ports))
 
         async def restore(tx: Tx) -> Row:
-            for file in given.files:
-                await _keep(tx, named[file.id], new.owner, file, quota)
-            return await family.restore(tx, new, _renamed(given.messages, named))
+            for id, hash, file in made.files:
+                await add_file(
+                    tx, id, new.owner, hash, file.data, file.media_type, file.name, quota
+                )
+            return await lifecycle.restore_rows(tx, new, made.rows)
 
         return Chat(self._desk, await once(self._desk.db, key, Row, restore, makes=new.id))
 
@@ -126,19 +134,21 @@ class Host:
         return model
 
     def agent(self, name: str | None = None) -> Agent:
-        """The agent of this name; the first when none is named. Raises `ConfigError`."""
+        """Return the agent of this name; the first agent when no name is given. Raises
+        `ConfigError`."""
         return self._desk.agent(name)
 
     def check_choice(self, agent: str, model: str | None, effort: str | None) -> None:
-        """Refuse a model or an effort that the worker could only fail at. Raises `ConfigError`."""
+        """Reject a model or an effort that the worker would only fail with. Raises
+        `ConfigError`."""
         self._desk.check_choice(agent, model, effort)
 
     async def workers(self) -> Living:
-        """Those that live, and the agents that they know."""
+        """Return the live workers and the agents that they have."""
         return await self._desk.db.read(lambda tx: living(tx, self._desk.feed.watch.lease))
 
     async def chat(self, id: str) -> Chat:
-        """The chat of this id. Raises `ChatNotFound`."""
+        """Return the chat of this id. Raises `ChatNotFound`."""
         if not isinstance(id, str) or not can_hold(id):
             raise ChatNotFound(id)
         return Chat(self._desk, await self._desk.machine.read(id))
@@ -152,7 +162,7 @@ class Host:
         before: str | None = None,
         limit: int = 100,
     ) -> tuple[Snapshot, ...]:
-        """The newest chats first. `before` is the id of the last one seen."""
+        """Return chats, newest first. `before` is the id of the last one seen."""
         check_limit(limit)
         for name, text in (("owner", owner), ("parent", parent), ("before", before)):
             check_text(name, text)
@@ -166,8 +176,26 @@ class Host:
         return await self._desk.db.read(read)
 
 
+class _Prepared(Struct, frozen=True):
+    """An export converted to rows, ready to be written."""
+
+    rows: lifecycle.Rows
+    files: Sequence[tuple[str, str, Attached]]
+    """New id, hash and contents of each file."""
+
+
+def _prepare(chat_id: str, given: Exported, ports: Ports) -> _Prepared:
+    from hashlib import sha256  # imports OpenSSL
+
+    named = _names(given, ports)
+    rows = lifecycle.rows_of(chat_id, _renamed(given.messages, named))
+    files = [(named[file.id], sha256(file.data).hexdigest(), file) for file in given.files]
+    return _Prepared(rows, files)
+
+
 def _names(given: Exported, ports: Ports) -> dict[str, str]:
-    """New ids for the files of an export. Each has to be part of a message, and is there once."""
+    """Map the files of an export to new ids. Each file must be named by a message, and occur
+    once."""
     said = refs_in(stored.message for stored in given.messages)
     for ref in said:
         check_text("id of a file", ref)
@@ -181,14 +209,9 @@ def _names(given: Exported, ports: Ports) -> dict[str, str]:
     return named
 
 
-async def _keep(tx: Tx, id: str, owner: str, file: Attached, quota: int | None) -> None:
-    from hashlib import sha256  # brings OpenSSL
-
-    hash = sha256(file.data).hexdigest()
-    await add_file(tx, id, owner, hash, file.data, file.media_type, file.name, quota)
-
-
-def _renamed(messages: Sequence[Stored], named: Mapping[str, str]) -> list[Stored]:
+def _renamed(messages: Sequence[Stored], named: Mapping[str, str]) -> Sequence[Stored]:
+    if not named:
+        return messages
     refs = {SCHEME + old: SCHEME + new for old, new in named.items()}
     said = renamed([stored.message for stored in messages], refs)
     return [structs.replace(one, message=it) for one, it in zip(messages, said, strict=True)]

@@ -1,12 +1,14 @@
-"""The journal of tool calls: what is durably known of each, and its way into the history."""
+"""The journal of tool calls: the durable state of each call until its result is in the history."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.chat.locked import Locked
-from holdfast.chat.state import SELECT_MESSAGE, Call, Stored, document, stored_of
+from msgspec.structs import replace
+
+from holdfast.chat.row_lock import Locked
+from holdfast.chat.rows import SELECT_MESSAGE, Call, Stored, document, stored_of
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import (
@@ -26,9 +28,9 @@ WHY: Final[Mapping[Outcome, str]] = {
     "edited": "Void: the user edited an earlier message.",
     "forked": "Not run here: the conversation was copied before it had a result.",
     "lost": "Interrupted by a restart; it may or may not have taken effect.",
-    "timed_out": "Nobody answered in time.",
+    "timed_out": "No answer came in time.",
 }
-"""What the model reads about a call that has no result of its own."""
+"""Text that the model reads about a call without a result of its own."""
 
 SELECT_CALL: Final = """
     SELECT call_id, number, tool, effect, state, action, asked, deadline, approved, epoch,
@@ -36,7 +38,7 @@ SELECT_CALL: Final = """
       FROM tool_calls
     """
 OPEN: Final = "(state <> 'finished' OR result IS NOT NULL)"
-"""Rows that still matter. Word for word as the index says it."""
+"""Condition for rows not yet in the history. Must match the index's condition literally."""
 
 
 def _call_of(chat: str, row: Row) -> Call:
@@ -61,13 +63,13 @@ def _call_of(chat: str, row: Row) -> Call:
 
 
 async def read_journal(tx: Tx, chat_id: str) -> dict[str, Call]:
-    """The calls that are not in the history yet, by id."""
+    """Read the calls that are not in the history yet, by id."""
     rows = await tx.fetch(f"{SELECT_CALL} WHERE chat_id = :id AND {OPEN}", {"id": chat_id})
     return {row[0]: _call_of(chat_id, row) for row in rows}
 
 
 async def read_tail(tx: Tx, chat_id: str) -> list[Stored]:
-    """The live history from the last answer on that models may see."""
+    """Read the live history from the last answer that models see."""
     rows = await tx.fetch(
         f"""
         {SELECT_MESSAGE}
@@ -84,17 +86,17 @@ async def read_tail(tx: Tx, chat_id: str) -> list[Stored]:
 
 
 def turn_of(tail: Sequence[Stored]) -> Turn:
-    """The fold over the end of a history: good for its open calls, and for what came last."""
+    """Fold the end of a history; valid for its open calls and its last message only."""
     return fold_all(stored.message for stored in tail)
 
 
 async def open_calls(tx: Tx, chat_id: str) -> tuple[ToolCall, ...]:
-    """The calls of the last answer that have no result in the history."""
+    """Read the calls of the last answer that have no result in the history."""
     return turn_of(await read_tail(tx, chat_id)).open
 
 
 async def answer_open(locked: Locked, outcome: Outcome, why: str | None = None) -> None:
-    """Give every open call a result: what is recorded of it, or why it has none of its own."""
+    """Give every open call a result: the recorded one, or one that says why there is none."""
     calls = await open_calls(locked.tx, locked.chat.id)
     if not calls:
         return
@@ -111,20 +113,22 @@ def _last_word(call: ToolCall, known: Call | None, outcome: Outcome, why: str | 
     text = why or WHY[outcome]
     if known is not None and known.started_at is not None and outcome != "lost":
         text += TOOK_EFFECT
-    return result(call, outcome, text)
+    return replace(
+        result(call, outcome, text), started_at=None if known is None else known.started_at
+    )
 
 
 async def take_results(
     locked: Locked, made: Sequence[ToolResult], epoch: int | None = None
 ) -> None:
-    """Results enter the history, and the journal has no more to say of their calls."""
+    """Append results to the history and close their calls in the journal."""
     if made:
         await close_calls(locked, made)
         await locked.append([results_message(made)], epoch=epoch)
 
 
 async def close_calls(locked: Locked, made: Sequence[ToolResult]) -> None:
-    """The journal says of these calls that they are over, and no more."""
+    """Mark calls as finished, with the result removed from the journal."""
     chat_id = locked.chat.id
     await locked.tx.execute_many(
         """
@@ -148,7 +152,7 @@ async def close_calls(locked: Locked, made: Sequence[ToolResult]) -> None:
 
 
 async def put_call(locked: Locked, call: Call) -> None:
-    """Write a row of the journal, new or changed."""
+    """Insert or update a row of the journal."""
     values: dict[str, Any] = {
         "chat_id": locked.chat.id,
         "call_id": call.call_id,
@@ -184,6 +188,6 @@ def _json(value: object) -> str | None:
 
 
 def earliest(calls: Mapping[str, Call]) -> int | None:
-    """When the first of the waiting actions runs out."""
+    """Return the earliest deadline of the waiting actions."""
     deadlines = [c.deadline for c in calls.values() if c.state == "waiting" and c.deadline]
     return min(deadlines, default=None)

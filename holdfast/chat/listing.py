@@ -1,4 +1,4 @@
-"""Which chats a person is shown, in which order, and with what."""
+"""The list of chats as one person sees it: filters, order, pages and what each row shows."""
 
 from __future__ import annotations
 
@@ -8,35 +8,42 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from holdfast.chat import search
-from holdfast.chat.marks import NO_MARKS, Marks, read_marks, shared_with
+from holdfast.chat.read_state import NO_MARKS, Marks, read_marks, shared_with
+from holdfast.chat.rows import SELECT_CHAT, Chat, Status, chat_of, document
 from holdfast.chat.search import Looked, Match
-from holdfast.chat.state import SELECT_CHAT, Chat, Status, chat_of, document
-from holdfast.chat.view import Snapshot, Watch, read_context, snapshot_of, snapshots
+from holdfast.chat.snapshots import (
+    Snapshot,
+    Watch,
+    read_context,
+    read_interrupted,
+    snapshot_of,
+    snapshots,
+)
 from holdfast.kernel.messages import Message, prepare_to_decode
 from holdfast.store.database import Tx
 
 OPENING: Final = 80
-"""Characters of the first words of a chat."""
+"""Maximum length of a chat's opening words, in characters."""
 
 
 class Shown(Snapshot, frozen=True, kw_only=True):
     """A chat as one person sees it."""
 
     read: int = 0
-    """The number of the last message that they have read."""
+    """Number of the last message that the person has read."""
     unread: bool = False
-    """Whether an answer came since."""
+    """Whether an answer came since the last message that was read."""
     pinned: bool = False
     needs_me: bool = False
-    """Whether it, or a chat that it set to work, waits for its owner to say something."""
+    """Whether the chat, or one below it, waits for an action of its owner."""
     mine: bool = True
-    """False: it is somebody else's (`owner`), and shared with them for reading."""
+    """False when the chat belongs to another user (`owner`) who shares it for reading."""
     owner_name: str | None = None
-    """Of whoever it belongs to, when that is another user."""
+    """Name of the owner, when that is another user."""
     opening: str | None = None
-    """Its first words, while it has no title."""
+    """Opening words of the chat, while it has no title."""
     matches: tuple[Match, ...] = ()
-    """Where it has what was looked for: the title first, then the newest messages."""
+    """Search matches in the chat: the title first, then the newest messages."""
 
 
 def shown(
@@ -45,24 +52,25 @@ def shown(
     opening: str | None = None,
     matches: tuple[Match, ...] = (),
 ) -> Shown:
+    """Combine a snapshot with a reader's marks, the opening words and the search matches."""
     return Shown(**structs.asdict(chat), **structs.asdict(marks), opening=opening, matches=matches)
 
 
 async def read_openings(tx: Tx, chats: Sequence[Chat]) -> dict[str, str]:
-    """The first words of those that have no title."""
+    """Read the opening words of those chats that have no title."""
     untitled = [chat.id for chat in chats if chat.title is None]
     if not untitled:
         return {}
     rows = await tx.fetch(
         f"""
-        SELECT chat_id, body FROM messages m
-         WHERE {tx.dialect.one_of("chat_id", "ids")}
-           AND number = (SELECT MIN(number) FROM messages
-                          WHERE chat_id = m.chat_id AND kind = 'prompt' AND superseded_at IS NULL)
+        SELECT id, (SELECT body FROM messages m
+                     WHERE m.chat_id = c.id AND kind = 'prompt' AND superseded_at IS NULL
+                     ORDER BY number LIMIT 1)
+          FROM chats c WHERE {tx.dialect.one_of("id", "ids")}
         """,
         {"ids": untitled},
     )
-    said = {row[0]: document(row[0], "message", row[1], Message).text for row in rows}
+    said = {id: document(id, "message", body, Message).text for id, body in rows if body}
     return {id: words for id, text in said.items() if (words := _first_words(text))}
 
 
@@ -72,38 +80,45 @@ def _first_words(text: str) -> str:
 
 
 async def show(tx: Tx, reader: str, row: Chat, watch: Watch | None = None) -> Shown:
-    """A chat for one reader, with what lists leave out. `watch`: also whether it is stranded."""
+    """Read one chat for one reader, with fields that lists omit.
+
+    `watch` adds whether it is stranded or was interrupted by a restart.
+    """
     chat = snapshot_of(row) if watch is None else (await snapshots(tx, [row], watch))[0]
-    chat = structs.replace(chat, context=await read_context(tx, row.id))
+    chat = structs.replace(
+        chat,
+        context=await read_context(tx, row.id),
+        partial=None if watch is None else await read_interrupted(tx, row, watch),
+    )
     opening = (await read_openings(tx, [row])).get(row.id)
     return shown(chat, (await read_marks(tx, reader, [row]))[row.id], opening)
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Which of the chats that a person may read."""
+    """Filter on the chats that a person may read."""
 
     reader: str
     shared: bool | None = None
-    """True: only those that others share with them. False: only their own."""
+    """True selects chats shared by others, False the person's own, None both."""
     parent: str | None = None
-    """A chat that they may read. None: their own that no other chat set to work, and those that
-    are shared with them."""
+    """Id of a chat whose children are selected. None selects the person's own root chats and those
+    that are shared with them."""
     archived: bool = False
     status: Status | None = None
     agent: str | None = None
     label: tuple[str, str | None] | None = None
-    """A name and its value, or any."""
+    """Name of a label and its value; None for any value."""
     pinned: bool | None = None
     looked: Looked | None = None
     before: str | None = None
-    """The id of the last one seen."""
+    """Id of the last chat seen."""
     limit: int = 50
 
 
 async def list_shown(tx: Tx, wanted: Wanted, watch: Watch) -> list[Shown]:
-    """A page, the newest first."""
+    """Read a page of chats, newest first."""
     where, given = _where(tx, wanted)
-    # A page of each, so that each is read in the order of its index.
+    # One page per source, so that each is read in the order of its index.
     pages = [
         f"""
         SELECT id FROM (SELECT id FROM chats WHERE {" AND ".join((which, *where))}
@@ -160,7 +175,7 @@ def _where(tx: Tx, wanted: Wanted) -> tuple[list[str], dict[str, Any]]:
 
 
 def _labelled(tx: Tx, label: tuple[str, str | None], given: dict[str, Any]) -> str:
-    """The one place where labels are looked into by the database."""
+    """Return the condition on labels. The only place where the database reads them."""
     given["label"], value = label
     if value is not None:
         given["value"] = value

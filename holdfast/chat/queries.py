@@ -1,4 +1,4 @@
-"""What is read of chats. Nothing here changes anything."""
+"""Queries on chats: history, changes, pages, usage. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.journal import read_journal
-from holdfast.chat.locked import read_chat
 from holdfast.chat.queue import read_queue
-from holdfast.chat.state import (
+from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import (
     NAMES,
     SELECT_CHAT,
     SELECT_MESSAGE,
@@ -30,7 +30,7 @@ from holdfast.store.database import Row, Tx
 
 
 class Loaded(Struct, frozen=True):
-    """Everything that a runner starts from, as of one moment."""
+    """Everything that a runner starts from, on one snapshot."""
 
     chat: Chat
     history: tuple[Stored, ...]
@@ -39,17 +39,17 @@ class Loaded(Struct, frozen=True):
     partial: Partial | None
     now: int
     void: frozenset[str] = frozenset()
-    """Ids of calls that an edit has taken out of the history: they are not given to others."""
+    """Ids of superseded calls, which must not be reused."""
     known: bool = False
-    """The history is as whoever asks has it, and left out."""
+    """The caller's history is current, so it was not read."""
     begun: bool = False
     """There is a partial answer, of this attempt or of an earlier one."""
 
 
 async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
-    """A chat for its runner, which has the history of version `known`.
+    """Load a chat for its runner, which has the history of version `known`.
 
-    Most chats have nothing beside it: what there is to read is asked with the chat itself.
+    Most chats have no queue, journal or partial answer: the first query reports what else to read.
     """
     row = await tx.one(
         f"""
@@ -94,7 +94,7 @@ async def _void_calls(tx: Tx, chat_id: str) -> frozenset[str]:
 
 
 async def read_history(tx: Tx, chat_id: str, after: int = 0) -> list[Stored]:
-    """The live messages behind number `after`, in order."""
+    """Read the live messages after number `after`, in order."""
     rows = await tx.fetch(
         f"""
         {SELECT_MESSAGE}
@@ -106,7 +106,7 @@ async def read_history(tx: Tx, chat_id: str, after: int = 0) -> list[Stored]:
 
 
 async def read_partial(tx: Tx, chat_id: str) -> Partial | None:
-    """What had arrived of the answer that is being waited for; not of an earlier one."""
+    """Read the partial answer of the current attempt; those of earlier attempts are ignored."""
     row = await tx.one(
         """
         SELECT p.epoch, p.history_version, p.attempt, p.seq, p.body
@@ -122,21 +122,24 @@ async def read_partial(tx: Tx, chat_id: str) -> Partial | None:
 
 
 class Changes(Struct, frozen=True):
-    """What of a chat is newer than a snapshot, as of one moment."""
+    """The changes of a chat since a snapshot."""
 
     chat: Chat
     messages: tuple[Stored, ...]
-    """New or superseded since, in order of their numbers."""
+    """Messages added or superseded since, in order of their numbers."""
     queue: tuple[Queued, ...] | None
-    """None when it did not change."""
+    """The queue; None when it did not change."""
     actions: tuple[Call, ...]
 
 
 async def changes(
     tx: Tx, chat_id: str, since: int, limit: int = 500, size: int | None = None
 ) -> Changes | None:
-    """What changed after snapshot `since`. None when that is more than `limit` messages, or several
-    that have more than `size` characters together."""
+    """Read what changed after snapshot `since`.
+
+    None when more than `limit` messages changed, or several messages with more than `size`
+    characters in total.
+    """
     chat = await read_chat(tx, chat_id)
     rows: Sequence[Any] = ()
     if chat.history_version > since:
@@ -147,7 +150,7 @@ async def changes(
             """,
             {"id": chat_id, "since": since, "limit": limit + 1},
         )
-    if len(rows) > limit or (size is not None and _fitting(_told(rows), size) < len(rows)):
+    if len(rows) > limit or (size is not None and fitting(_told(rows), size) < len(rows)):
         return None
     return Changes(
         chat,
@@ -158,8 +161,8 @@ async def changes(
 
 
 def _told(rows: Sequence[Row]) -> Iterator[int]:
-    """Characters of each. What was superseded is only named."""
-    return (len(body) if gone is None else 0 for _, _, body, _, _, gone in rows)
+    """Return the length of each message in characters. A superseded message counts nothing."""
+    return (len(body) if gone is None else 0 for _, _, body, _, _, gone, _ in rows)
 
 
 async def read_messages(
@@ -172,7 +175,7 @@ async def read_messages(
     superseded: bool = False,
     oldest: bool = False,
 ) -> list[Stored]:
-    """A page: the newest messages in front of `before`, or the oldest behind `after`; in order."""
+    """Read a page in order: the newest messages before `before`, or the oldest after `after`."""
     place, given = _nearest(chat_id, before, after, limit, superseded, oldest)
     rows = await tx.fetch(f"{SELECT_MESSAGE} {place}", given)
     return [stored_of(chat_id, row) for row in (rows if oldest else reversed(rows))]
@@ -188,13 +191,15 @@ async def read_page(
     after: int | None = None,
     superseded: bool = False,
 ) -> tuple[tuple[Stored, ...], bool]:
-    """The same, by `after` where it is given: as many as have no more than `size` bytes together,
-    but one at least; and whether there are more beyond. What does not fit is not read."""
+    """Read a page of at most `size` bytes but at least one message, and whether there are more.
+
+    Reads forwards when `after` is given. Messages that do not fit are not read.
+    """
     oldest = after is not None
     place, given = _nearest(chat_id, before, after or 0, limit + 1, superseded, oldest)
-    # Neither database looks into a text for its length in bytes.
+    # Neither database reads a text to find its length in bytes.
     near = await tx.fetch(f"SELECT number, octet_length(body) FROM messages {place}", given)
-    count = _fitting((length for _, length in near[:limit]), size)
+    count = fitting((length for _, length in near[:limit]), size)
     if not count:
         return (), False
     rows = await tx.fetch(f"{SELECT_MESSAGE} {place}", {**given, "limit": count})
@@ -210,7 +215,7 @@ def _nearest(
     superseded: bool,
     oldest: bool,
 ) -> tuple[str, dict[str, Any]]:
-    """Which messages, the nearest first, and the values for it."""
+    """Return the query for the nearest messages, nearest first, and its parameters."""
     place = f"""
          WHERE chat_id = :id AND number > :after
            {"" if before is None else "AND number < :before"}
@@ -221,13 +226,13 @@ def _nearest(
     return place, given if before is None else {**given, "before": before}
 
 
-def _fitting(lengths: Iterable[int], size: int) -> int:
-    """How many, from the first on, have no more than `size` together. The first always fits."""
+def fitting(lengths: Iterable[int], size: int) -> int:
+    """Return how many of the first items fit into `size` in total. The first always fits."""
     return sum(place == 0 or end <= size for place, end in enumerate(accumulate(lengths)))
 
 
 async def read_actions(tx: Tx, chat_id: str) -> list[Call]:
-    """The calls that wait for somebody outside, oldest message first."""
+    """Read the calls that wait for an answer from outside, oldest message first."""
     known = await read_journal(tx, chat_id)
     waiting = [call for call in known.values() if call.state == "waiting"]
     return sorted(waiting, key=lambda call: (call.number, call.call_id))
@@ -242,7 +247,7 @@ async def list_chats(
     before: str | None = None,
     limit: int = 100,
 ) -> list[Chat]:
-    """The newest first. `before` is the id of the last one seen."""
+    """Read chats, newest first. `before` is the id of the last one seen."""
     conditions = {
         "owner": "owner = :owner",
         "parent": "parent_id = :parent",
@@ -262,12 +267,14 @@ async def list_chats(
 
 
 async def unnamed(tx: Tx, agents: Sequence[str], since: int, limit: int) -> list[Chat]:
-    """Chats of these agents that a turn left at rest, at `since` or later, and that nobody has
-    named: the newest first."""
+    """Read idle chats of these agents without a title by a person or a model, newest first.
+
+    Only chats whose last change was at `since` or later.
+    """
     rows = await tx.fetch(
         f"""
         {SELECT_CHAT}
-         WHERE title IS NULL AND status = 'idle' AND archived = 0 AND parent_id IS NULL
+         WHERE titled_by IS NULL AND status = 'idle' AND archived = 0 AND parent_id IS NULL
            AND outcome IS NOT NULL AND updated_at >= :since
            AND {tx.dialect.one_of("agent", "agents")}
          ORDER BY updated_at DESC, id LIMIT :limit
@@ -278,13 +285,13 @@ async def unnamed(tx: Tx, agents: Sequence[str], since: int, limit: int) -> list
 
 
 class Spent(Struct, frozen=True):
-    """What was used: by answers, by attempts that failed, by titles and summaries."""
+    """Usage of answers, failed attempts, titles and summaries."""
 
     usage: Usage
     calls: int
-    """Model calls that reported anything."""
+    """Number of model calls that reported usage."""
     unpriced: int
-    """... and of these, how many have no known price: `usage.cost` is without them."""
+    """Number of these calls without a known price; `usage.cost` does not include them."""
 
 
 BELOW: Final = """
@@ -297,7 +304,7 @@ BELOW: Final = """
 
 
 async def spent(tx: Tx, chat_id: str, *, tree: bool = False) -> Spent:
-    """Usage and cost of a chat, or of it and every chat below it."""
+    """Sum usage and cost of a chat, or of the chat and every chat below it."""
     scope = f"IN ({BELOW})" if tree else "= :id"
     columns = "input, output, reasoning, cache_read, cache_write, cost"
     row = await tx.one(

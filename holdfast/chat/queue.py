@@ -1,4 +1,4 @@
-"""Messages that wait: in one order, the same wherever it is shown or used."""
+"""The queue of a chat: messages that wait to be delivered, in one order everywhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from holdfast.chat.errors import QueuedNotFound, QueueFull, WrongOrder
 from holdfast.chat.journal import answer_open
-from holdfast.chat.locked import Locked
-from holdfast.chat.state import Queued, Status, document
+from holdfast.chat.row_lock import Locked
+from holdfast.chat.rows import Queued, Status, document
 from holdfast.kernel.messages import Message, Outcome, encode
 from holdfast.store.database import Tx
 
@@ -17,7 +17,8 @@ RANK: Final = "CASE deliver WHEN 'interrupt' THEN 0 WHEN 'steer' THEN 1 ELSE 2 E
 
 
 async def read_queue(tx: Tx, chat_id: str) -> list[Queued]:
-    """Interrupt, then steer, then queue; first come first within each, unless a person moved it."""
+    """Read the queue: interrupt, then steer, then queue; within each by arrival, unless
+    reordered."""
     rows = await tx.fetch(
         f"""
         SELECT id, deliver, body, position, model, effort, author, created_at
@@ -32,7 +33,7 @@ async def read_queue(tx: Tx, chat_id: str) -> list[Queued]:
 
 
 async def push(locked: Locked, queued: Queued) -> None:
-    """Put a message behind the others of its kind."""
+    """Append a message to the others of its kind."""
     row = await locked.tx.one(
         "SELECT count(*), COALESCE(max(position), 0) FROM queue WHERE chat_id = :id",
         {"id": locked.chat.id},
@@ -61,7 +62,7 @@ async def push(locked: Locked, queued: Queued) -> None:
 
 
 async def drop(locked: Locked, queued: Sequence[Queued]) -> None:
-    """Take messages out of the queue."""
+    """Remove messages from the queue."""
     if queued:
         await locked.tx.execute(
             f"""
@@ -74,16 +75,17 @@ async def drop(locked: Locked, queued: Sequence[Queued]) -> None:
 
 
 def head(queue: Sequence[Queued]) -> list[Queued]:
-    """All leading interrupt and steer messages, else the first."""
+    """Return all leading interrupt and steer messages, else the first message."""
     return steering(queue) or list(queue[:1])
 
 
 def steering(queue: Sequence[Queued]) -> list[Queued]:
+    """Return the messages to deliver at the next step boundary: interrupt and steer."""
     return [queued for queued in queue if queued.deliver != "queue"]
 
 
 async def deliver(locked: Locked, queued: Sequence[Queued], open_calls: Outcome) -> None:
-    """Out of the queue and into the history, behind a result for every call that is open."""
+    """Move messages from the queue to the history, after a result for every open call."""
     await answer_open(locked, open_calls)
     await drop(locked, queued)
     for one in queued:
@@ -93,7 +95,7 @@ async def deliver(locked: Locked, queued: Sequence[Queued], open_calls: Outcome)
 
 
 def choose(locked: Locked, model: str | None, effort: str | None) -> None:
-    """A message may come with another model or effort for the chat from here on."""
+    """Set the model and effort that a message brings for the chat from here on."""
     if model is not None:
         locked.set(model=model)
     if effort is not None:
@@ -101,8 +103,8 @@ def choose(locked: Locked, model: str | None, effort: str | None) -> None:
 
 
 async def deliver_head_or_rest(locked: Locked, open_calls: Outcome) -> bool:
-    """Go on with what waits first, if anything does; whether it did."""
-    never = not locked.chat.queue_version  # nothing has ever waited: there is nothing to read
+    """Deliver the head of the queue, or become idle. Returns whether anything was delivered."""
+    never = not locked.chat.queue_version  # nothing was ever queued: there is nothing to read
     waiting = [] if never else head(await read_queue(locked.tx, locked.chat.id))
     if waiting:
         await deliver(locked, waiting, open_calls)
@@ -111,6 +113,7 @@ async def deliver_head_or_rest(locked: Locked, open_calls: Outcome) -> bool:
 
 
 async def find(locked: Locked, id: str) -> Queued:
+    """Return a queued message. Raises `QueuedNotFound`."""
     for queued in await read_queue(locked.tx, locked.chat.id):
         if queued.id == id:
             return queued
@@ -118,7 +121,7 @@ async def find(locked: Locked, id: str) -> Queued:
 
 
 async def to_front_as_interrupt(locked: Locked, id: str) -> None:
-    """Make it the first of those that interrupt."""
+    """Make a message the first of those that interrupt."""
     queued = await find(locked, id)
     row = await locked.tx.one(
         "SELECT min(position) FROM queue WHERE chat_id = :chat", {"chat": locked.chat.id}
@@ -135,7 +138,7 @@ async def to_front_as_interrupt(locked: Locked, id: str) -> None:
 
 
 async def put_in_order(locked: Locked, ids: Sequence[str]) -> None:
-    """Arrange the queue anew. Kinds keep their order: a person moves messages within a kind."""
+    """Reorder the queue. Kinds keep their order; messages move within their kind."""
     queue = await read_queue(locked.tx, locked.chat.id)
     if sorted(ids) != sorted(queued.id for queued in queue):
         raise WrongOrder(ids, [queued.id for queued in queue])

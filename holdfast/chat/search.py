@@ -1,8 +1,9 @@
-"""Finding chats by what is said in them: titles, prompts and answers.
+"""Full-text search over titles, prompts and answers.
 
-A commit notes only that a chat changed. Whoever searches brings the index up to date first, so what
-is committed is found, and a step pays next to nothing for it. Words are cut here, the same way for
-both databases: without case and accents, and what is written without blanks in pairs of signs.
+A commit only marks a chat as changed. A search brings the index up to date first, so committed text
+is found, and a step pays next to nothing for it. Words are split here, the same way for both
+databases: case and accents are removed, and scripts written without spaces are split into pairs of
+characters.
 """
 
 from __future__ import annotations
@@ -10,50 +11,54 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from itertools import takewhile
 from typing import Any, Final
 
 import anyio
 from msgspec import Struct
 
-from holdfast.chat.locked import lock_if_there
-from holdfast.chat.state import SELECT_MESSAGE, Stored, stored_of
+from holdfast.chat.queries import fitting
+from holdfast.chat.row_lock import lock_if_there
+from holdfast.chat.rows import SELECT_MESSAGE, Stored, stored_of
 from holdfast.store.database import Database, Tx
 
 MOST_TEXT: Final = 100_000
-"""Characters of a message that can be found. A database refuses a word list without bounds."""
+"""Maximum number of indexed characters of a message. Databases limit the size of a word list."""
 MOST_WORD: Final = 64
 MOST_WORDS: Final = 20
-"""That are looked for at once."""
+"""Maximum number of words in a query."""
 AT_ONCE: Final = 200
-"""Messages that are read in one transaction: whoever commits to that chat waits for it."""
+"""Messages indexed per transaction; commits to that chat wait for it."""
+AT_ONCE_BYTES: Final = 8 * 1024 * 1024
+"""Maximum size in bytes of these messages, unless one alone has more."""
 PATIENCE: Final = 2.0
-"""Seconds that a search waits for the index."""
+"""Seconds that a search waits for the index to catch up."""
 SHOWN: Final = 3
-"""Passages of a chat that are shown."""
+"""Number of passages shown per chat."""
 AROUND: Final = 80
-"""Characters that are shown on each side of what was found."""
+"""Characters shown on each side of a match."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
-"""Signs of scripts that put no blanks between words."""
+"""Characters of scripts that put no spaces between words."""
 
 
 class Piece(Struct, frozen=True, omit_defaults=True):
-    """Text of a passage; `found` when it is what was looked for."""
+    """Text of a passage; `found` when it matches the query."""
 
     text: str
     found: bool = False
 
 
 class Match(Struct, frozen=True):
-    """Where something was found."""
+    """A passage that matches the query."""
 
     number: int | None
-    """Of the message; None for the title."""
+    """Number of the message; None for the title."""
     snippet: tuple[Piece, ...]
 
 
@@ -61,12 +66,16 @@ class Match(Struct, frozen=True):
 
 
 def words_of(text: str) -> list[str]:
-    """The words that a text is found by, each once."""
+    """Return the words by which a text is found, each once."""
     return list(dict.fromkeys(_words(text)))
 
 
 def _words(text: str) -> Iterator[str]:
-    plain = unicodedata.normalize("NFKD", text.casefold())[:MOST_TEXT]
+    text = text[:MOST_TEXT].casefold()
+    if text.isascii():
+        yield from (run[:MOST_WORD] for run in _WORD.findall(text))
+        return
+    plain = unicodedata.normalize("NFKD", text)[:MOST_TEXT]
     kept = "".join(sign for sign in plain if not unicodedata.combining(sign))
     for run in _WORD.findall(kept):
         if _UNSPACED.search(run):
@@ -76,27 +85,28 @@ def _words(text: str) -> Iterator[str]:
 
 
 class Looked(Struct, frozen=True):
-    """What is looked for: passages with all of the words, and one that begins like the last."""
+    """A parsed query: passages must contain all words, the last one as a prefix."""
 
     words: tuple[str, ...]
     begins: str
 
     def finds(self, word: str) -> bool:
+        """Return whether a word matches the query."""
         return any(one in self.words or one.startswith(self.begins) for one in words_of(word))
 
     @property
     def fts(self) -> str:
-        """In the language of SQLite. Words have no sign that means anything to it."""
+        """The query in SQLite's syntax. Words contain no character that is special there."""
         return " ".join((*(f'"{word}"' for word in self.words), f'"{self.begins}"*'))
 
     @property
     def tsquery(self) -> str:
-        """In that of PostgreSQL."""
+        """The query in PostgreSQL's syntax."""
         return " & ".join((*(f"'{word}'" for word in self.words), f"'{self.begins}':*"))
 
 
 def looked_for(text: str) -> Looked | None:
-    """None when there is no word in it."""
+    """Parse a query; None when it contains no word."""
     words = words_of(text)[:MOST_WORDS]
     return Looked(tuple(words[:-1]), words[-1]) if words else None
 
@@ -105,13 +115,14 @@ def looked_for(text: str) -> Looked | None:
 
 
 async def catch_up(db: Database, within: float = PATIENCE) -> bool:
-    """Bring the index up to date with what is committed, the newest chats first.
+    """Bring the index up to date with what is committed, newest chats first.
 
-    False when there was more than could be read in so many seconds: the next call goes on.
+    False when that took more than so many seconds: the next call continues.
     """
     end = anyio.current_time() + within
 
     async def behind(tx: Tx) -> Sequence[Any]:
+        """Read the ids of chats that changed since they were indexed."""
         return await tx.fetch("SELECT chat_id FROM unsearched ORDER BY chat_id DESC LIMIT 500")
 
     while rows := await db.read(behind):
@@ -125,13 +136,13 @@ async def catch_up(db: Database, within: float = PATIENCE) -> bool:
 
 
 async def _read_on(chat_id: str, tx: Tx) -> bool:
-    """Take the next messages of a chat into the index; whether there are more."""
+    """Index the next messages of a chat; returns whether there are more."""
     if await lock_if_there(tx, chat_id) is None:
         return False
     given: dict[str, Any] = {"id": chat_id}
     row = await tx.one("SELECT number, titled FROM unsearched WHERE chat_id = :id", given)
     if row is None:
-        return False  # somebody else was here first
+        return False  # a concurrent search was faster
     number, titled = row
     await tx.execute(
         """
@@ -159,45 +170,49 @@ async def _index_title(tx: Tx, chat_id: str) -> None:
         await _add(tx, chat_id, [(0, row[0])])
 
 
+INDEXED: Final = """
+     WHERE chat_id = :id AND number >= :from AND superseded_at IS NULL
+       AND kind IN ('prompt', 'answer') AND visibility <> 'model'
+     ORDER BY number LIMIT :limit
+    """
+
+
 async def _index_messages(tx: Tx, chat_id: str, number: int) -> int | None:
-    """The number of the last that was read, when there are more."""
-    rows = await tx.fetch(
-        f"""
-        {SELECT_MESSAGE}
-         WHERE chat_id = :id AND number >= :from AND superseded_at IS NULL
-           AND kind IN ('prompt', 'answer') AND visibility <> 'model'
-         ORDER BY number LIMIT {AT_ONCE}
-        """,
-        {"id": chat_id, "from": number},
-    )
-    await _add(tx, chat_id, [(row[0], stored_of(chat_id, row).message.text) for row in rows])
-    return rows[-1][0] if len(rows) == AT_ONCE else None
+    """Index messages; returns the number of the last one read, when there are more."""
+    given: dict[str, Any] = {"id": chat_id, "from": number, "limit": AT_ONCE}
+    near = await tx.fetch(f"SELECT number, octet_length(body) FROM messages {INDEXED}", given)
+    count = fitting((length for _, length in near), AT_ONCE_BYTES)
+    rows = await tx.fetch(f"{SELECT_MESSAGE} {INDEXED}", {**given, "limit": count})
+    await _add(tx, chat_id, ((row[0], stored_of(chat_id, row).message.text) for row in rows))
+    return rows[-1][0] if count < len(near) or count == AT_ONCE else None
 
 
-async def _add(tx: Tx, chat_id: str, texts: Sequence[tuple[int, str]]) -> None:
-    words = {number: " ".join(words_of(text)) for number, text in texts}
-    found = [number for number, listed in words.items() if listed]
-    made = [
-        await tx.one(
-            "INSERT INTO passages (chat_id, number) VALUES (:id, :number) RETURNING id",
-            {"id": chat_id, "number": number},
-        )
-        for number in found
-    ]
-    await tx.execute_many(
+async def _add(tx: Tx, chat_id: str, texts: Iterable[tuple[int, str]]) -> None:
+    """Add messages to the index one after the other: on PostgreSQL this runs on the event loop, and
+    splitting a long message into words takes several milliseconds."""
+    insert = (
         "INSERT INTO passage_words (rowid, words) VALUES (:id, :words)"
         if tx.dialect.name == "sqlite"
         else "INSERT INTO passage_words (id, words)"
-        " VALUES (:id, CAST(CAST(:words AS text) AS tsvector))",
-        [{"id": row[0], "words": words[n]} for row, n in zip(made, found, strict=True) if row],
+        " VALUES (:id, CAST(CAST(:words AS text) AS tsvector))"
     )
+    for number, text in texts:
+        words = " ".join(words_of(text))
+        if not words:
+            continue
+        made = await tx.one(
+            "INSERT INTO passages (chat_id, number) VALUES (:id, :number) RETURNING id",
+            {"id": chat_id, "number": number},
+        )
+        if made is not None:
+            await tx.execute(insert, {"id": made[0], "words": words})
 
 
 # --- what is found -------------------------------------------------------------------------------
 
 
 def condition(tx: Tx, looked: Looked) -> tuple[str, dict[str, Any]]:
-    """That a passage `p` has what is looked for, with its parameters."""
+    """Return the condition that a passage `p` matches the query, with its parameters."""
     if tx.dialect.name == "sqlite":
         found = "SELECT rowid FROM passage_words WHERE passage_words MATCH :looked"
         return f"p.id IN ({found})", {"looked": looked.fts}
@@ -206,7 +221,7 @@ def condition(tx: Tx, looked: Looked) -> tuple[str, dict[str, Any]]:
 
 
 async def matches(tx: Tx, chats: Sequence[str], looked: Looked) -> dict[str, tuple[Match, ...]]:
-    """Where in these chats it was found: the title first, then the newest messages."""
+    """Read the matches in these chats: the title first, then the newest messages."""
     where, given = condition(tx, looked)
     rows = await tx.fetch(
         f"""
@@ -237,16 +252,19 @@ async def _text(tx: Tx, chat_id: str, number: int) -> str:
 
 
 def snippet(text: str, looked: Looked) -> Iterator[Piece]:
-    """The text around the first word that was looked for, with all of them told apart."""
-    plain = unicodedata.normalize("NFC", text)
-    found = [word.span() for word in _WORD.finditer(plain) if looked.finds(word[0])]
-    first = found[0][0] if found else 0
-    start, end = _cut(plain, max(0, first - AROUND), first + 2 * AROUND)
-    yield from _pieces(plain, start, end, found)
+    """Return the text around the first match, with all matches marked."""
+    plain = unicodedata.normalize("NFC", text[:MOST_TEXT])
+    finds = lru_cache(None)(looked.finds)  # a long text contains each of its words many times
+    words = _WORD.finditer(plain)
+    found = next((word.span() for word in words if finds(word[0])), (0, 0))
+    start, end = _cut(plain, max(0, found[0] - AROUND), found[0] + 2 * AROUND)
+    shown = takewhile(lambda word: word.start() < end, words)
+    more = [word.span() for word in shown if finds(word[0])]
+    yield from _pieces(plain, start, end, [found, *more] if found[1] else [])
 
 
 def _cut(text: str, start: int, end: int) -> tuple[int, int]:
-    """Not in the middle of a word, if there is a blank nearby."""
+    """Move a cut to a nearby space, so that it does not split a word."""
     if start > 0:
         blank = text.find(" ", start, start + AROUND // 2)
         start = blank + 1 if blank >= 0 else start

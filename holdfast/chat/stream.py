@@ -1,15 +1,14 @@
-"""What a chat says to whoever watches it, from any place on.
+"""The event stream of a chat, from any cursor.
 
-The database says what is so; deltas say what is happening. However often and wherever a reader
-leaves and comes back with the cursor of the last event that it took, it ends with exactly the
-history that is in the database. What a reader may rely on:
+The database is the truth; deltas show what is happening. A reader may leave at any point and come
+back with the cursor of the last event that it took: it ends with exactly the history that is in the
+database. Readers may rely on this:
 
 - the chat comes first on every connection, and again on each change;
-- the cursor of an event stands for it and everything before it: what one look at the database found
-  is given in several events, and only the last of them moves the cursor on. A reader that leaves in
-  between is given the same again, and messages are told apart by their numbers;
-- deltas belong to the attempt that the chat is at. Older ones are dropped; a newer one is a hint to
-  look at the database first;
+- the cursor of an event covers it and everything before it. The result of one query is sent as
+  several events, and only the last of them advances the cursor. A reader that leaves in between
+  receives the same events again, and tells messages apart by their numbers;
+- deltas belong to the current attempt. Older ones are dropped; a newer one triggers a query first;
 - the message that an attempt became comes before the `Reset` of its fragments.
 """
 
@@ -27,88 +26,97 @@ import anyio
 from msgspec import Struct, structs
 
 from holdfast.chat import queries
+from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
-from holdfast.chat.feed import Feed
-from holdfast.chat.locked import read_chat
 from holdfast.chat.queue import read_queue
-from holdfast.chat.state import Chat, Queued, Status, Stored
-from holdfast.chat.view import Pending, Snapshot, at_rest, pending, read_context, snapshots
+from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import Chat, Queued, Status, Stored
+from holdfast.chat.snapshots import (
+    Pending,
+    Snapshot,
+    at_rest,
+    pending,
+    read_context,
+    read_interrupted,
+    snapshots,
+)
 from holdfast.kernel.messages import Tagged, Value
-from holdfast.live import deltas as live
+from holdfast.live import broadcast as live
+from holdfast.live.buffer import Attempt, Delta
 from holdfast.live.fragments import Fragment
-from holdfast.live.replay import Attempt, Delta
 from holdfast.store.database import Closed, Tx, Unavailable
 
 LOG: Final = logging.getLogger("holdfast")
 PAGE: Final = 100
-"""Messages that a long chat opens with."""
+"""Number of messages that a long chat opens with."""
 MOST: Final = 500
-"""Messages that are told one by one to somebody who was away; for more the newest page will do."""
+"""Messages sent one by one to a returning reader; one that missed more gets the newest page."""
 SIZE: Final = 1024 * 1024
-"""Of all messages of one look, but for the first: bytes of a page, characters of what changed. Each
-who does not take them holds them."""
+"""Maximum size of the messages of one query, except the first: bytes of a page, characters of
+changes. Every slow reader holds that much."""
 
 
 class Cursor(Value, frozen=True):
-    """How far a reader has been told. `str` of it and `Cursor.parse` are each other's opposite."""
+    """The position of a reader. `str` formats it and `Cursor.parse` reads it back."""
 
     snapshot: int
-    """The version of the chat."""
+    """Snapshot version of the chat."""
     epoch: int = 0
-    """This and the next name the attempt whose fragments the reader has; 0 for none."""
+    """Epoch of the attempt whose fragments the reader has; 0 for none."""
     history: int = 0
     attempt: int = 0
     seq: int = 0
-    """The last delta of it."""
+    """Sequence number of the last delta."""
 
     def __str__(self) -> str:
         return f"{self.snapshot}.{self.epoch}.{self.history}.{self.attempt}.{self.seq}"
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
+        """Parse a cursor. Raises `InvalidInput`."""
         pieces = text.split(".")
         if len(pieces) != 5 or not all(piece.isdecimal() and len(piece) < 19 for piece in pieces):
-            raise InvalidInput(f"{text!r:.80} is no cursor: give the one of an event, or none")
+            raise InvalidInput(f"{text!r:.80} is not a cursor: use the cursor of an event, or none")
         return cls(*map(int, pieces))
 
 
 class ChatChanged(Tagged, frozen=True, tag="chat"):
-    """The chat itself: its status, title, error, versions."""
+    """The chat itself changed: its status, title, error, versions."""
 
     cursor: Cursor
     chat: Snapshot
 
 
 class MessageChanged(Tagged, frozen=True, tag="message"):
-    """A committed message."""
+    """A message was committed."""
 
     cursor: Cursor
     message: Stored
 
 
 class Superseded(Tagged, frozen=True, tag="superseded"):
-    """Messages that an edit took out."""
+    """Messages were superseded by an edit."""
 
     cursor: Cursor
     numbers: tuple[int, ...]
 
 
 class QueueChanged(Tagged, frozen=True, tag="queue"):
-    """The whole queue, in order."""
+    """The queue changed; carries the whole queue in order."""
 
     cursor: Cursor
     queue: tuple[Queued, ...]
 
 
 class ActionsChanged(Tagged, frozen=True, tag="actions"):
-    """Everything that the chat waits for."""
+    """The pending actions changed; carries all of them."""
 
     cursor: Cursor
     actions: tuple[Pending, ...]
 
 
 class LiveDelta(Tagged, frozen=True, tag="delta"):
-    """What the running attempt said with its deltas `first` to `last`. Shown, never stored."""
+    """Deltas `first` to `last` of the running attempt. Shown, never stored."""
 
     cursor: Cursor
     first: int
@@ -117,13 +125,13 @@ class LiveDelta(Tagged, frozen=True, tag="delta"):
 
 
 class Reset(Tagged, frozen=True, tag="reset"):
-    """`live`: the fragments shown so far are void. `history`: everything is, and what follows is
-    the newest page."""
+    """Void what the reader has. `live`: the fragments shown so far. `history`: everything; the
+    newest page follows."""
 
     cursor: Cursor
     what: Literal["live", "history"]
     more_before: int | None = None
-    """There are earlier messages than this one; None when there are not."""
+    """Number of the first message sent when there are earlier ones; else None."""
 
 
 StreamEvent: TypeAlias = Union[
@@ -132,15 +140,15 @@ StreamEvent: TypeAlias = Union[
 
 
 class _Found(Struct, frozen=True, kw_only=True):
-    """What one look at the database brought."""
+    """The result of one query."""
 
     chat: Snapshot
     messages: tuple[Stored, ...]
     queue: tuple[Queued, ...] | None
-    """None when it did not change."""
+    """The queue; None when it did not change."""
     actions: tuple[Pending, ...]
     page: bool = False
-    """These are the newest messages, whatever the reader had before."""
+    """Whether the messages are the newest page, independent of the reader's cursor."""
     more_before: int | None = None
 
     @property
@@ -153,14 +161,14 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class ChatStream:
-    """An iterator over what a chat says. It looks when it is asked, and holds one look at most.
+    """An iterator over the events of a chat. It queries on demand, and holds one result at most.
 
-    Without `follow` it ends once the chat has come to rest and everything was given. It also ends
-    when the chat is deleted. Leave it with `aclose`, or by `async with`.
+    Without `follow` it ends once the chat is at rest and everything was emitted. It also ends when
+    the chat is deleted. Close it with `aclose`, or use `async with`.
 
-    Whoever has other things to do meanwhile does not iterate: it calls `take`, and `look` when
+    A caller that multiplexes many streams does not iterate: it calls `take`, and `look` when
     `wants_look` says so, and is called back when there may be something (`when_roused`, and at
-    `due`). Then one stream can serve many who are at the same place.
+    `due`). One stream can then serve many readers at the same position.
     """
 
     def __init__(
@@ -181,23 +189,25 @@ class ChatStream:
             self._shown = Attempt(after.epoch, after.history, after.attempt)
             self._seq = after.seq
         self._actions: tuple[Pending, ...] | None = () if after is None else None
-        # What was last found.
+        # The last query result.
         self._found: _Found | None = None
         self._at: Attempt | None = None
-        """The attempt that the chat is at."""
+        """The current attempt of the chat."""
         self._context: tuple[int, int | None] = (-1, None)
-        # What is to be looked at.
+        # What to query next.
         self._look_now = True
         self._missed = self._news.missed
         self.due = 0.0
-        """When the database is looked at whatever was heard, by the event loop's clock."""
+        """Time of the next query if no notice arrives, by the event loop's clock."""
         self._held: list[Delta] = []
-        """Said, and not given yet."""
+        """Deltas received and not emitted yet."""
         self._over: Attempt | None = None
-        """Came to its end, and nobody knows yet what became of it."""
+        """An attempt that ended and whose outcome is not known yet."""
         self._over_since = 0.0
         self._lost = False
-        """What the reader has of an attempt cannot be continued here."""
+        """Whether the reader's fragments of an attempt cannot be continued here."""
+        self._was_void = False
+        """Whether fragments were voided and no attempt has emitted anything since."""
         self._reader: live.Reader | None = None
 
     # --- what it gives ---
@@ -225,10 +235,11 @@ class ChatStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give nothing more, and let go of everything."""
+        """Stop and release everything."""
         self.close()
 
     def close(self) -> None:
+        """Stop and release everything."""
         self._ready.clear()
         self._end()
 
@@ -241,16 +252,16 @@ class ChatStream:
 
     @property
     def ended(self) -> bool:
-        """There will be nothing more than what can be taken."""
+        """Whether nothing follows what can be taken."""
         return self._ended
 
     @property
     def cursor(self) -> Cursor:
-        """Of whoever was given everything so far."""
+        """Cursor of a reader that received everything so far."""
         return self._cursor
 
     def take(self) -> Sequence[StreamEvent]:
-        """Everything that can be given without a look at the database."""
+        """Return all events that are available without a query."""
         if self._reader is not None and not self._ended:
             self._take()
             self._show()
@@ -260,24 +271,24 @@ class ChatStream:
         return taken
 
     def wants_look(self, now: float) -> bool:
-        """`now`: by the event loop's clock."""
+        """Return whether a query is due. `now` is the event loop's time."""
         return self._look_now or now >= self.due or self._is_behind()
 
     async def look(self) -> None:
-        """Look at the database: there may be more to take then. Raises what an iterator would."""
+        """Query the database; more events may be available then. Raises what an iterator would."""
         with self._guard:
             if self._reader is None:
                 self._begin()
             await self._look()
 
     def when_roused(self, call: Callable[[], None]) -> None:
-        """Call back, once, when something was said or heard. Not before the first look."""
+        """Call back, once, when a delta or a notice arrives. Not before the first query."""
         assert self._reader is not None
         self._reader.when_roused(call)
 
     def joins(self, other: ChatStream) -> bool:
-        """Whether who was given everything of this one may be served by the other from now on:
-        both have told the same."""
+        """Return whether a reader of this stream may be served by the other from now on: both have
+        emitted the same events."""
         if self._found is None or other._found is None or self._ready or other._ready:
             return False
         told, others = (self._cursor, self._actions), (other._cursor, other._actions)
@@ -286,7 +297,7 @@ class ChatStream:
     # --- looking ---
 
     async def _advance(self) -> None:
-        """Find something to give, or wait until there may be something."""
+        """Find an event to emit, or wait until there may be one."""
         if self._reader is None:
             self._begin()
         else:
@@ -304,12 +315,12 @@ class ChatStream:
     def _begin(self) -> None:
         after = None if self._shown is None else live.Cursor(self._shown, self._seq)
         self._reader = self._feed.live.watch(self._id, after)
-        # Said first of all when it cannot go on from there.
+        # Emitted first when the cursor cannot be continued.
         self._take()
         self._lost = after is not None and self._over == after.attempt
 
     def _begin_anew(self) -> None:
-        """The reader is to drop what it has: it gets the running attempt from the start."""
+        """Void what the reader has: it gets the running attempt from the start."""
         assert self._reader is not None
         self._reader.close()
         self._shown, self._seq, self._held = None, 0, []
@@ -335,7 +346,7 @@ class ChatStream:
                 self._look_now = True
 
     async def _look(self) -> None:
-        """Read what changed, and give it."""
+        """Query what changed, and emit it."""
         missed, heard = self._news.missed, self._news.version
         try:
             found = await self._feed.db.read(self._read)
@@ -347,24 +358,24 @@ class ChatStream:
         except Unavailable as error:
             if self._found is None or isinstance(error, Closed):
                 raise
-            LOG.warning("a reader of chat %s waits for the database: %s", self._id, error)
+            LOG.warning("stream of chat %s: database unavailable, will retry: %s", self._id, error)
             await anyio.sleep(self._feed.poll)
             return
-        if self._ended:  # closed while it was read
+        if self._ended:  # closed during the query
             return
         self._look_now, self._missed = False, missed
         self._news.found(found.chat.snapshot_version, heard)
         self.due = _now() + self._feed.poll
         if found.page and self._shown is not None:
             self._begin_anew()
-        # What an attempt said before it was committed is given before the commit.
+        # Deltas of an attempt are emitted before its commit.
         self._take()
         self._show()
         self._give(found)
         self._show()
 
     async def _wait(self) -> None:
-        """Until something was said or heard, or a look is due."""
+        """Wait for a delta, a notice, or the next query time."""
         assert self._reader is not None
         with anyio.CancelScope(deadline=self.due), suppress(anyio.ClosedResourceError):
             await self._reader.roused()
@@ -401,7 +412,10 @@ class ChatStream:
             context = await read_context(tx, self._id)
             self._context = (row.history_version, context)
         (made,) = await snapshots(tx, [row], self._feed.watch)
-        return structs.replace(made, context=context)
+        # Only after an attempt may have been cut off: an ordinary step costs no query.
+        cut = row.crashes > 0 or row.worker_id is None or self._found is None or self._was_void
+        partial = await read_interrupted(tx, row, self._feed.watch) if cut else None
+        return structs.replace(made, context=context, partial=partial)
 
     # --- giving ---
 
@@ -415,7 +429,7 @@ class ChatStream:
         )
 
     def _show(self) -> None:
-        """Give the deltas of the attempt that the chat is at; keep those of a later one."""
+        """Emit the deltas of the current attempt; keep those of a later one."""
         at, held = self._at, self._held
         if at is None or not held:
             return
@@ -430,11 +444,11 @@ class ChatStream:
         shown = self._shown
         if shown is not None and (delta.first != self._seq + 1 or delta.attempt != shown):
             self._ready.append(self._void())
-        self._shown, self._seq = delta.attempt, delta.last
+        self._shown, self._seq, self._was_void = delta.attempt, delta.last, False
         self._ready.append(LiveDelta(self._cursor, delta.first, delta.last, delta.fragment))
 
     def _void(self) -> Reset:
-        self._shown, self._seq, self._over = None, 0, None
+        self._shown, self._seq, self._over, self._was_void = None, 0, None, True
         return Reset(self._cursor, "live")
 
     def _give(self, found: _Found) -> None:
@@ -448,12 +462,12 @@ class ChatStream:
         self._ready.extend(events)
 
     def _events(self, before: _Found | None, found: _Found) -> Iterator[StreamEvent]:
-        """What is told of one look, all with the cursor from before it."""
+        """Yield the events of one query result, all with the cursor from before it."""
         if before is None:
             yield ChatChanged(self._cursor, found.chat)
         fresh = self._since is None
         if found.page and not (fresh and found.more_before is None):
-            # From nothing on: a reader that leaves before the end of this is told all of it again.
+            # Cursor zero: a reader that leaves before the end of this gets all of it again.
             self._since, self._actions = 0, ()
             yield Reset(self._cursor, "history", found.more_before)
         yield from self._rows(found, empty=found.page)
@@ -463,7 +477,7 @@ class ChatStream:
             yield ChatChanged(self._cursor, found.chat)
 
     def _rows(self, found: _Found, empty: bool) -> Iterator[StreamEvent]:
-        """`empty`: the reader has nothing, so that nothing need not be told."""
+        """Yield queue and actions. `empty`: the reader has nothing, so empty ones are not sent."""
         gone = tuple(s.number for s in found.messages if s.superseded_at is not None)
         if gone:
             yield Superseded(self._cursor, gone)
@@ -473,20 +487,20 @@ class ChatStream:
         if found.queue is not None and (found.queue or not empty):
             yield QueueChanged(self._cursor, found.queue)
         actions = self._actions
-        if actions is None:  # nobody knows what was told before
+        if actions is None:  # what was sent before is unknown
             actions = found.actions if found.chat.snapshot_version == self._since else None
         if actions != found.actions:
             yield ActionsChanged(self._cursor, found.actions)
 
     def _is_void(self, shown: Attempt, before: _Found | None, found: _Found) -> bool:
-        """Whether the fragments of this attempt are no longer what is happening."""
+        """Return whether the fragments of this attempt are out of date."""
         if shown != found.attempt or not found.runs or (self._lost and before is None):
             return True
-        # Its end is known and what became of it is not: as a rule that is being written just now.
+        # The attempt ended and its outcome is unknown: usually its commit is under way.
         longest = self._over_since + self._feed.poll
         return shown == self._over and _now() >= longest
 
 
 def _now() -> float:
-    # Asked outside of any task too, where anyio cannot tell which event loop it is on.
+    # Also called outside of any task, where anyio cannot find the event loop.
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The agents that a server has, as its settings name them."""
+"""Builds the agents of a server from its settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.agent import Agent
-from holdfast.cli.load import load_tools
+from holdfast.cli.import_tools import load_tools
 from holdfast.cli.settings import AgentSettings, Mistakes, Settings, base_urls_of
 from holdfast.config import default_model
 from holdfast.kernel.errors import ConfigError
@@ -29,19 +29,19 @@ Say at the end what you did and what is left to do."""
 
 
 class Place:
-    """Where relative names in the settings are looked for, and where files may be put."""
+    """Base directories: for relative names in the settings, and for files we create."""
 
     def __init__(self, directory: str, data: str) -> None:
         self.directory = directory
-        """Of the file with the settings."""
+        """Directory of the settings file."""
         self.data = data
-        """This user's own."""
+        """The user's data directory."""
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, os.path.expanduser(name))
 
     def workspace(self) -> str:
-        """Where tools work when nobody says so: here, unless here is a home or everything."""
+        """Default directory of the tools: this one, unless it is the home directory or the root."""
         here = os.path.realpath(self.directory)
         if here not in (os.path.realpath(os.path.expanduser("~")), "/"):
             return here
@@ -56,7 +56,7 @@ def agents_of(
     environ: Mapping[str, str],
     where: str = "the settings",
 ) -> list[Agent]:
-    """Each of them, the first being who answers by default. Everything wrong is said at once."""
+    """All agents, the default one first. Raises `ConfigError` with all mistakes at once."""
     mistakes = Mistakes(where)
     made = make_agents(settings, place, environ, mistakes)
     mistakes.end()
@@ -70,9 +70,9 @@ def make_agents(
     mistakes: Mistakes,
     keyless: Mistakes | None = None,
 ) -> list[Agent]:
-    """Those that can be made. What is wrong with the others goes to `mistakes`.
+    """The agents that can be built. Mistakes in the others go to `mistakes`.
 
-    `keyless` is told of models that lack nothing but a key, where that is no mistake yet.
+    `keyless` collects models that only lack a key, where that is not a mistake yet.
     """
     named = settings.agents or {DEFAULT: AgentSettings()}
     both = mistakes, mistakes if keyless is None else keyless
@@ -81,40 +81,40 @@ def make_agents(
 
 
 class Crew:
-    """The agents of a process. Others take their places when a key is stored or removed."""
+    """The agents of a process, rebuilt when a key is stored or removed."""
 
     def __init__(
         self, settings: Settings, place: Place, environ: Mapping[str, str], mistakes: Mistakes
     ) -> None:
-        """Not all of them yet: the key of some may be one that is stored."""
+        """Build the agents that need no stored key; `complete` builds the others."""
         keyless = Mistakes()
         made = make_agents(settings, place, environ, mistakes, keyless)
         self.agents = {one.name: one for one in made}
-        """By name. The first one answers when none is named."""
+        """Agents by name. The first is the default."""
         self._whole = len(keyless) == 0
         self._made_of = settings, place, environ, mistakes.where
 
     def complete(self) -> None:
-        """Have all of them, now that stored keys are in the environment. Raises `ConfigError`."""
+        """Build the agents that need stored keys, now in the environment. Raises `ConfigError`."""
         if not self._whole:
             self._make()
 
     def renew(self) -> None:
-        """Have them be as settings and environment say now."""
+        """Rebuild the agents from the settings and the current environment."""
         try:
             self._make()
         except ConfigError as error:
-            LOG.error("the agents stay as they were: %s", error)
+            LOG.error("agents not rebuilt, the previous ones stay: %s", error)
 
     def _make(self) -> None:
         made = agents_of(*self._made_of)
-        self.agents.clear()  # and not only updated, so that they stand as in the settings
+        self.agents.clear()  # and not only updated, to keep the order of the settings
         self.agents.update((one.name, one) for one in made)
         self._whole = True
 
 
 class Making:
-    """One agent, piece by piece, so that all of its mistakes are found."""
+    """Builds one agent, piece by piece, so that all of its mistakes are found."""
 
     def __init__(
         self, name: str, whole: Settings, place: Place, mistakes: Mistakes, keyless: Mistakes
@@ -128,14 +128,14 @@ class Making:
 
     def agent(self, environ: Mapping[str, str]) -> Agent | None:
         before = len(self._mistakes)
-        models = partial(self._named, environ)
+        models = partial(self._chosen, environ)
         model = self._try("model", lambda: self._keyed(environ))
         instructions = self._try("instructions_file", self._instructions)
         tools = self._tools()
         policy = self._try("max_steps", lambda: _policy(self._settings.max_steps))
         if model is None or instructions is None or policy is None:
             return None
-        if len(self._mistakes) > before:  # of its tools
+        if len(self._mistakes) > before:  # in its tools
             return None
         return self._mistakes.tried(
             f"agents.{self._name}",
@@ -172,11 +172,31 @@ class Making:
             raise type(error)(f"{error} ({reason})") from None
 
     def _named(self, environ: Mapping[str, str], name: str) -> Model:
-        """The model of this name, asked as the settings say: also one that a chat names later."""
+        """The model of this name, with the provider options of the settings."""
         from holdfast.providers.registry import model
 
-        options = self._whole.providers.get(name.partition(":")[0].strip(), {})
+        options = self._whole.providers.get(provider_of(name), {})
         return model(name, environ=environ, **options)
+
+    def _chosen(self, environ: Mapping[str, str], name: str) -> Model:
+        """The model named by a chat. Its provider has to be configured on this server.
+
+        A local provider needs no key and has a default address: naming it would be enough to make
+        the server send requests to a port of its own machine.
+        """
+        from holdfast.providers.registry import DEMO, address_variables, is_configured
+
+        made = self._named(environ, name)  # raises for an unknown name or a missing key
+        provider = provider_of(name)
+        if provider == DEMO or provider in providers_named(self._whole, environ):
+            return made
+        if not is_configured(provider, environ):
+            variables = " or ".join(address_variables(provider))
+            raise ConfigError(
+                f"{provider} is not configured on this server: set {variables}, "
+                f"or base_url in [providers.{provider}] of the settings"
+            )
+        return made
 
     def _instructions(self) -> str:
         settings = self._settings
@@ -189,7 +209,7 @@ class Making:
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise ConfigError(f"{path} is no UTF-8 text") from None
+            raise ConfigError(f"{path} is not UTF-8 text") from None
 
     def _tools(self) -> list[Tool | Callable[..., Any]]:
         made: list[Tool | Callable[..., Any]] = []
@@ -217,8 +237,20 @@ class Making:
         named = self._settings.dir
         directory = self._place.workspace() if named is None else self._place.path(named)
         if not os.path.isdir(directory):
-            raise ConfigError(f"{directory} is no directory: make it, or name another")
-        return bundled(directory, approval=self._settings.approval)
+            raise ConfigError(f"{directory} is not a directory: create it, or name another")
+        settings = self._settings
+        return bundled(directory, approval=settings.approval, pass_env=settings.pass_env)
+
+
+def provider_of(model: str) -> str:
+    return model.partition(":")[0].strip()
+
+
+def providers_named(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
+    """Providers named by the settings or the default model, and configured by that alone."""
+    models = [one.model for one in settings.agents.values() if one.model is not None]
+    models.append(environ.get("HOLDFAST_MODEL", ""))
+    return frozenset((*settings.providers, *map(provider_of, models)))
 
 
 def _policy(max_steps: int | None) -> Policy:

@@ -1,6 +1,6 @@
-"""The verbs, and a command line as one of them and what was said to it.
+"""The table of verbs, and the parsing of a command line into a verb and its arguments.
 
-It is imported whatever the verb, so it imports nothing but argparse.
+Imported for every verb, so it imports nothing but argparse.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.cli.guess import did_you_mean
+from holdfast.cli.suggest import did_you_mean
 from holdfast.cli.verbs.asking import CHAT, RUN
 from holdfast.cli.verbs.chats import EXPORT, IMPORT
 from holdfast.cli.verbs.databases import DOCTOR, MIGRATE, SECRETS
-from holdfast.cli.verbs.here import COMPLETION, MODELS
+from holdfast.cli.verbs.local import COMPLETION, MODELS
 from holdfast.cli.verbs.parser import Parser, UsageError, Verb
 from holdfast.cli.verbs.serving import SERVE, WORKER
 from holdfast.cli.verbs.tokens import TOKEN
@@ -37,13 +37,13 @@ VERBS: Final[dict[str, Verb]] = {
 
 
 def top_parser() -> Parser:
-    """The program without a verb."""
+    """The parser of the program without a verb."""
     verbs = "\n".join(f"  {name:<12}{verb.summary}" for name, verb in VERBS.items())
     parser = Parser(
         "holdfast",
         usage="holdfast [VERB] [options]",
-        description=f"A durable agent loop. Without a verb it serves.\n\nverbs:\n{verbs}",
-        epilog="holdfast VERB --help says more about each.",
+        description=f"A durable agent loop. Without a verb: serve.\n\nverbs:\n{verbs}",
+        epilog="Run holdfast VERB --help for the options of a verb.",
     )
     version = sys.modules["holdfast"].__version__
     parser.add_argument("-V", "--version", action="version", version=f"holdfast {version}")
@@ -51,7 +51,7 @@ def top_parser() -> Parser:
 
 
 def parse(argv: Sequence[str]) -> tuple[str, Namespace]:
-    """The verb and what was said to it. Help and version are printed, and end by SystemExit."""
+    """Return the verb and its arguments. Help and version print and raise SystemExit."""
     verb, *rest = argv or ["serve"]
     if verb in ("help", "version"):
         _tell(verb, rest)
@@ -64,7 +64,7 @@ def parse(argv: Sequence[str]) -> tuple[str, Namespace]:
 
 
 def _tell(what: str, about: Sequence[str]) -> None:
-    """`holdfast help run` and `holdfast version`: what people try before they know better."""
+    """`holdfast help run` and `holdfast version`: common guesses."""
     if what == "version" or not about:
         top_parser().parse_args([f"--{what}"])
     if about[0] in VERBS:
@@ -76,8 +76,8 @@ def _misplaced(option: str, rest: Sequence[str]) -> str:
     name = option.partition("=")[0]
     verb = next((word for word in rest if word in VERBS), "run")
     if name in VERBS[verb].parser()._option_string_actions:
-        return f"{name} stands behind the verb: holdfast {verb} {name} … (see holdfast --help)"
-    return f"there is no option {name} (see holdfast --help)"
+        return f"{name} goes after the verb: holdfast {verb} {name} … (see holdfast --help)"
+    return f"unknown option {name} (see holdfast --help)"
 
 
 def _no_verb(verb: str, rest: Sequence[str]) -> str:
@@ -85,10 +85,8 @@ def _no_verb(verb: str, rest: Sequence[str]) -> str:
 
     near = did_you_mean(verb, VERBS)
     if near and not re.search(r"\s", verb):
-        return f"there is no verb {verb!r}{near}"
+        return f"unknown verb {verb!r}{near}"
     prompt = quote(verb) if re.search(r"\s", verb) else join([verb, *rest])
     if len(prompt) > 60 or not prompt.isprintable():
         prompt = '"…"'
-    return (
-        f"there is no verb {verb!r}: use {', '.join(VERBS)}; to ask a model, holdfast run {prompt}"
-    )
+    return f"unknown verb {verb!r}: use {', '.join(VERBS)}; to ask a model, holdfast run {prompt}"

@@ -1,4 +1,4 @@
-"""Asking somebody at a terminal what a run waits for: approvals, answers, results."""
+"""Asks the user at a terminal for pending approvals, answers and results."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Final, Literal, Protocol
 
 from holdfast.agent import Resolution, approve
 from holdfast.cli import wording
-from holdfast.cli.terminal import safe
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import FormatError
+from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action
 from holdfast.kernel.tool import Deny
 from holdfast.tools import ask_user
 from holdfast.tools.ask_user import Answer, Question
 
 Answers = Literal[
-    "ask",  # somebody at the terminal decides
-    "yes",  # everything is approved
-    "deny",  # nothing is
+    "ask",  # the user at the terminal decides
+    "yes",  # approve everything
+    "deny",  # deny everything
 ]
-"""What is said to approvals. Questions are asked at the terminal, or not at all."""
+"""How approvals are resolved. Questions are asked at the terminal, or not at all."""
 
 SUMMARY: Final = 100
-"""Characters of arguments beside a preview that shows what they come to."""
-EMPTY: Final = "Nothing was said. Say nothing again to leave it unanswered."
+"""Characters of arguments shown beside a preview."""
+EMPTY: Final = "The answer is empty. Press Enter again to leave it unanswered."
 
 
 class Terminal(Protocol):
-    """Where somebody sits: see `Tty`."""
+    """The user's terminal: see `Tty`."""
 
     def write(self, text: str) -> None: ...
 
     async def ask(self, question: str) -> str | None:
-        """The line that answers; None when the input has ended."""
+        """Ask and return the line; None if the input has ended."""
 
 
 class _Nobody(Exception):
-    """Whoever was asked ended the input instead."""
+    """The user ended the input instead of answering."""
 
 
 class Asker:
-    """Answers what runs wait for, one action after the other."""
+    """Resolves the actions a run waits for, one after the other."""
 
     def __init__(
         self,
@@ -54,34 +54,34 @@ class Asker:
         previews_seen: bool = False,
         within: Literal["run", "chat"] = "run",
     ) -> None:
-        """`note` takes a line for whoever watches; `previews_seen`: they also saw all previews.
+        """`note` prints a line for the user; `previews_seen`: the user has seen all previews.
 
-        `within`: how long it holds when somebody says always.
+        `within`: how long an "always" holds.
         """
         self._terminal = terminal
         self._answers = answers
         self._note = note
         self.previews_seen = previews_seen
-        """Whoever watches has just seen what the calls would do."""
+        """Whether the user has just seen the previews of the calls."""
         self._within = within
         self._always: set[str] = set()
         """Tools that need no more approval."""
         self._approved: set[str] = set()
-        """Calls that were approved. One that comes back wants to run with other arguments."""
+        """Ids of approved calls. One that returns wants to run with other arguments."""
 
     @property
     def always(self) -> frozenset[str]:
-        """Tools that somebody has allowed for good."""
+        """Tools that the user has allowed for the rest of the run or chat."""
         return frozenset(self._always)
 
     async def resolve(self, actions: Sequence[Action]) -> dict[str, Resolution]:
-        """What to tell a run, by call id. What is not in it was answered by nobody.
+        """Resolutions by call id. An action without one was left unanswered.
 
-        Whoever ends the input (Ctrl-D) takes back what they said to the other actions, too.
+        Ending the input (Ctrl-D) also withdraws the answers to the other actions.
         """
         said: dict[str, Resolution] = {}
         always = frozenset(self._always)
-        # Of several, the first previews are far up by now.
+        # With several actions, the first previews have scrolled away.
         seen = self.previews_seen and len(actions) == 1
         try:
             for action in actions:
@@ -96,7 +96,7 @@ class Asker:
 
     async def _answer(self, action: Action, seen: bool) -> Resolution | None:
         if action.kind == "child":
-            return None  # it comes to its end without anybody's help
+            return None  # a child chat finishes by itself
         if action.kind == "approval":
             return await self._approval(action, seen)
         if self._terminal is None:
@@ -113,9 +113,9 @@ class Asker:
         if self._answers == "deny":
             return Deny("denied by --deny")
         if self._answers == "yes":
-            return Deny("its arguments were others each time") if again else approve(action)
+            return Deny("its arguments changed each time") if again else approve(action)
         if tool in self._always and not (again or action.again):
-            self._note(f"{tool} is allowed, as you said before.")
+            self._note(f"{tool} is allowed, as you chose before.")
             return approve(action)
         if self._terminal is None:
             return None
@@ -132,18 +132,18 @@ class Asker:
                 return Deny(said)
 
     async def _decision(self, terminal: Terminal, action: Action, seen: bool) -> str:
-        """What somebody says to a call, once they have seen as much of it as they want."""
+        """The user's decision on a call, after viewing as much of it as they want."""
         preview = action.preview or ""
         view = "[v]iew all of it, " if seen and not wording.seen_whole(preview) else ""
-        tool = safe(action.call.tool)
+        tool = escape(action.call.tool)
         always = "" if action.again else f"[a]lways for {tool} in this {self._within}, "
-        question = f"Allow? [y]es, [n]o, {always}{view}or say what to do instead: "
+        question = f"Allow? [y]es, [n]o, {always}{view}or type what to do instead: "
         while (said := await _something(terminal, question)).lower() in ("v", "view"):
             terminal.write(_quoted(preview) if preview.strip() else laid_out(action.arguments))
         return said
 
     async def _question(self, terminal: Terminal, question: Question) -> Answer:
-        """What does not answer it is asked for once more, and then taken as it is."""
+        """Ask once more if the line is not a valid answer, then accept it as it is."""
         terminal.write(listed(question))
         ask = _how_to_answer(question)
         answer = understood(question, await _line(terminal, ask))
@@ -156,7 +156,7 @@ class Asker:
 
     async def _result(self, terminal: Terminal, action: Action) -> str:
         terminal.write(
-            f"\n{safe(action.call.tool)} wants an answer to:\n{laid_out(action.arguments)}"
+            f"\n{escape(action.call.tool)} needs an answer to:\n{laid_out(action.arguments)}"
         )
         return await _something(terminal, "Your answer: ")
 
@@ -169,7 +169,7 @@ async def _line(terminal: Terminal, question: str) -> str:
 
 
 async def _something(terminal: Terminal, question: str) -> str:
-    """A line that is not empty."""
+    """Ask for a line that is not empty."""
     while not (said := (await _line(terminal, question)).strip()):
         pass
     return said
@@ -179,77 +179,77 @@ async def _something(terminal: Terminal, question: str) -> str:
 
 
 def wanted(action: Action, preview_seen: bool) -> str:
-    """What somebody is asked to approve: all of it, unless they have just seen it."""
+    """The text of an approval: all of the call, unless the user has just seen it."""
     return _what(action, preview_seen) + (
-        _LOST.format(safe(action.call.tool)) if action.again else ""
+        _LOST.format(escape(action.call.tool)) if action.again else ""
     )
 
 
 _LOST: Final = (
-    "{} was begun before, and may have been done: allow it only if it was not, "
-    "or if twice does no harm.\n"
+    "{} was started before and may have completed: allow it only if it did not, "
+    "or if running it twice does no harm.\n"
 )
 
 
 def _what(action: Action, preview_seen: bool) -> str:
-    tool = safe(action.call.tool)
+    tool = escape(action.call.tool)
     preview = action.preview or ""
-    if not preview.strip():  # there was nothing to see
+    if not preview.strip():  # no preview
         return f"\n{tool} wants to run with:\n{laid_out(action.arguments)}"
     if preview_seen:
         return "\n"
-    brief = safe(action.arguments)
+    brief = escape(action.arguments)
     brief = brief if len(brief) <= SUMMARY else f"{brief[: SUMMARY - 1]}…"
     return f"\n{tool} wants to run: {brief}\n{_quoted(preview)}"
 
 
 def laid_out(arguments: str) -> str:
-    """Arguments for people, a line or more for each; nothing in them looks like another."""
+    """Arguments laid out for people, escaped, a line or more for each."""
     try:
         values = json.loads(arguments)
-    except (ValueError, RecursionError):  # more than we can walk
+    except (ValueError, RecursionError):  # nested too deeply
         return _quoted(arguments)
     shown = []
     for name, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        one_line = "\n" not in safe(text)
+        one_line = "\n" not in escape(text)
         shown.append(
-            f"  {_flat(name)}:" + (f" {safe(text)}\n" if one_line else f"\n{_quoted(text)}")
+            f"  {_flat(name)}:" + (f" {escape(text)}\n" if one_line else f"\n{_quoted(text)}")
         )
     return "".join(shown) or "  nothing\n"
 
 
 def listed(question: Question) -> str:
-    """A question with its options."""
+    """A question with its numbered options."""
     header = f"{_flat(question.header)}: " if question.header.strip() else ""
     options = [
         f"  {number}. {_flat(option.label)}"
         + (f" ({_flat(option.description)})" if option.description.strip() else "")
         for number, option in enumerate(question.options, 1)
     ]
-    return "\n".join(["", f"{header}{safe(question.question)}", *options, ""])
+    return "\n".join(["", f"{header}{escape(question.question)}", *options, ""])
 
 
 def _how_to_answer(question: Question) -> str:
     if not question.options:
         return "Your answer: "
-    numbers = "Numbers with commas between them" if question.multiple else "A number"
-    return f"{numbers}, or your own words: "
+    numbers = "Numbers separated by commas" if question.multiple else "A number"
+    return f"{numbers}, or your own answer: "
 
 
 def _quoted(text: str) -> str:
-    return "".join(f"  | {line}\n" for line in safe(text).split("\n"))
+    return "".join(f"  | {line}\n" for line in escape(text).split("\n"))
 
 
 def _flat(text: str) -> str:
-    return safe(" ".join(text.split()))
+    return escape(" ".join(text.split()))
 
 
 # --- What is said -------------------------------------------------------------------------------
 
 
 def understood(question: Question, line: str) -> Answer | str:
-    """What somebody means by a line; or, when it can hardly be what they mean, why."""
+    """Parse a line as an answer; if it is likely a mistake, return why as text."""
     said = line.strip()
     if not said:
         return EMPTY
@@ -260,9 +260,9 @@ def understood(question: Question, line: str) -> Answer | str:
     if question.options and numbers:
         count = len(question.options)
         if not all(1 <= number <= count for number in numbers):
-            return f"The options have numbers from 1 to {count}. Say the same again to mean it."
+            return f"The options are numbered from 1 to {count}. Enter the same again to confirm."
         if len(numbers) > 1 and not question.multiple:
-            return "Only one of them can be chosen. Say the same again to mean it."
+            return "Only one option can be chosen. Enter the same again to confirm."
         return Answer(tuple(question.options[number - 1].label for number in numbers))
     named = [_key(piece) for piece in said.split(",")]
     if question.multiple and all(name in labels for name in named):
@@ -275,7 +275,7 @@ def _key(label: str) -> str:
 
 
 def _numbers(said: str) -> tuple[int, ...]:
-    """Each once, in the order they were said; none when there is anything else, too."""
+    """The numbers in a line, each once and in order; empty if there is any other text."""
     pieces = re.split(r"[,\s]+", said.strip(", "))
     if not all(piece.isascii() and piece.isdigit() and len(piece) < 4 for piece in pieces):
         return ()
@@ -283,10 +283,10 @@ def _numbers(said: str) -> tuple[int, ...]:
 
 
 def _questions(action: Action) -> Sequence[Question] | None:
-    """The questions of `ask_user`; None for a tool of somebody else's."""
+    """The questions of `ask_user`; None for any other tool."""
     if action.call.tool != ask_user.NAME:
         return None
     try:
         return ask_user.questions(action.arguments)
-    except FormatError:  # a tool of theirs that has the same name
+    except FormatError:  # a user's tool with the same name
         return None

@@ -1,4 +1,4 @@
-"""Opening the page in the browser of whoever started the server."""
+"""Opens the page in the user's browser."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final
 
 DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 ELSEWHERE: Final = ("CI", "SSH_CONNECTION")
-"""In the environment of one whose screen is not this machine's."""
+"""Variables set where the user's screen is not this machine's."""
 
 
 def has_screen(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether a browser would be seen by whoever is at the terminal."""
+    """Whether the user at the terminal would see a browser."""
     if any(environ.get(name) for name in ELSEWHERE):
         return False
     return platform in ("darwin", "win32") or any(environ.get(name) for name in DISPLAYS)
 
 
 def open_browser(url: str, directory: Path) -> bool:
-    """Open the URL; whether there was a browser for it. May take a moment.
+    """Open the URL; returns whether there was a browser. May take a moment.
 
-    The URL lets in whoever has it, and what a program is called with can be seen by everybody on
-    the machine. So the browser is given a file that only this user can read and that leads there.
+    The URL contains a credential, and command lines are visible to all users of the machine. So the
+    browser is given a file that only this user can read, which redirects there.
     """
     import webbrowser
 
@@ -33,7 +33,7 @@ def open_browser(url: str, directory: Path) -> bool:
         browser = webbrowser.get()
     except webbrowser.Error:
         return False
-    if type(browser) is webbrowser.GenericBrowser:  # one that would take this terminal
+    if type(browser) is webbrowser.GenericBrowser:  # it would take over this terminal
         return False
     return browser.open(leading_to(url, directory / "open.html").as_uri())
 

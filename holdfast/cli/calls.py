@@ -1,4 +1,4 @@
-"""What people see of tool calls: which it is, what it says of itself, how it ended."""
+"""Lines about tool calls for people: the call, its progress, its result."""
 
 from __future__ import annotations
 
@@ -8,59 +8,59 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.cli import wording
-from holdfast.cli.page import Page
 from holdfast.cli.terminal import Out
+from holdfast.cli.transcript import Page
 from holdfast.cli.wrap import folded
 from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
 
 PROGRESS: Final = 20
-"""Lines of progress that are shown of one call."""
+"""Lines of progress shown per call."""
 TAIL: Final = 5
-"""Lines of the result that are shown where not all of the progress was."""
+"""Lines of a result shown if some of the progress was not."""
 RESULT: Final = 3
-"""Lines of a result that are shown."""
+"""Lines of a result shown."""
 DIFF: Final = 20
-"""Those of a result that is a diff: what was changed begins below its head."""
+"""Lines of a result shown if it is a diff, whose changes start below a header."""
 NAME: Final = 64
-"""Characters of a tool's name that are shown."""
+"""Characters of a tool's name shown."""
 
 
 class Call(Struct, eq=False):
-    """A call that people hear of."""
+    """A tool call that is shown."""
 
     title: str
     shown: bool = False
     progress: int = 0
     last: str = ""
-    """The last line of progress that was shown."""
+    """The last line of progress shown."""
     preview: str | None = None
 
 
 class Calls:
-    """Lines about calls, on a page that they share with the answer and with each other."""
+    """Writes lines about calls to a transcript they share with the answer."""
 
     def __init__(self, page: Page, status: Out) -> None:
         self._page = page
         self._status = status
         self._calls: dict[str, Call] = {}
         self._running: dict[str, float] = {}
-        """Since when."""
+        """Start time of each running call."""
 
     def began(self, call_id: str, tool: str) -> None:
-        """The model has begun to write a call."""
+        """The model has started to write a call."""
         self._calls[call_id] = Call(wording.short(tool, NAME))
         self.written(call_id)
 
     def written(self, call_id: str) -> None:
-        """The model is still writing it."""
+        """The model is still writing a call."""
         if call := self._calls.get(call_id):
             self._page.wait(f"preparing {call.title}")
 
     def called(self, call: ToolCall) -> None:
-        """The model has written it."""
+        """The model has written a call."""
         title = self._one_line(wording.spelled(call.tool, call.arguments))
         entry = self._calls[call.id] = Call(title)
-        if call.provider_executed:  # nobody will say that it starts
+        if call.provider_executed:  # no start event will follow
             self._head(entry)
 
     def started(self, call_id: str, tool: str, label: str) -> None:
@@ -71,12 +71,12 @@ class Calls:
         self._running[call_id] = self._page.clock()
 
     def tick(self) -> None:
-        """A second has gone by: what says nothing of itself is seen to run."""
+        """Called every second: shows that a call without progress is still running."""
         if self._running:
             self._page.wait_below("running", min(self._running.values()))
 
     def rest(self) -> None:
-        """Nothing runs any more."""
+        """Nothing is running any more."""
         self._running.clear()
 
     def progressed(
@@ -84,7 +84,7 @@ class Calls:
     ) -> None:
         call = self._call(call_id, tool)
         if what == "preview":
-            if text != call.preview:  # it is made once more when the call was agreed to
+            if text != call.preview:  # it is sent again after the approval
                 call.preview = text
                 self._below(call, self._preview(text))
             return
@@ -119,18 +119,18 @@ class Calls:
         self._page.lines(*self._folded(ending), *(f"  {line}" for line in shown))
 
     def _seen_before(self, call: Call, text: str, seconds: float) -> None:
-        """The end of a call whose doing was seen: the last line of its result says how it went."""
+        """End of a call whose progress was shown: the last line of its result tells the outcome."""
         *tail, last = wording.last_lines(text, TAIL + 1) or [""]
         if call.progress > PROGRESS:
             self._below(call, [self._dim(line) for line in tail])
         if last == call.last or (wording.is_diff(text) and not wording.summary_of(text)):
             last = ""
-        timed = last.startswith("[")  # as a command's exit code is, which comes with its time
+        timed = last.startswith("[")  # such as a command's exit code, which includes the time
         ending = self._ending(call, "ok", 0.0 if timed else seconds, last)
         self._page.lines(*self._folded(ending))
 
     def _ending(self, call: Call, outcome: Outcome, seconds: float, words: str) -> str:
-        """The line that says how a call ended: below its others, or with its name."""
+        """The line about how a call ended: below its others, or with its name."""
         below = self._page.about is call
         said = [] if below else [call.title]
         if outcome != "ok":
@@ -147,13 +147,13 @@ class Calls:
     # --- lines ---
 
     def _head(self, call: Call) -> None:
-        """The line that says which call the lines below are about, unless that is clear."""
+        """Write the line that names the call, unless the lines below clearly belong to it."""
         if not (call.shown and self._page.about is call):
             self._page.lines(f"{self._status.style('cyan', '●')} {call.title}", about=call)
             call.shown = True
 
     def _below(self, call: Call, lines: Sequence[str]) -> None:
-        """Lines about a call, below its head."""
+        """Write lines about a call, below its head."""
         if lines:
             self._head(call)
             self._page.lines(*(f"  {line}" for line in lines), about=call)
@@ -177,7 +177,7 @@ class Calls:
         return self._diff_line(self._cut(line))
 
     def _cut(self, line: str) -> str:
-        """On one line of a terminal; elsewhere as long as a line may be."""
+        """Cut to one line of a terminal; elsewhere to the maximum length."""
         return wording.cut(
             line, self._status.width - 5 if self._status.terminal else wording.LONGEST
         )

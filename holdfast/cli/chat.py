@@ -1,4 +1,4 @@
-"""`holdfast chat`: talk with an agent of a server, at a terminal or in a script."""
+"""Implements `holdfast chat`: chat with an agent of a server, at a terminal or in a script."""
 
 from __future__ import annotations
 
@@ -13,50 +13,53 @@ from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 import anyio
 from msgspec import Struct
 
-from holdfast.chat.state import Rule
+from holdfast.chat.rows import Rule
 from holdfast.chat.stream import Cursor
 from holdfast.cli.ask import Asker
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import address_of
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.prompt import prompt_of, read_stdin
-from holdfast.cli.retold import Line, Retold
 from holdfast.cli.run import CODES, colored
-from holdfast.cli.stopping import stopping
-from holdfast.cli.terminal import Out, safe
+from holdfast.cli.signals import stopping
+from holdfast.cli.stream_adapter import Line, Retold
+from holdfast.cli.target import address_of, asking
+from holdfast.cli.terminal import Out
+from holdfast.cli.trust_prompt import settle_place
 from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions, Where
 from holdfast.kernel.errors import ConfigError, HoldfastError
+from holdfast.kernel.escape import escape
 from holdfast.kernel.messages import Prompt
 
 if TYPE_CHECKING:
     from holdfast.agent import Resolution
-    from holdfast.chat.view import ChatResult
+    from holdfast.chat.snapshots import ChatResult
     from holdfast.client.chat import RemoteChat
     from holdfast.client.host import RemoteHost
 
 LAST: Final = "last"
 PATIENCE: Final = 300
-"""Seconds that nobody has to watch for a server that is gone: it may be started again."""
+"""Seconds that a script waits for an unreachable server, which may be restarting."""
 
 
 class ServerGone(HoldfastError):
-    """Whoever waits in a script cannot be asked whether to go on waiting."""
+    """The server stayed unreachable while a script waited for it."""
 
     def __init__(self, chat_id: str) -> None:
         super().__init__(
-            f"the server is gone for {PATIENCE // 60} minutes. Nothing is lost: when it is back, "
-            f"holdfast chat --chat {chat_id} shows what came of it"
+            f"the server has been unreachable for {PATIENCE // 60} minutes. Nothing is lost: when "
+            f"it is back, run holdfast chat --chat {chat_id} to see the result"
         )
 
 
 class Me(Struct, frozen=True):
-    """Who we are to the server."""
+    """The user we are at the server."""
 
     name: str = ""
 
 
 def main(options: ChatOptions) -> int:
+    settle_place(options.where)
     if at_terminal():
         return asyncio.run(_talk(options))
     environ = colored(options.color)
@@ -64,7 +67,7 @@ def main(options: ChatOptions) -> int:
     view = View(answer, status, reasoning=options.reasoning, quiet=options.quiet)
     prompt = prompt_of(options.prompt, read_stdin(options.prompt, view.note), options.files)
     if prompt is None and options.chat is None:
-        raise ConfigError('there is no prompt: holdfast chat "your question", or use a terminal')
+        raise ConfigError('no prompt: use holdfast chat "your question", or a terminal')
     with ExitStack() as held:
         tty = Tty.open()
         if tty is not None:
@@ -77,7 +80,7 @@ def main(options: ChatOptions) -> int:
 
 
 def at_terminal() -> bool:
-    """Whether somebody can see what we write, and type meanwhile."""
+    """Whether a user can read the output and type at the same time."""
     streams = (sys.stdin, sys.stdout)
     able = all(stream is not None and stream.isatty() for stream in streams)
     return able and os.environ.get("TERM") != "dumb"
@@ -85,25 +88,25 @@ def at_terminal() -> bool:
 
 @asynccontextmanager
 async def connected(where: Where) -> AsyncIterator[tuple[RemoteHost, str]]:
-    """The chats of the server, once it has answered; and who we are there."""
-    from holdfast.client.connect import connect, reach
+    """The chats of a server, once it has responded; and its address with our name."""
+    from holdfast.client.connect import connect
 
-    url, token = address_of(where)
-    async with reach(url, token, patience=0.0) as line:
+    async with asking(where, patience=0.0) as line:
         me = await line.get("/me", Me)
-    async with connect(url, token) as host:
+    url, token, socket = address_of(where)
+    async with connect(url, token, socket=socket) as host:
         yield host, f"{url.partition('/#')[0]}{f', as {me.name}' if me.name else ''}"
 
 
 async def find(host: RemoteHost, chat: str | None) -> RemoteChat | None:
-    """The chat to go on with; None for a new one."""
+    """The chat to continue; None for a new one."""
     if chat is None:
         return None
     if chat != LAST:
         return await host.chat(chat)
     newest = await host.list(limit=1)
     if not newest:
-        raise ConfigError("there is no chat to go on with: leave out --last")
+        raise ConfigError("there is no chat to continue: remove --last")
     return await host.chat(newest[0].id)
 
 
@@ -120,11 +123,11 @@ async def _talk(options: ChatOptions) -> int:
     prompt = prompt_of(options.prompt, "", options.files)
     async with connected(options.where) as (host, who):
         chat = await find(host, options.chat)
-        view.note(f"{who}: Enter sends, Ctrl-C stops, /help lists what else there is.")
+        view.note(f"{who}: Enter sends, Ctrl-C stops, /help lists all commands.")
         session = Session(host, screen, view, options)
         code = await session.go(chat, prompt)
     if words := session.goodbye():
-        print(safe(words), file=sys.stderr)
+        print(escape(words), file=sys.stderr)
     return code
 
 
@@ -132,7 +135,7 @@ async def _talk(options: ChatOptions) -> int:
 
 
 class Once:
-    """Says something, and shows what comes of it until the chat rests."""
+    """Sends a prompt, and shows the answer until the chat is idle."""
 
     def __init__(self, view: View, asker: Asker) -> None:
         self._view = view
@@ -145,7 +148,7 @@ class Once:
         self._line = Line(view)
 
     async def go(self, options: ChatOptions, prompt: Prompt | None) -> int:
-        """The exit code, as of a run."""
+        """Send and follow; returns the exit code of a run."""
         async with connected(options.where) as (host, _):
             chat, cursor, known = await self._begin(host, options, prompt)
             retold = Retold(self._view, known, echo=False)
@@ -165,7 +168,7 @@ class Once:
     async def _begin(
         self, host: RemoteHost, options: ChatOptions, prompt: Prompt | None
     ) -> tuple[RemoteChat, Cursor | None, int]:
-        """The chat, with the prompt said; and from where on it is new."""
+        """The chat with the prompt sent; and the position from which on events are new."""
         chat = await find(host, options.chat)
         if chat is None:
             made = await host.create(
@@ -175,7 +178,7 @@ class Once:
         if prompt is not None:
             await chat.send(prompt, model=options.model, effort=options.effort)
         elif not chat.first.busy:
-            raise ConfigError(f"the chat {chat.id} waits for nothing: give a prompt to go on")
+            raise ConfigError(f"the chat {chat.id} is idle: give a prompt to continue it")
         return chat, Cursor(chat.first.snapshot_version), chat.first.messages
 
     async def _until_rest(
@@ -185,7 +188,7 @@ class Once:
             async with chat.stream(cursor) as stream:
                 self._line.stream = stream
                 async for event in stream:
-                    self._line.look()  # before what came over it
+                    self._line.look()  # before its events
                     retold.tell(event)
                 cursor = stream.cursor
             result = await chat.rest()
@@ -201,7 +204,7 @@ class Once:
     async def _resolve(
         self, chat: RemoteChat, result: ChatResult, answers: Mapping[str, Resolution]
     ) -> None:
-        """One by one: what somebody allows for good is said with its call."""
+        """Resolve actions one by one: an "always" is sent with its call."""
         for action in result.actions:
             if (said := answers.get(action.call.id)) is not None:
                 tool = action.call.tool
@@ -228,7 +231,7 @@ class Once:
 
 
 async def give_up(chat_id: str, is_away: Callable[[], bool]) -> NoReturn:
-    """Ends a wait, by `ServerGone`, once the server was away for too long."""
+    """End a wait, by raising `ServerGone`, once the server was unreachable for too long."""
     gone = 0
     while gone < PATIENCE:
         await anyio.sleep(1)
@@ -238,7 +241,8 @@ async def give_up(chat_id: str, is_away: Callable[[], bool]) -> NoReturn:
 
 def _waiting(result: ChatResult) -> str:
     tools = ", ".join(dict.fromkeys(action.call.tool for action in result.actions))
+    approvals = any(action.kind == "approval" for action in result.actions)
     return (
-        f"{safe(tools)} waits for an answer: holdfast chat --chat {result.chat.id} at a terminal, "
-        "or say --yes or --deny"
+        f"{escape(tools)} waits for an answer: holdfast chat --chat {result.chat.id} at a terminal"
+        + (", or use --yes or --deny" if approvals else "")
     )

@@ -1,4 +1,4 @@
-"""How a process of `holdfast serve` or `holdfast worker` is reached by the other replicas."""
+"""Connects a process of `holdfast serve` or `holdfast worker` to the other replicas."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from holdfast.chat.host import Host
-    from holdfast.observe.meters import Meters
-    from holdfast.server.identity.guard import Front
+    from holdfast.observe.metrics import Meters
+    from holdfast.server.identity.origin_check import Front
     from holdfast.server.relay.secret import Secret
 
 LOG: Final = logging.getLogger("holdfast.serve")
@@ -26,22 +26,22 @@ FILE: Final = "cluster.secret"
 
 
 class Link(NamedTuple):
-    """What the replicas of a cluster need of each other."""
+    """What a process needs to talk to the other replicas of its cluster."""
 
     secret: Secret
     listening: socket.socket
-    """Bound already, so that its port is known before the worker says where it is reached."""
+    """A bound socket: its port is known before the worker announces it."""
     url: str | None
-    """Where the others reach this one; None when nobody knows."""
+    """URL where the others reach this one; None if unknown."""
     front: Front | None
-    """What the others call it."""
+    """Host names the others use for it."""
     tick: float
 
 
 def cluster_secret(
     server: ServerSettings, environ: Mapping[str, str], directory: str, data: str
 ) -> Secret | None:
-    """Of the environment, of the file that the settings name, or of the data directory."""
+    """The cluster secret: from the environment, the settings' file, or the data directory."""
     from holdfast.server.relay.secret import find_secret
 
     if server.cluster_secret_file is None:
@@ -50,7 +50,7 @@ def cluster_secret(
     secret = find_secret(environ, file)
     if secret is None:
         raise ConfigError(
-            f"server.cluster_secret_file names {file}, which is not there: make it with "
+            f"server.cluster_secret_file names {file}, which does not exist: create it with "
             "`openssl rand -base64 32`, the same for all replicas"
         )
     return secret
@@ -60,13 +60,13 @@ def cluster_secret(
 async def linked(
     secret: Secret | None, server: ServerSettings, listen: tuple[str, int]
 ) -> AsyncIterator[Link | None]:
-    """The link of this process to its cluster; None without a secret, which is said once."""
-    from holdfast.server.identity.guard import public_front
+    """The link of this process to its cluster; None without a secret, which is logged once."""
+    from holdfast.server.identity.origin_check import public_front
 
     if secret is None:
         LOG.warning(
-            "there is no cluster secret: what another process runs is seen here step by step, "
-            "not word by word. Set HOLDFAST_CLUSTER_SECRET to the same for all"
+            "no cluster secret: answers run by another process are shown here step by step, "
+            "not word by word. Set HOLDFAST_CLUSTER_SECRET to the same value everywhere"
         )
         yield None
         return
@@ -74,7 +74,7 @@ async def linked(
         url = server.advertise or _url_of(listen[0], listening.getsockname()[1])
         if url is None:
             LOG.warning(
-                "nobody knows where the others reach this replica, which listens everywhere: set "
+                "other replicas cannot reach this one, which listens on all addresses: set "
                 "server.advertise to a URL like http://10.0.0.5:8765"
             )
         front = None if url is None else public_front([url])
@@ -82,7 +82,7 @@ async def linked(
 
 
 def _bound(name: str, port: int) -> socket.socket:
-    # An IPv4 address first: `localhost` is both, and is advertised as one.
+    # IPv4 first: `localhost` is both, and only one is advertised.
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
     made = socket.socket(family, kind, protocol)
@@ -96,55 +96,55 @@ def _bound(name: str, port: int) -> socket.socket:
 
 
 def _url_of(name: str, port: int) -> str | None:
-    """From where it listens, unless that is everywhere."""
+    """The URL of an address, unless it is a wildcard."""
     try:
         if ip_address(name).is_unspecified:
             return None
     except ValueError:
-        pass  # a name
+        pass  # a host name
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def attach(app: web.Application, link: Link | None, host: Host, meters: Meters) -> web.Application:
-    """Have an application answer other replicas."""
-    from holdfast.server.relay.owner import Owner, OwnerOptions
+    """Add the endpoints for other replicas to an application."""
+    from holdfast.server.relay.publisher import Owner, OwnerOptions
 
     if link is not None:
         owner = Owner(host.feed, link.secret, OwnerOptions(tick=link.tick))
         owner.attach(app)
-        told = "Replicas that are told of chats that run here."
+        told = "Replicas subscribed to chats that run here."
         meters.gauge("holdfast_relay_told_replicas", told, lambda: len(owner))
-        chats = "Chats that run here and are told to others, counted once for each."
+        chats = "Subscriptions of other replicas to chats that run here."
         meters.gauge("holdfast_relay_told_chats", chats, lambda: owner.subscriptions)
     return app
 
 
 @asynccontextmanager
 async def asking(link: Link | None, host: Host, meters: Meters) -> AsyncIterator[None]:
-    """Ask the others for what is read here."""
-    from holdfast.server.relay.asking import Relay
+    """Subscribe to other replicas for the chats that are read here."""
+    from holdfast.server.relay.subscriber import Relay
 
     if link is None:
         yield
         return
     async with Relay(host.feed, link.secret).running() as relay:
-        asked = "Replicas that are asked for chats that are read here."
+        asked = "Replicas this one subscribes to for chats that are read here."
         meters.gauge("holdfast_relay_asked_replicas", asked, lambda: len(relay))
-        failing = "Of them, those that do not answer."
+        failing = "Replicas this one subscribes to that do not respond."
         meters.gauge("holdfast_relay_failing_replicas", failing, lambda: relay.failing)
-        chats = "Chats that are read here and run elsewhere."
+        chats = "Chats that are read here and run on another replica."
         meters.gauge("holdfast_relay_asked_chats", chats, lambda: relay.chats)
         yield
 
 
 @asynccontextmanager
 async def answering(link: Link, host: Host, meters: Meters) -> AsyncIterator[int]:
-    """Answer other replicas, and nobody else; the port."""
+    """Serve other replicas only; yields the port."""
     from aiohttp import web
 
     from holdfast.server.app import problems
-    from holdfast.server.identity.guard import guarded
-    from holdfast.server.identity.patience import patient_runner
+    from holdfast.server.identity.origin_check import guarded
+    from holdfast.server.identity.slow_clients import patient_runner
 
     app = web.Application(middlewares=[problems, guarded(link.front, link.front)])
     runner = patient_runner(

@@ -1,74 +1,74 @@
-"""What can be typed into `holdfast chat` beside what is meant for the model. Pure."""
+"""Slash commands of `holdfast chat`: their list and their parser. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from holdfast.cli.guess import did_you_mean
+from holdfast.cli.suggest import did_you_mean
 from holdfast.kernel.errors import ConfigError
 
 SLASH: Final = "/"
 
 
 class About(NamedTuple):
-    """What a command takes, and what it does."""
+    """Usage of a command: its arguments, and what it does."""
 
     takes: str
     does: str
 
 
 COMMANDS: Final[Mapping[str, About]] = {
-    "steer": About("TEXT", "say it before the next step, not after the answer"),
-    "now": About("TEXT", "stop the answer and say this instead"),
-    "stop": About("", "stop the answer, and keep what it has (Ctrl-C)"),
-    "queue": About("", "what waits to be said"),
-    "edit": About("N TEXT", "say something else instead of number N of the queue"),
-    "remove": About("N", "take number N of the queue back"),
-    "promote": About("N", "stop the answer and say number N now"),
-    "answer": About("", "answer what it waits for"),
+    "steer": About("TEXT", "send before the next step, not after the answer"),
+    "now": About("TEXT", "stop the answer and send this instead"),
+    "stop": About("", "stop the answer and keep what was produced (Ctrl-C)"),
+    "queue": About("", "list the queued messages"),
+    "edit": About("N TEXT", "replace queued message N"),
+    "remove": About("N", "remove queued message N"),
+    "promote": About("N", "stop the answer and send queued message N now"),
+    "answer": About("", "answer the pending approval or question"),
     "retry": About("", "try again after an error"),
-    "compact": About("", "have the conversation summarized"),
-    "messages": About("", "the messages with their numbers"),
-    "fork": About("N [TEXT]", "go on in a new chat from message N on, with TEXT in its place"),
-    "chats": About("[N]", "the newest chats; with a number or an id, go there"),
-    "new": About("", "begin another chat"),
-    "title": About("TEXT", "call this chat so"),
-    "model": About("[NAME]", "who answers from now on; - for the agent's own"),
-    "effort": About("[LEVEL]", "how hard it thinks from now on; - for the agent's own"),
-    "help": About("", "this list"),
-    "quit": About("", "leave; what runs goes on at the server (Ctrl-D)"),
+    "compact": About("", "summarize the conversation to free context"),
+    "messages": About("", "list the messages with their numbers"),
+    "fork": About("N [TEXT]", "continue in a new chat from message N, replaced by TEXT"),
+    "chats": About("[N]", "list the newest chats; with a number or an id, switch to it"),
+    "new": About("", "start a new chat"),
+    "title": About("[TEXT]", "set the title; without TEXT, let a model write one"),
+    "model": About("[NAME]", "switch the model; - for the agent's own"),
+    "effort": About("[LEVEL]", "set the reasoning effort; - for the agent's own"),
+    "help": About("", "show this list"),
+    "quit": About("", "exit; a running answer continues on the server (Ctrl-D)"),
 }
 
 
 class Command(NamedTuple):
-    """A line, understood. Without a name it is for the model."""
+    """A parsed line. Without a name it is a message for the model."""
 
     name: str
     rest: str
 
     def text(self) -> str:
-        """The rest, which has to be something."""
+        """The rest of the line. Raises `ConfigError` if empty."""
         if not self.rest:
-            raise ConfigError(f"say it behind: /{self.name} {COMMANDS[self.name].takes}")
+            raise ConfigError(f"missing text: /{self.name} {COMMANDS[self.name].takes}")
         return self.rest
 
     def number(self) -> int:
-        """The first word, which has to be a number."""
+        """The first word as a number. Raises `ConfigError` if it is not one."""
         first = self.rest.partition(" ")[0]
         if not (first.isascii() and first.isdecimal() and len(first) < 10):
-            raise ConfigError(f"give a number: /{self.name} {COMMANDS[self.name].takes}")
+            raise ConfigError(f"missing number: /{self.name} {COMMANDS[self.name].takes}")
         return int(first)
 
     def behind(self) -> str:
-        """What stands behind the number."""
+        """The text after the number."""
         return self.rest.partition(" ")[2].strip()
 
 
 def understood(line: str) -> Command | None:
-    """What a line means; None for one that says nothing. Raises `ConfigError`.
+    """Parse a line; None for an empty one. Raises `ConfigError`.
 
-    What begins with two slashes is for the model, with one of them.
+    A line that starts with two slashes is a message that starts with one.
     """
     said = line.strip()
     if not said:
@@ -77,8 +77,8 @@ def understood(line: str) -> Command | None:
         return Command("", said[1:] if said.startswith(SLASH) else said)
     name, _, rest = said[1:].partition(" ")
     if name not in COMMANDS:
-        near = did_you_mean(name, COMMANDS)
-        raise ConfigError(f"there is no /{name}{near or ': /help lists what there is'}")
+        near = did_you_mean(f"/{name}", [f"/{known}" for known in COMMANDS])
+        raise ConfigError(f"unknown command /{name}{near or ': /help lists the commands'}")
     return Command(name, rest.strip())
 
 
@@ -89,5 +89,5 @@ def help_lines() -> list[str]:
     ]
     return [
         *lines,
-        "Alt-Enter begins another line, the arrows bring back what you said, and // says a /.",
+        "Alt-Enter starts a new line, the arrow keys recall messages, and // sends a leading /.",
     ]

@@ -1,7 +1,7 @@
-"""`holdfast completion`: what a shell needs to complete our command lines.
+"""Implements `holdfast completion`: scripts that complete command lines in a shell.
 
-The scripts are made from the parsers, so that they know what the program knows, and hold the names
-of the models that are known: completing starts no Python.
+The scripts are generated from the parsers and contain the names of known models, so completing
+starts no Python process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from holdfast.cli.arguments import VERBS, top_parser
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.verbs.parser import Parser
 from holdfast.providers import profiles
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO
 
 if TYPE_CHECKING:
@@ -43,22 +43,22 @@ _KINDS: Final[dict[str, Kind]] = {
     "MODEL": "model",
     "PROVIDER": "provider",
 }
-"""What a value is, by what the help calls it."""
+"""Kind of a value, by its metavar."""
 
 
 class Option(NamedTuple):
-    """An option, or a word that stands by itself: then it has no names."""
+    """An option, or a positional argument, which has no names."""
 
     names: tuple[str, ...]
     help: str
     kind: Kind
-    """Of its value: `none` when it takes none, `text` when nobody can know it."""
+    """Kind of its value: `none` if it takes none, `text` if it cannot be completed."""
     choices: tuple[str, ...]
     repeats: bool
 
 
 class Command(NamedTuple):
-    """The program (without a name) or one of its verbs."""
+    """The program (without a name), or one of its verbs."""
 
     name: str
     options: tuple[Option, ...]
@@ -101,8 +101,8 @@ def _header(shell: str) -> str:
 
 # --- bash ---------------------------------------------------------------------------------------
 
-# bash splits words at : and =, which model names and --option=value hold: what belongs together is
-# put together again, and what readline keeps on the line is taken off the answers.
+# bash splits words at : and =, which occur in model names and --option=value: words are joined
+# again, and the part that readline keeps on the line is cut off the answers.
 _BASH: Final = r"""
 _holdfast_words() {
     local word
@@ -315,5 +315,5 @@ def _fish_value(option: Option) -> str:
 
 
 def _fish_quote(text: str) -> str:
-    """As fish reads it: within single quotes only these two are special."""
+    """Quote for fish: within single quotes only these two characters are special."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

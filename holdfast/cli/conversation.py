@@ -1,4 +1,4 @@
-"""One conversation on the command line: a run, what it waits for, the next run, until it rests."""
+"""One conversation on the command line: runs and the answers between them, until it is idle."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import anyio
 from holdfast.agent import Agent, Resolution
 from holdfast.cli.ask import Asker
 from holdfast.cli.history import SavedHistory
-from holdfast.cli.stopping import stopping
+from holdfast.cli.signals import stopping
 from holdfast.kernel.events import Action, Event, MessageCommitted
 from holdfast.kernel.messages import Message, Prompt
-from holdfast.kernel.outcome import RunFailed, RunResult
+from holdfast.kernel.result import RunFailed, RunResult
 from holdfast.kernel.run import Run
 
 
 class Shows(Protocol):
-    """Where events go: a view for people, or lines for programs."""
+    """Receives events: a view for people, or lines for programs."""
 
     def show(self, event: Event) -> None: ...
     def note(self, text: str) -> None: ...
     def tick(self) -> None:
-        """A second has gone by."""
+        """Called every second."""
 
     def stopping(self) -> None:
-        """Somebody has told the run to stop."""
+        """Called when the run was told to stop."""
 
     def end(self) -> None: ...
 
 
 class Conversation:
-    """Drives an agent for somebody at a terminal, or for a script."""
+    """Drives an agent for a user at a terminal, or for a script."""
 
     def __init__(
         self, agent: Agent, view: Shows, asker: Asker, saved: SavedHistory | None = None
@@ -46,12 +46,12 @@ class Conversation:
         self._run: Run | None = None
         self._asking: anyio.CancelScope | None = None
         self.trouble: Exception | None = None
-        """What kept us from showing or saving the rest, if anything did. It stops the run."""
+        """The error that kept us from showing or saving the rest, if any. It stops the run."""
         self.stopped: signal.Signals | None = None
-        """The signal that told us to stop, if one did."""
+        """The signal that stopped us, if any."""
 
     async def go(self, prompt: Prompt | None) -> RunResult:
-        """Until it finishes, fails, is stopped, or waits for something that nobody here answers."""
+        """Run until it finishes, fails, is stopped, or waits for an action that is not answered."""
         resolve: Mapping[str, Resolution] = self._saved.lost if self._saved is not None else {}
         with stopping(self._stop, self._view.end):
             while True:
@@ -65,7 +65,7 @@ class Conversation:
                 prompt = None
 
     async def _follow(self, run: Run) -> RunResult:
-        """Show a run and save what it commits, to its end."""
+        """Show a run and save its commits, until it ends."""
         self._run = run
         try:
             async with run, anyio.create_task_group() as beside:
@@ -78,7 +78,7 @@ class Conversation:
             result = await _outcome(run)
         finally:
             self._run = None
-        if len(result.history) > len(self._history):  # one that was stopped may tell less
+        if len(result.history) > len(self._history):  # a stopped run may emit fewer events
             self._keep(result.history)
         return result
 
@@ -113,13 +113,13 @@ class Conversation:
             self._run.interrupt()
 
     async def _answers(self, actions: Sequence[Action]) -> Mapping[str, Resolution]:
-        """What somebody says to the actions; nothing when nobody does, or when told to stop."""
+        """The user's answers to the actions; empty without any, or after a signal to stop."""
         with anyio.CancelScope() as self._asking:
             return await self._asker.resolve(actions)
         return {}
 
     def _stop(self, number: signal.Signals) -> None:
-        """Somebody pressed Ctrl-C, or the like."""
+        """Handle Ctrl-C and similar signals."""
         self.stopped = number
         if self._run is not None:
             self._run.interrupt()

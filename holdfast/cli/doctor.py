@@ -1,4 +1,4 @@
-"""`holdfast doctor`: says which invariants do not hold in a database. Changes nothing."""
+"""Implements `holdfast doctor`: reports violated invariants of a database. Read-only."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 from contextlib import aclosing
 
 from holdfast.chat import doctor
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import database_of, refuse_missing
-from holdfast.cli.terminal import safe
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.target import database_of, refuse_missing
+from holdfast.cli.trust_prompt import settle_place
 from holdfast.cli.wording import count
 from holdfast.config import Where
+from holdfast.kernel.escape import escape
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.url import open_database
 
 
 def main(where: Where) -> int:
+    settle_place(where)
     database = database_of(where, makes=False)
     refuse_missing(database, where.data, "--database or --config")
     return asyncio.run(_examine(database))
@@ -28,13 +30,13 @@ async def _examine(url: str) -> int:
         aclosing(doctor.examine(db)) as findings,
     ):
         async for finding in findings:
-            print(safe(" ".join(str(finding).split())), flush=True)
+            print(escape(" ".join(str(finding).split())), flush=True)
             found += 1
         print(summary(found, await doctor.count(db)))
     return ExitCode.FAILED if found else ExitCode.FINISHED
 
 
 def summary(found: int, chats: int) -> str:
-    """The last line."""
-    said = count(found, "finding") if found else "nothing is wrong"
+    """The last line of the output."""
+    said = count(found, "finding") if found else "no problems found"
     return f"{count(chats, 'chat')}: {said}"

@@ -1,4 +1,4 @@
-"""A line that somebody types: what each key does to it. Pure."""
+"""Line editor: the effect of each key on the line being typed. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from holdfast.cli.letters import JOINERS, letters
+from holdfast.cli.graphemes import JOINERS, letters
 from holdfast.cli.wrap import cells
 
 PASTED: Final = "\x1b[200~"
 ENDS: Final = "\x1b[201~"
-"""Around what was pasted: a line end in it sends nothing."""
+"""Brackets around pasted text: a newline in it sends nothing."""
 REMEMBERED: Final = 200
-"""Lines that can be had again."""
+"""Lines kept for recall."""
 NEAR: Final = 100
-"""Characters that are looked at to find where a letter ends. None has so many."""
+"""Characters examined to find where a grapheme ends. None is that long."""
 
 _KEY: Final = re.compile(
     r"\x1b\[200~(?P<pasted>.*?)\x1b\[201~"
@@ -28,13 +28,13 @@ _KEY: Final = re.compile(
 
 
 class Sent(NamedTuple):
-    """A line was ended."""
+    """A line was completed with Enter."""
 
     text: str
 
 
 class Ended(NamedTuple):
-    """The input was, by Ctrl-D on an empty line."""
+    """The input ended, by Ctrl-D on an empty line."""
 
 
 class Stopped(NamedTuple):
@@ -45,34 +45,34 @@ Happening = Sent | Ended | Stopped
 
 
 class Shown(NamedTuple):
-    """As much of the line as there is room for."""
+    """The visible part of the line, around the cursor."""
 
     before: str
     behind: str
-    """The cursor stands on its first letter."""
+    """The text from the cursor on."""
 
 
 class Editor:
-    """The line, and the ones before it."""
+    """The line being typed, and the earlier ones."""
 
     def __init__(self) -> None:
         self.text = ""
         self._at = 0
-        """Where the next character goes."""
+        """Cursor position: where the next character is inserted."""
         self._held = ""
-        """Of a key that has not arrived whole."""
+        """Start of an incomplete key sequence."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._past: list[str] = []
         self._back = 0
-        """How far somebody has gone back to them; 0: not at all."""
+        """How many lines the user has gone back in the history; 0: none."""
         self._draft = ""
 
     def feed(self, data: bytes) -> Iterator[Happening]:
-        """Take what was typed; what comes of it, each before the next key is taken."""
+        """Process input; yields each event before the next key is processed."""
         self._held += self._decoder.decode(data)
         while key := _KEY.match(self._held):
             if key["pasted"] is None and self._held.startswith(PASTED):
-                break  # the rest of it is still to come
+                break  # the rest of the sequence is still to come
             self._held = self._held[key.end() :]
             if key["pasted"] is not None:
                 self._insert(_tidy(key["pasted"]))
@@ -82,17 +82,17 @@ class Editor:
                 yield what
 
     def clear(self) -> bool:
-        """Take back what was typed; whether there was anything."""
+        """Clear the line; returns whether there was anything."""
         some = bool(self.text)
         self._set("")
         return some
 
     def put(self, text: str) -> None:
-        """Have somebody type on from here."""
+        """Replace the line with a text to be edited."""
         self._set(text)
 
     def shown(self, width: int) -> Shown:
-        """The part around the cursor that fits. A line end is a character like others."""
+        """The part around the cursor that fits. A newline is shown as a character."""
         text = self.text.replace("\n", "⏎")
         near = NEAR + 2 * width
         before = letters(text[max(self._at - near, 0) : self._at])
@@ -157,12 +157,12 @@ class Editor:
         self._go(self._behind())
 
     def _before(self) -> int:
-        """Where the letter before the cursor begins."""
+        """Start of the grapheme before the cursor."""
         near = letters(self.text[max(self._at - NEAR, 0) : self._at])
         return self._at - len(near[-1] if near else "")
 
     def _behind(self) -> int:
-        """Where the letter behind the cursor ends."""
+        """End of the grapheme after the cursor."""
         near = letters(self.text[self._at : self._at + NEAR])
         return self._at + len(near[0] if near else "")
 
@@ -225,12 +225,12 @@ _ACTIONS: Final[Mapping[str, Callable[[Editor], None]]] = {
 
 
 def _fitting(found: Sequence[str], width: int) -> list[str]:
-    """As many letters as fit into so many columns, from the first on."""
+    """As many graphemes as fit into a number of columns, from the first on."""
     taken = accumulate(map(cells, found))
     return [letter for letter, used in zip(found, taken, strict=True) if used <= width]
 
 
 def _tidy(pasted: str) -> str:
-    """Text as it may stand in a line: no orders to a terminal."""
+    """Pasted text without control characters."""
     plain = pasted.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").strip("\n")
     return "".join(one for one in plain if one in f"\n{JOINERS}" or one.isprintable())

@@ -1,23 +1,25 @@
-"""`holdfast export`: a chat as a file."""
+"""Implements `holdfast export`: writes a chat to a file."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
-from holdfast.chat.feed import Feed
+from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import Desk
 from holdfast.chat.host import Host
-from holdfast.chat.view import Watch
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import asking, reading
+from holdfast.chat.snapshots import Watch
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.target import asking, reading
+from holdfast.cli.trust_prompt import settle_place
 from holdfast.config import ExportOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 
 
 def main(options: ExportOptions) -> int:
+    settle_place(options.where)
     text = asyncio.run(exported(options))
     if options.output is None:
         sys.stdout.write(text)
@@ -31,13 +33,13 @@ def main(options: ExportOptions) -> int:
 
 
 async def exported(options: ExportOptions) -> str:
-    """The text of the chat, from where it is."""
+    """The text of the chat, read from a server or a database."""
     if options.where.database is None:
         from holdfast.client.host import RemoteHost
 
         async with asking(options.where) as line:
             return await (await RemoteHost(line).chat(options.chat)).export(options.format)
     async with reading(options.where.database) as db:
-        # Nobody answers here, and nobody is watched.
+        # No agent runs here, and no changes are watched.
         desk = Desk(db, {}, Feed(db, Live(), Watch(0, 0)), Ports(), runs_here=False)
         return await (await Host(desk).chat(options.chat)).export(options.format)

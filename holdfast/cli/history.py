@@ -1,7 +1,7 @@
-"""A conversation in a file: saved after every message, and gone on with by the next run.
+"""A conversation in a file: saved after every message, and continued by the next run.
 
-Whoever is killed loses nothing that was committed, and nothing that may have had an effect on the
-world is done again behind anybody's back: a call is in the file, as started, before it runs.
+A killed process loses nothing that was committed, and no side effect is silently repeated: a call
+is recorded in the file, as started, before it runs.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import anyio
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast.cli.locked import LockedFile, NotSaved
+from holdfast.cli.locked_file import LockedFile, NotSaved
 from holdfast.kernel import results
+from holdfast.kernel.admission import Middleware, Proceed
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import FORMAT, Message, ToolCall, ToolResult, Value, encode, load
 from holdfast.kernel.messages import decode as decoded
 from holdfast.kernel.tool import Tool, Values
 from holdfast.kernel.turn import Turn, fold_all
-from holdfast.kernel.way import Middleware, Proceed
 
 LOST: Final = "Interrupted by a restart; it may or may not have taken effect."
 REPEATABLE: Final = frozenset({"pure", "idempotent"})
-"""Effects of tools that are simply run again."""
+"""Effects of tools that are run again without asking."""
 
 
 class _Kept(Struct, frozen=True):
-    """A history, and what is kept of it as it grows: a save costs what is new, not all there is."""
+    """A history and its encoding, kept as it grows: a save costs what is new, not all of it."""
 
     messages: tuple[Message, ...] = ()
     turn: Turn = Turn()
@@ -44,7 +44,7 @@ class _Kept(Struct, frozen=True):
 
 
 class _File(Value, frozen=True):
-    """What `load` reads, and the calls that were begun and have no result yet."""
+    """The file format: messages, and the calls that were started and have no result yet."""
 
     format: int
     messages: tuple[Raw, ...]
@@ -56,20 +56,20 @@ class _Started(Value, frozen=True):
 
 
 class SavedHistory:
-    """The history of one conversation, and the file that holds it. One process at a time has it."""
+    """The history of one conversation and its file, which one process has at a time."""
 
     def __init__(self, file: LockedFile, kept: _Kept, started: tuple[str, ...]) -> None:
         self._file = file
         self._kept = kept
         self._started = started
         self._starting: dict[str, anyio.Event] = {}
-        """Calls that are about to run, once they are recorded."""
+        """Calls that will run once they are recorded."""
         self._trouble: NotSaved | None = None
-        """Why the last save failed, if it did."""
+        """Error of the last save, if it failed."""
 
     @classmethod
     def open(cls, path: str) -> SavedHistory:
-        """Go on with what is in a file; one that is missing or empty holds nothing yet."""
+        """Open a file to continue its conversation; a missing or empty one has no messages yet."""
         file = LockedFile(path)
         try:
             return cls(file, *_read(path, file.content))
@@ -79,12 +79,12 @@ class SavedHistory:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """As they are in the file."""
+        """The messages in the file."""
         return self._kept.messages
 
     @property
     def lost(self) -> Mapping[str, ToolResult]:
-        """What to tell of the calls that an earlier run began and did not end, as its `resolve`."""
+        """Results for the calls an earlier run started and did not finish, for its `resolve`."""
         return {
             call.id: results.result(call, "lost", LOST)
             for call in self._kept.turn.open
@@ -92,7 +92,7 @@ class SavedHistory:
         }
 
     def save(self, messages: Sequence[Message]) -> None:
-        """Have the file hold this history: all that a run has committed, as in `run.history`."""
+        """Save the history: all that a run has committed, as in `run.history`."""
         try:
             self._write(tuple(messages))
         except NotSaved as error:
@@ -102,10 +102,10 @@ class SavedHistory:
             raise
 
     def middleware(self, tools: Mapping[str, Tool]) -> Middleware:
-        """For the agent, behind its other middleware: no call runs before it is recorded.
+        """Middleware for the agent, after its others: no call runs before it is recorded.
 
-        A call waits until the answer that asks for it is saved: whoever reads the events of the run
-        saves what it commits.
+        A call waits until the answer that requests it is saved, by the reader of the run's
+        events.
         """
 
         async def recorded(call: ToolCall, values: Values, proceed: Proceed) -> object:
@@ -117,7 +117,7 @@ class SavedHistory:
         return recorded
 
     async def _record(self, call: ToolCall) -> None:
-        """Return when the file says that the call was begun; raise when it cannot be made to."""
+        """Record that a call was started, and wait until it is saved. Raises if it cannot be."""
         self._starting[call.id] = known = anyio.Event()
         try:
             if any(call.id == asked.id for asked in self._kept.turn.open):
@@ -136,7 +136,7 @@ class SavedHistory:
             kept = self._kept.grown(messages)
         except (TypeError, ValueError, RecursionError) as error:
             raise NotSaved(
-                f"{self._file.path} was not saved: it would hold what is not JSON ({error})"
+                f"{self._file.path} was not saved: it cannot be encoded as JSON ({error})"
             ) from error
         begun = (*self._started, *self._starting)
         started = tuple(call.id for call in kept.turn.open if call.id in begun)
@@ -150,7 +150,7 @@ class SavedHistory:
                 self._starting[call_id].set()
 
     def close(self) -> None:
-        """Let others have the file."""
+        """Release the file."""
         self._file.close()
 
     def __enter__(self) -> SavedHistory:
@@ -167,5 +167,5 @@ def _read(path: str, content: bytes) -> tuple[_Kept, tuple[str, ...]]:
         return _Kept().grown(load(content)), decoded(content, _Started).started
     except FormatError as error:
         raise ConfigError(
-            f"{path} is not a saved history, and was left alone: name another file. ({error})"
+            f"{path} is not a saved history and was not changed: name another file. ({error})"
         ) from None

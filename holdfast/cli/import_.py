@@ -1,4 +1,4 @@
-"""`holdfast import`: chats of files that `holdfast export` wrote."""
+"""Implements `holdfast import`: creates chats from files written by `holdfast export`."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.chat.export import parse
-from holdfast.chat.view import Snapshot
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import ask_instead, asking, writing
-from holdfast.cli.terminal import safe
+from holdfast.chat.snapshots import Snapshot
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.target import ask_instead, asking, writing
+from holdfast.cli.trust_prompt import settle_settings
 from holdfast.cli.wording import count
 from holdfast.config import ImportOptions
 from holdfast.kernel.errors import ConfigError, FormatError
+from holdfast.kernel.escape import escape
 
 STDIN = "-"
 
 
 class Source(NamedTuple):
-    """A file that holds a chat."""
+    """A file that contains an exported chat."""
 
     name: str
     text: str
 
 
 class Restored(Protocol):
-    """A chat that was made: here, or at a server."""
+    """An imported chat, in a database or at a server."""
 
     id: str
     first: Snapshot
 
 
 def main(options: ImportOptions) -> int:
+    if options.where.url is None:  # a database also needs these settings
+        settle_settings(options.where.settings, options.where.data)
     sources = [read(name) for name in options.files]
     asyncio.run(_restore(sources, options))
     return ExitCode.FINISHED
 
 
 def read(name: str) -> Source:
-    """A file that can be imported. Raises `ConfigError` for one that cannot."""
+    """Read and check a file. Raises `ConfigError` if it cannot be imported."""
     try:
         data = sys.stdin.buffer.read() if name == STDIN else _content(name)
         text = data.decode()
@@ -51,16 +54,14 @@ def read(name: str) -> Source:
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _no_chat(name, "it is no UTF-8 text") from None
+        raise _no_chat(name, "it is not UTF-8 text") from None
     except FormatError as error:
         raise _no_chat(name, str(error)) from None
     return Source(name, text)
 
 
 def _no_chat(name: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"{name} is no chat that was exported as JSONL, and nothing was imported: {why}"
-    )
+    return ConfigError(f"{name} is not a chat exported as JSONL, so nothing was imported: {why}")
 
 
 def _content(name: str) -> bytes:
@@ -81,14 +82,14 @@ async def _restore(sources: Sequence[Source], options: ImportOptions) -> None:
 
 
 async def _in_database(sources: Sequence[Source], options: ImportOptions, database: str) -> None:
-    """As the server of the same settings would take them."""
+    """Import into a database as a server with these settings would."""
     from holdfast.cli.agents import Place, agents_of
     from holdfast.cli.settings import read_settings
     from holdfast.host import serving
     from holdfast.server.identity.users import find_user_called
     from holdfast.server.policy import LOCAL
 
-    settings, directory = read_settings(options.where.settings)
+    settings, directory = read_settings(options.where.settings, options.where.data)
     agents = agents_of(settings, Place(directory, options.where.data), os.environ)
     async with (
         writing(database, ask_instead(options.where)) as db,
@@ -102,8 +103,8 @@ async def _in_database(sources: Sequence[Source], options: ImportOptions, databa
 
 
 def _tell(source: Source, chat: Restored) -> None:
-    """The id alone is on standard output, so that a script can take it from there."""
-    title = chat.first.title or "without a title"
-    words = safe(f"{source.name}: {count(chat.first.messages, 'message')}, {title}")
+    """Print the id. It alone goes to standard output, so a script can read it."""
+    title = chat.first.title or "untitled"
+    words = escape(f"{source.name}: {count(chat.first.messages, 'message')}, {title}")
     print(words, file=sys.stderr, flush=True)
-    print(safe(chat.id), flush=True)
+    print(escape(chat.id), flush=True)

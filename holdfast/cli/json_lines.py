@@ -1,4 +1,4 @@
-"""What `holdfast run --json` says: each event as JSON on a line of its own."""
+"""Output of `holdfast run --json`: each event as JSON on its own line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from holdfast.kernel.messages import encode
 
 
 class JsonLines:
-    """A view for programs."""
+    """A view that writes JSON lines for programs."""
 
     def __init__(self, answer: Out) -> None:
         self._answer = answer
 
     def show(self, event: Event) -> None:
         line = encode(event).decode()
-        if not self._answer.holds(line):  # JSON can say everything in ASCII
+        if not self._answer.holds(line):  # ASCII can express all of JSON
             line = re.sub(r"[^\x00-\x7f]", lambda odd: json.dumps(odd[0])[1:-1], line)
         self._answer.write(f"{line}\n")
         self._answer.flush()
 
     def note(self, text: str) -> None:
-        """Nothing: standard error is kept for what went wrong."""
+        """Do nothing: standard error is reserved for errors."""
 
     def tick(self) -> None:
-        """Nothing: a program counts the seconds itself."""
+        """Do nothing: programs need no clock."""
 
     def stopping(self) -> None:
-        """Nothing: the run says how it ends."""
+        """Do nothing: the run reports how it ends."""
 
     def end(self) -> None:
-        """Nothing: every line is complete."""
+        """Do nothing: every line is complete."""

@@ -1,7 +1,7 @@
-"""Keys of providers that were stored through the API, as this process uses them.
+"""Provider keys stored through the API, as this process uses them.
 
-They are put into its environment, where everything that asks a provider looks for a key. What the
-environment said before comes back when a stored key is removed.
+They are put into the environment, where providers look for keys. The previous value of a variable
+is restored when a stored key is removed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.server.identity.secrets import (
     PROVIDER,
     CannotOpenSecret,
@@ -24,7 +24,7 @@ from holdfast.store.database import Database, StoreError
 
 LOG: Final = logging.getLogger("holdfast.serve")
 EVERY: Final = 5.0
-"""Seconds until a key that another process stored is used here."""
+"""Seconds until a key stored by another process is used here."""
 
 
 class StoredKeys:
@@ -35,17 +35,17 @@ class StoredKeys:
         environ: MutableMapping[str, str],
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called when the environment is another than before."""
+        """`changed` is called when the environment has changed."""
         self._db = db
         self._keyring = keyring
         self._environ = environ
         self._changed = changed
         self._seen: tuple[Sealed, ...] = ()
         self._before: dict[str, str | None] = {}
-        """What the environment said of each variable that was set here."""
+        """Previous value of each variable set here."""
 
     async def look(self) -> None:
-        """Use what is stored now."""
+        """Load the stored keys into the environment."""
         stored = await self._db.read(lambda tx: sealed_secrets(tx, PROVIDER))
         if stored != self._seen:
             self._seen = stored
@@ -53,13 +53,13 @@ class StoredKeys:
             self._changed()
 
     async def follow(self) -> None:
-        """Look again and again, for as long as the task lives."""
+        """Reload the keys periodically, until cancelled."""
         while True:
             await asyncio.sleep(EVERY)
             try:
                 await self.look()
             except StoreError as error:
-                LOG.warning("stored keys could not be read: %s", error)
+                LOG.warning("cannot read stored provider keys, will retry: %s", error)
 
     def _opened(self, stored: tuple[Sealed, ...]) -> list[tuple[str, str]]:
         opened = []
@@ -70,7 +70,7 @@ class StoredKeys:
             try:
                 opened.append((facts.keys[0], unseal(self._keyring, one)))
             except CannotOpenSecret as error:
-                LOG.error("the key of %s is not used: %s", one.name, error)
+                LOG.error("stored key of %s was not used: %s", one.name, error)
         return opened
 
     def _put(self, keys: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The program: finds the verb, calls it, and turns whatever goes wrong into words and a code."""
+"""Entry point of the program: runs a verb, and turns errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.cli.arguments import VERBS, parse
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.terminal import drop, safe
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.terminal import drop
 from holdfast.cli.verbs.parser import UsageError
+from holdfast.kernel.escape import escape
 
 MOMENT: Final = 0.1
-"""Seconds for a thread that is about to end."""
+"""Seconds to wait for a thread that is about to end."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program. Never raises: the exit code says how it ended."""
+    """Run the program and return its exit code. Never raises."""
     try:
         _ready_streams()
         code = _run(sys.argv[1:] if argv is None else argv)
@@ -37,7 +38,7 @@ def _run(argv: Sequence[str]) -> int:
     try:
         verb, said = parse(argv)
         return VERBS[verb].call(said, os.environ)
-    except SystemExit as left:  # by --help and --version, and by whatever code a user's tool is
+    except SystemExit as left:  # by --help, --version or a user's tool
         if left.code is None or isinstance(left.code, int):
             return left.code or 0
         print(left.code, file=sys.stderr)
@@ -48,15 +49,15 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def told(error: BaseException) -> tuple[ExitCode, str]:
-    """The one table of what ends the program: its exit code, and what a person is told."""
+    """The exit code and the message for an error that ended the program."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]  # a task group around what happened says nothing more
+        error = error.exceptions[0]  # a task group adds no information
     match error:
         case UsageError():
             return ExitCode.USAGE, str(error)
         case KeyboardInterrupt():
             return ExitCode.INTERRUPTED, "interrupted"
-        case BrokenPipeError():  # on our own streams: nothing else lets it out
+        case BrokenPipeError():  # on our own streams: others are handled
             return ExitCode.READER_GONE, ""
         case OSError():
             return ExitCode.FAILED, _of_the_system(error)
@@ -69,12 +70,12 @@ def told(error: BaseException) -> tuple[ExitCode, str]:
             refused = getattr(error, "kind", "") == "unauthenticated"
             return ExitCode.FAILED, _LET_IN if refused else str(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    return ExitCode.FAILED, f"this is a bug: {what} (HOLDFAST_DEBUG=1 shows where)"
+    return ExitCode.FAILED, f"internal error: {what} (HOLDFAST_DEBUG=1 prints a traceback)"
 
 
 _LET_IN: Final = (
-    "the server does not take this token (wrong, expired or revoked): say --token, or set "
-    "HOLDFAST_TOKEN; where the server is, `holdfast token` makes one"
+    "the server rejected this token (wrong, expired or revoked): use --token, or set "
+    "HOLDFAST_TOKEN; `holdfast token` on the server's machine creates one"
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -83,7 +84,7 @@ def _of_the_system(error: OSError) -> str:
     why = error.strerror or str(error) or type(error).__name__
     if error.filename is not None:
         return f"{error.filename}: {why}"
-    return f"the output cannot be written: {why}" if error.errno in _FULL else why
+    return f"cannot write the output: {why}" if error.errno in _FULL else why
 
 
 def _end(code: ExitCode, words: str, error: BaseException) -> None:
@@ -91,7 +92,7 @@ def _end(code: ExitCode, words: str, error: BaseException) -> None:
         if code is ExitCode.FAILED:
             _debug(error)
         if words:
-            print(f"holdfast: {safe(words)}", file=sys.stderr, flush=True)
+            print(f"holdfast: {escape(words)}", file=sys.stderr, flush=True)
     except OSError:
         drop(sys.stderr)
     try:
@@ -101,20 +102,20 @@ def _end(code: ExitCode, words: str, error: BaseException) -> None:
 
 
 def _hush() -> None:
-    """What was cut off in the middle complains when it is thrown away, and that is no news: a
-    connection to PostgreSQL that was being made, for example."""
+    """Disable asyncio's warnings about objects discarded by the interruption, such as a
+    PostgreSQL connection that was being opened."""
     logging = sys.modules.get("logging")
     if logging is not None:
         logging.getLogger("asyncio").disabled = True
 
 
 def _leave_threads(code: int) -> None:
-    """End at once if a tool has left a thread behind: nobody can stop it, and Python waits for it.
+    """Exit at once if a tool left a thread running, which Python would wait for.
 
-    That is for the program alone. Whoever calls `main` with arguments has threads of their own.
+    Only in the program: a caller of `main` with arguments may have threads of its own.
     """
     threading = sys.modules.get("threading")
-    if threading is None:  # nobody has started any
+    if threading is None:  # no thread was started
         return
     main = threading.main_thread()
     others = [one for one in threading.enumerate() if one is not main and not one.daemon]
@@ -137,9 +138,9 @@ def _debug(error: BaseException) -> None:
 
 
 def _ready_streams() -> None:
-    """Whatever the streams are, writing to them raises nothing but an OSError.
+    """Make the standard streams safe: writing to them raises nothing but an OSError.
 
-    One that is closed becomes the null device: no file that is opened later gets its number.
+    A closed stream becomes the null device, so no file opened later gets its number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

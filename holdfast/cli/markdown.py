@@ -1,15 +1,15 @@
-"""Markdown for a terminal, as it arrives: what was written once is never written again.
+"""Streaming Markdown renderer for a terminal: written text is never rewritten.
 
     markdown = Markdown()
     for piece in pieces:
         out.write(markdown.feed(piece))
     out.write(markdown.end())
 
-Text is held back as long as nobody can know what it is: at most to the end of its line, and never
-more than a little of it. What stays open longer is shown as it was written.
+Text is held back while its meaning is uncertain: at most to the end of its line, and only a
+little of it. An element that stays open longer is shown as it was written.
 
-This is the Markdown that models write, not all of it: emphasis ends on its line, `__init__` is no
-bold, `\\(` and `\\[` begin a formula, and tables and HTML are left as they are.
+It supports the Markdown that models write, not all of it: emphasis ends on its line, `__init__` is
+not bold, `\\(` and `\\[` start a formula, and tables and HTML are left as they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from holdfast.cli.spans import CODE, HOLD, SPECIAL, Span, Styles, run_at, span
+from holdfast.cli.inline_markdown import CODE, HOLD, SPECIAL, Span, Styles, run_at, span
 from holdfast.cli.terminal import RESET, Safe, begin
 
 RULE: Final = "─" * 40
@@ -29,7 +29,7 @@ Where = Literal["start", "number", "point", "text", "table", "code_start", "code
 
 
 class Fence(Struct, frozen=True, gc=False):
-    """What began a block of code, and so what can end it."""
+    """The fence that started a code block, and so what can end it."""
 
     mark: str
     run: int
@@ -38,7 +38,7 @@ class Fence(Struct, frozen=True, gc=False):
 
 
 class Pen:
-    """Writes text in styles, and changes them only where text needs it."""
+    """Writes text in styles, and changes them only where needed."""
 
     def __init__(self) -> None:
         self._styles: Styles = ()
@@ -64,7 +64,7 @@ class Pen:
 
 
 class Markdown:
-    """A fold: pieces of Markdown in, text for a terminal out, as soon as it is certain."""
+    """Renderer: pieces of Markdown in, text for a terminal out, as soon as it is certain."""
 
     def __init__(self) -> None:
         self._safe = Safe()
@@ -78,7 +78,7 @@ class Markdown:
         return self._pen.take()
 
     def end(self) -> str:
-        """What was held back. After that, a new text may begin."""
+        """Return what was held back. After that, a new text may start."""
         self._advance(self._safe.end(), over=True)
         self._pen.rest()
         self._fence = None
@@ -86,7 +86,7 @@ class Markdown:
         return self._pen.take()
 
     def pause(self) -> str:
-        """What ends the styles for now, so that others can write. The next piece goes on."""
+        """Suspend the styles, so that others can write. The next piece restores them."""
         self._pen.rest()
         return self._pen.take()
 
@@ -106,7 +106,7 @@ class Markdown:
             self._pen.rest()
             self._pen.write("\n")
             if self._fence and self._quotes < self._fence.quotes:
-                self._fence = None  # the quotation that it is in is over
+                self._fence = None  # the quotation around it has ended
             self._new_line()
             at = end + 1
         self._held = text[at:]
@@ -114,7 +114,7 @@ class Markdown:
             self._held = self._held[self._line(self._held, over) :]
 
     def _line(self, line: str, over: bool) -> int:
-        """Write what is certain of (the rest of) a line. Gives back how much that was."""
+        """Write what is certain of (the rest of) a line; returns how much."""
         at = 0
         while at < len(line):
             used = self._step(line, at, over)
@@ -126,7 +126,7 @@ class Markdown:
         return at
 
     def _step(self, line: str, at: int, over: bool) -> int | None:
-        """One step: how many characters it took, none if it found out what this line is."""
+        """One step; returns how many characters it took, 0 if it only classified the line."""
         rest = line[at : at + HOLD]
         ends = over and len(line) - at <= HOLD
         match self._where:
@@ -152,7 +152,7 @@ class Markdown:
     # --- where a line begins ---
 
     def _start(self, rest: str, ends: bool, known: bool) -> int | None:
-        """`ends`: the line ends with `rest`. `known`: more of it would not be looked at."""
+        """`ends`: the line ends with `rest`. `known`: more text would not matter."""
         first = rest[0]
         if first in " \t":
             return self._spaces(rest)
@@ -181,7 +181,7 @@ class Markdown:
         return count
 
     def _number(self, rest: str) -> int:
-        """`12. ` is kept as it is, and written as it comes: most lines with a digit are no list."""
+        """Keep `12. ` as it is: most lines with a digit are not list items."""
         first = rest[0]
         if self._where == "point":
             return self._go("start" if first in " \t" else "text")
@@ -264,7 +264,7 @@ class Markdown:
     # --- text ---
 
     def _spans(self, line: str, at: int, over: bool, styles: Styles, before: str) -> int | None:
-        """Write the text of a line from `at` on. Gives back how much; None for nothing yet."""
+        """Write the text of a line from `at` on; returns how much, None for nothing yet."""
         start = at
         while at < len(line):
             special = SPECIAL.search(line, at)

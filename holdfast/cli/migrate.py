@@ -1,11 +1,12 @@
-"""`holdfast migrate`: brings a database to the schema of this version."""
+"""Implements `holdfast migrate`: applies missing migrations to a database."""
 
 from __future__ import annotations
 
 import asyncio
 
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import database_of
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.target import database_of
+from holdfast.cli.trust_prompt import settle_place
 from holdfast.config import Where
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.migrate import migrations
@@ -13,6 +14,7 @@ from holdfast.store.url import open_database
 
 
 def main(where: Where) -> int:
+    settle_place(where)
     asyncio.run(_migrate(database_of(where, makes=True)))
     return ExitCode.FINISHED
 

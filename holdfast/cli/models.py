@@ -1,22 +1,24 @@
-"""`holdfast models`: which models can be used here, and what to set for the others."""
+"""Implements `holdfast models`: usable models, and what to set for the others."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.guess import did_you_mean
-from holdfast.cli.settings import NAME, base_urls_of, read_settings
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.settings import Settings, base_urls_of, read_settings
+from holdfast.cli.suggest import did_you_mean
+from holdfast.cli.trust import NAME, Untrusted
 from holdfast.cli.wording import columns
-from holdfast.config import default_model
+from holdfast.config import data_directory, default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode
 from holdfast.providers import profiles
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import Price, Profile
 from holdfast.providers.registry import DEMO, unusable_providers, usable_providers
 
-_DEMO_NOTE = "always there; not a language model"
+_DEMO_NOTE = "always available; not a language model"
 
 
 def main(
@@ -26,7 +28,7 @@ def main(
     environ: Mapping[str, str],
     settings: str | None = None,
 ) -> int:
-    """`settings`: the file of a server here; None for the one of the usual name, if any."""
+    """Print the survey or one provider. `settings`: a server's file; None for the default one."""
     if provider is None:
         found = survey(environ, settings)
         lines = [encode(found).decode()] if as_json else survey_lines(found)
@@ -38,27 +40,27 @@ def main(
 
 
 class Standing(Value, frozen=True):
-    """Whether a provider can be asked here."""
+    """Whether a provider can be used here."""
 
     name: str
     usable: bool
     because: str
-    """Why it can be asked; otherwise what to do about it."""
+    """Why it can be used; otherwise what to do."""
     default: str | None
-    """The model to ask when none is named, if it has one."""
+    """Its default model, if it has one."""
 
 
 class Survey(Value, frozen=True):
-    """Everybody who could be asked."""
+    """All providers, and the default model."""
 
     model: str
-    """Who answers now when no model is named."""
+    """The model used when none is named."""
     because: str
     providers: tuple[Standing, ...]
 
 
 class Known(Value, frozen=True):
-    """A model, as far as it is known. What is None is not."""
+    """What is known about a model; None for what is not known."""
 
     name: str
     window: int | None
@@ -68,30 +70,39 @@ class Known(Value, frozen=True):
 
 
 class Listing(Value, frozen=True):
-    """A provider and its models."""
+    """A provider and its known models."""
 
     provider: Standing
     date: str
-    """The day on which it was true."""
+    """Date of the profile data."""
     models: tuple[Known, ...]
 
 
 def survey(environ: Mapping[str, str], settings: str | None) -> Survey:
-    model, because = default_model(environ)  # of a run, which reads no settings
+    model, because = default_model(environ)  # as in a run, which reads no settings
     return Survey(model, because, tuple(_standings(environ, settings)))
 
 
 def _standings(environ: Mapping[str, str], settings: str | None) -> Iterator[Standing]:
-    """Those that can be asked first."""
-    base_urls = base_urls_of(read_settings(settings)[0])
+    """The state of each provider, usable ones first."""
+    base_urls = base_urls_of(_trusted(settings, environ))
     anyway = {one.name: f"{one.variable} is set" for one in usable_providers(environ)}
-    by_settings = f"{settings or NAME} says where it is, for holdfast serve"
+    by_settings = f"{settings or NAME} has its address, for holdfast serve"
     for usable in usable_providers(environ, base_urls):
         because = anyway.get(usable.name, by_settings)
         yield Standing(usable.name, True, because, _default(usable.name))
     yield Standing(DEMO, True, _DEMO_NOTE, DEMO)
     for other in unusable_providers(environ, base_urls):
         yield Standing(other.name, False, other.remedy, _default(other.name))
+
+
+def _trusted(settings: str | None, environ: Mapping[str, str]) -> Settings:
+    """The settings of a local server. Settings that are not trusted yet are ignored."""
+    try:
+        return read_settings(settings, data_directory(environ))[0]
+    except Untrusted:
+        print(f"holdfast: {NAME} is not trusted yet and was ignored", file=sys.stderr)
+        return Settings()
 
 
 def _default(provider: str) -> str | None:
@@ -104,9 +115,7 @@ def listing(provider: str, environ: Mapping[str, str], settings: str | None) -> 
     if provider not in standings:
         name = provider.partition(":")[0]
         near = f": did you mean {name}?" if name in standings else did_you_mean(name, standings)
-        raise ConfigError(
-            f"there is no provider {provider!r}{near} (holdfast models lists them all)"
-        )
+        raise ConfigError(f"unknown provider {provider!r}{near} (holdfast models lists them)")
     known = tuple(_known(provider, id) for id in profiles.models(provider))
     return Listing(standings[provider], profiles.facts().date, known)
 
@@ -123,9 +132,9 @@ def survey_lines(found: Survey) -> Iterator[str]:
     yield f"holdfast run uses {found.model}: {found.because}"
     usable = [one for one in found.providers if one.usable]
     others = [one for one in found.providers if not one.usable]
-    yield from ("", "can be used here, with the model that is asked when none is named")
+    yield from ("", "usable here, with the default model")
     yield from table([(one.name, one.default or "(name one)", one.because) for one in usable])
-    yield from ("", "can be used when something is set or started")
+    yield from ("", "usable after setting or starting something")
     yield from table([(one.name, one.because) for one in others])
     yield from ("", "holdfast models PROVIDER lists its models; holdfast run -m MODEL uses one")
 
@@ -135,18 +144,18 @@ def listing_lines(found: Listing) -> Iterator[str]:
     yield f"{name}: {found.provider.because}"
     if not found.models:
         if name != DEMO:
-            yield f"none of its models is known here: name one that it has, as {name}:model"
+            yield f"no models are known here: name one it offers, as {name}:model"
         return
     yield ""
     head = ("model", "window", "input", "output", "effort")
     yield from table([head, *(row for one in found.models for row in _rows(one))], right=(1, 2, 3))
     yield ""
-    yield f"prices in US dollars for a million tokens, as of {found.date}; ? is not known here"
-    yield "it may have other models, and they work all the same"
+    yield f"prices in US dollars per million tokens, as of {found.date}; ? means unknown"
+    yield "other models of this provider work too"
 
 
 def _rows(one: Known) -> Iterator[tuple[str, ...]]:
-    """The model, and below it what its long prompts cost where they cost more."""
+    """The row of a model, and one for the prices of long prompts where they differ."""
     window = f"{one.window:,}" if one.window else "?"
     efforts = "?" if one.efforts is None else " ".join(one.efforts) or "cannot be set"
     price = one.price
@@ -161,7 +170,7 @@ def _prices(price: Price) -> tuple[str, str]:
 
 
 def _dollars(amount: float) -> str:
-    """Two decimals, and more where there are more: 4.00, 0.075."""
+    """A price with at least two decimals: 4.00, 0.075."""
     whole, _, rest = f"{amount:.4f}".partition(".")
     return f"{whole}.{rest.rstrip('0'):0<2}"
 

@@ -1,4 +1,4 @@
-"""What the user asks: the words of the command line, what is piped in, and files."""
+"""The user's prompt: the words of the command line, piped input, and files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MAX_STDIN: Final = 10 * 1024 * 1024
 MAX_FILE: Final = 32 * 1024 * 1024
 CHUNK: Final = 64 * 1024
 PATIENCE: Final = 2.0
-"""Seconds of silence on a pipe after which somebody is told what is waited for."""
+"""Seconds of silence on a pipe after which the user is told that we are reading it."""
 
 
 def prompt_of(words: str, piped: str, files: Sequence[str]) -> Prompt | None:
-    """The prompt; None when nothing was said, which goes on with a history as it is.
+    """Build the prompt; None if it is empty, which resumes a history as it is.
 
-    What is piped in stands below the words: `git diff | holdfast run "review this"`.
+    Piped input follows the words: `git diff | holdfast run "review this"`.
     """
     words = "" if words.strip() == "-" else words
     text = "\n\n".join(said for said in (words.strip(), piped.strip("\n")) if said.strip())
@@ -32,7 +32,7 @@ def prompt_of(words: str, piped: str, files: Sequence[str]) -> Prompt | None:
 
 
 def attachment(path: str) -> File:
-    """A file of the user's, to go with the prompt."""
+    """Read a file to attach to the prompt."""
     from mimetypes import guess_type
 
     try:
@@ -41,7 +41,7 @@ def attachment(path: str) -> File:
     except OSError as error:
         raise ConfigError(f"cannot attach {path}: {error.strerror}") from None
     if len(data) > MAX_FILE:
-        raise ConfigError(f"{path} has more than {MAX_FILE:,} bytes: attach a part of it")
+        raise ConfigError(f"{path} is larger than {MAX_FILE:,} bytes: attach a part of it")
     kind, encoding = guess_type(path)
     if kind is None or encoding is not None:
         kind = "application/octet-stream" if b"\0" in data[:8192] else "text/plain"
@@ -49,13 +49,13 @@ def attachment(path: str) -> File:
 
 
 def read_stdin(words: str, note: Callable[[str], None]) -> str:
-    """What is piped in, if anything is; `-` asks for it also from a terminal.
+    """Read piped input, if any; `-` reads from a terminal too.
 
-    The null device and other odd things say nothing. A pipe that stays silent is waited for, and
+    The null device and other special files count as empty. A silent pipe is waited for, and
     `note` says so.
     """
     asked = words.strip() == "-"
-    if sys.stdin is None:  # closed by whoever started us
+    if sys.stdin is None:  # closed by the parent process
         return ""
     try:
         descriptor = sys.stdin.fileno()
@@ -66,18 +66,18 @@ def read_stdin(words: str, note: Callable[[str], None]) -> str:
     if not (asked or piped):
         return ""
     if piped and not asked and not _speaks(descriptor, PATIENCE):
-        note("reading standard input too: end it, or start with < /dev/null")
+        note("waiting for standard input: close it, or run with < /dev/null")
     data = _read(descriptor)
     if len(data) > MAX_STDIN:
         raise ConfigError(
-            f"standard input has more than {MAX_STDIN:,} bytes: "
-            "give the directory it is in with --dir, and let the tools read it"
+            f"standard input is larger than {MAX_STDIN:,} bytes: "
+            "name its directory with --dir, and let the tools read it"
         )
     return data.decode("utf-8", "replace")
 
 
 def _read(descriptor: int) -> bytes:
-    """To its end, or more than we take; also when whoever shares it with us never waits on it."""
+    """Read to the end, or past our limit; also if the pipe was made non-blocking."""
     data = bytearray()
     while len(data) <= MAX_STDIN:
         _speaks(descriptor)
@@ -92,7 +92,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _speaks(descriptor: int, patience: float | None = None) -> bool:
-    """Whether there is something to read, or an end, before patience is."""
+    """Whether there is input, or its end, before the time is up."""
     from select import select
 
     return bool(select([descriptor], [], [], patience)[0])

@@ -1,8 +1,9 @@
-"""`holdfast run`: one prompt, answered in the terminal."""
+"""Implements `holdfast run`: one prompt, answered in the terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,23 +13,24 @@ from typing import Final
 
 from holdfast.agent import Agent
 from holdfast.cli.ask import Asker
-from holdfast.cli.codes import ExitCode
 from holdfast.cli.conversation import Conversation, Shows
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.history import SavedHistory
+from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonLines
-from holdfast.cli.load import load_tools
 from holdfast.cli.prompt import prompt_of, read_stdin
-from holdfast.cli.terminal import Out, safe
+from holdfast.cli.terminal import Out
 from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
 from holdfast.config import NAMED, Color, RunOptions
 from holdfast.kernel import prepare
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Model
-from holdfast.kernel.outcome import RunResult
 from holdfast.kernel.policy import Policy
+from holdfast.kernel.result import RunResult
 from holdfast.kernel.tool import Tool
 from holdfast.kernel.turn import fold_all
 
@@ -43,18 +45,18 @@ CODES: Final[Mapping[EndReason, ExitCode]] = {
 
 DEMO: Final = "demo:demo"
 INSTRUCTIONS: Final = """\
-You answer somebody at a terminal. Be brief, and write Markdown.
+You answer a user at a terminal. Be brief, and write Markdown.
 When there are tools, look before you answer, and do what is asked instead of describing it.
-Say at the end what you did and what is left to do."""
+At the end, say what you did and what is left to do."""
 
 
 def main(options: RunOptions) -> int:
-    """Answer a prompt. The exit code says how it ended."""
+    """Answer a prompt; returns the exit code."""
     environ = colored(options.color)
     answer, status = Out.of(sys.stdout, environ), Out.of(sys.stderr, environ, needed=False)
     view = view_of(options, answer, status)
     with ExitStack() as held:
-        # What a user's tool prints is no part of the answer.
+        # Output printed by a user's tool is not part of the answer.
         held.enter_context(redirect_stdout(sys.stderr))
         saved = held.enter_context(SavedHistory.open(options.history)) if options.history else None
         piped = read_stdin(options.prompt, view.note)
@@ -69,11 +71,19 @@ def main(options: RunOptions) -> int:
         asker = Asker(tty, options.approve, view.note, previews_seen=seen)
         introduce(options, agent, status, view.note)
         conversation = Conversation(agent, view, asker, saved)
+        _take_log_lines(held)
         result = asyncio.run(conversation.go(prompt))
         if result.reason == "requires_action" and conversation.stopped is None:
             words = waiting(result.actions, options.history, asked=tty is not None)
             status.write(f"holdfast: {words}\n")
     return exit_code(conversation, result)
+
+
+def _take_log_lines(held: ExitStack) -> None:
+    """Attach a handler to the log: the view shows failures, and Python would print them again."""
+    log, handler = logging.getLogger("holdfast"), logging.NullHandler()
+    log.addHandler(handler)
+    held.callback(log.removeHandler, handler)
 
 
 def view_of(options: RunOptions, answer: Out, status: Out) -> Shows:
@@ -89,25 +99,25 @@ def view_of(options: RunOptions, answer: Out, status: Out) -> Shows:
 
 
 def at_rest(history: Sequence[Message]) -> bool:
-    """Whether there is nothing to go on with: no call that waits, no prompt without an answer."""
+    """Whether the history has nothing to resume: no pending call, no unanswered prompt."""
     turn = fold_all(history)
     return turn.last is None or turn.stopped or (turn.last == "answer" and not turn.open)
 
 
 def _nothing_to_do(options: RunOptions) -> str:
     if options.history and os.path.getsize(options.history):
-        return f"the conversation in {options.history} waits for nothing: give a prompt to go on"
-    return 'there is no prompt: holdfast run "your question"'
+        return f"the conversation in {options.history} is complete: give a prompt to continue it"
+    return 'no prompt: use holdfast run "your question"'
 
 
 def colored(color: Color) -> Mapping[str, str]:
-    """The environment, with what was said about colours on the command line."""
+    """The environment, with the color option of the command line applied."""
     said = {"always": {"NO_COLOR": "", "FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1"}}
     return {**os.environ, **said.get(color, {})}
 
 
 def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[str], None]) -> Agent:
-    """Who answers, and with which tools."""
+    """The agent of a run: its model, instructions and tools."""
     tools = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
     agent = Agent(
         model=_model(options),
@@ -122,7 +132,7 @@ def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[st
 
 
 def _model(options: RunOptions) -> Model:
-    """The one that is asked. One that cannot be is blamed on the variable that named it."""
+    """The model of a run. An error names the variable that chose the model."""
     from holdfast.providers.registry import model
 
     try:
@@ -134,9 +144,9 @@ def _model(options: RunOptions) -> Model:
 
 
 def bundled_tools(options: RunOptions, note: Callable[[str], None]) -> tuple[Tool, ...]:
-    """The tools for a directory: the one that was named, or the current one.
+    """The tools for a directory: the named one, or the current one.
 
-    A home directory has to be named: what is in it is nobody's business by accident.
+    A home directory has to be named explicitly, so that it is never exposed by accident.
     """
     if not options.bundled_tools:
         return ()
@@ -150,7 +160,7 @@ def bundled_tools(options: RunOptions, note: Callable[[str], None]) -> tuple[Too
             return (ask_user(),)
     from holdfast.tools import bundled
 
-    return bundled(directory)
+    return bundled(directory, pass_env=options.pass_env)
 
 
 def _here() -> str:
@@ -158,12 +168,12 @@ def _here() -> str:
         return os.getcwd()
     except FileNotFoundError:
         raise ConfigError(
-            "the current directory was removed: go to another, or name one with --dir"
+            "the current directory was removed: change to another, or name one with --dir"
         ) from None
 
 
 def introduce(options: RunOptions, agent: Agent, status: Out, note: Callable[[str], None]) -> None:
-    """Say who answers. A program that is no language model is always named as that."""
+    """Print which model answers. The demo is always labelled as not a language model."""
     name = prepare.model_of(agent).name
     if name == DEMO:
         note(f"Demo, not a language model: {options.model_reason} (see holdfast models).")
@@ -172,20 +182,20 @@ def introduce(options: RunOptions, agent: Agent, status: Out, note: Callable[[st
 
 
 def waiting(actions: Sequence[Action], history: str | None, asked: bool) -> str:
-    """What is not answered, and what to do about it, for somebody who was `asked` or was not."""
+    """The unanswered actions and what to do about them; `asked`: the user was asked."""
     tools = ", ".join(dict.fromkeys(action.call.tool for action in actions))
     approval = any(action.kind == "approval" for action in actions)
     do = [] if asked else ["run it in a terminal"]
     if approval and not asked:
-        do.append("say --yes or --deny")
+        do.append("use --yes or --deny")
     if history is not None:
-        do.append(f"go on later with --history {quote(history)}")
-    what = f"{safe(tools)} waits for an {'approval' if approval else 'answer'}"
+        do.append(f"continue later with --history {quote(history)}")
+    what = f"{escape(tools)} waits for an {'approval' if approval else 'answer'}"
     return f"{what}: {', or '.join(do)}" if do else what
 
 
 def exit_code(conversation: Conversation, result: RunResult) -> int:
-    """How it ended, for whoever started us. What kept us from the end is raised."""
+    """The exit code of a run. Raises the error that kept us from its end."""
     if conversation.trouble is not None:
         raise conversation.trouble
     if conversation.stopped is not None:

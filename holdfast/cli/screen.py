@@ -1,4 +1,4 @@
-"""A terminal with two parts: what happens, above, and the line that somebody types, below it."""
+"""A terminal with two parts: output above, and the line being typed below it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from holdfast.cli.editor import Editor, Ended, Sent, Stopped
-from holdfast.cli.terminal import ERASE, WIDTH, safe
+from holdfast.cli.terminal import ERASE, WIDTH
 from holdfast.cli.wrap import cells, folded
+from holdfast.kernel.escape import escape
 
 INVITES: Final = "> "
 ASKS: Final = "? "
@@ -25,9 +26,9 @@ _ORDER: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def column_after(column: int, text: str, width: int) -> int:
-    """Where the cursor is when a text was written from a column on. Pure.
+    """Column of the cursor after writing a text from a column on. Pure.
 
-    At the end of a full line it is `width`: the next character begins another one.
+    At the end of a full line it is `width`: the next character starts another one.
     """
     _, turn, rest = _ORDER.sub("", text).replace("\r", "\n").rpartition("\n")
     taken = cells(rest.replace("\t", " " * 8)) + (0 if turn else column)
@@ -35,7 +36,7 @@ def column_after(column: int, text: str, width: int) -> int:
 
 
 class Above(io.TextIOBase):
-    """What happens, as a stream: it is written above the line that somebody types."""
+    """Output as a stream: it is written above the line being typed."""
 
     def __init__(self, screen: Screen, encoding: str) -> None:
         self._screen = screen
@@ -51,7 +52,7 @@ class Above(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        held, self._held = getattr(self, "_held", ""), ""  # also called of one half made
+        held, self._held = getattr(self, "_held", ""), ""  # also called when half constructed
         if held:
             self._screen.write(held)
 
@@ -63,30 +64,30 @@ class Above(io.TextIOBase):
 
 
 class Screen:
-    """The terminal. `next` gives what is typed, line by line, unless a question is open."""
+    """The terminal. `next` returns typed lines, unless a question is open."""
 
     def __init__(self, input: int, output: int, encoding: str = "utf-8") -> None:
         self.output = output
         self.above = Above(self, encoding)
         self.editor = Editor()
         self.on_stop: Callable[[], None] = lambda: None
-        """Called when Ctrl-C is pressed, in its place among the other keys."""
+        """Called when Ctrl-C is pressed, in order with the other keys."""
         self._input = input
         self._encoding = encoding
         self._invite = ""
-        """In front of the line; empty: it is shown once something is typed."""
+        """Prompt of the line; empty: the line is shown once something is typed."""
         self._column = 0
-        """Of what happens: where it goes on."""
+        """Column where the output continues."""
         self._turned = False
-        """It has gone to another line by itself, because one was full."""
+        """Whether the output wrapped to the next line because one was full."""
         self._drawn: int | None = None
-        """The line is there, and the column above it that is gone back to."""
+        """Output column to return to while the line is drawn; None: it is not."""
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._answer: asyncio.Future[str | None] | None = None
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Let somebody type. However this ends, the terminal is left as it was."""
+        """Read keys during the block. The terminal is always restored afterwards."""
         loop = asyncio.get_running_loop()
         before = termios.tcgetattr(self._input)
         self._invite = INVITES
@@ -101,11 +102,11 @@ class Screen:
             for number in (signal.SIGCONT, signal.SIGWINCH):
                 loop.remove_signal_handler(number)
             self._put(self._hide() + PASTE_OFF)
-            with suppress(termios.error):  # it may be gone
+            with suppress(termios.error):  # the terminal may be closed
                 termios.tcsetattr(self._input, termios.TCSADRAIN, before)
 
     def _ready(self) -> None:
-        """Keys as they are pressed, and none of them shown by the terminal itself."""
+        """Deliver keys as they are pressed, without echo."""
         with suppress(termios.error):
             now = termios.tcgetattr(self._input)
             now[3] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
@@ -123,7 +124,7 @@ class Screen:
     def _typed(self) -> None:
         try:
             data = os.read(self._input, CHUNK)
-        except OSError:  # whoever sat there is gone
+        except OSError:  # the terminal was closed
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._input)
@@ -140,17 +141,17 @@ class Screen:
         self.write("")
 
     def _take(self, line: str | None) -> None:
-        """A question is answered by anything but a command."""
+        """Use a line as the answer to an open question, unless it is a command."""
         answer = self._answer
         if answer is None or answer.done() or (line is not None and line.startswith("/")):
             self._lines.put_nowait(line)
             return
         if line is not None:
-            self.write(f"{ASKS}{safe(line)}\n")
+            self.write(f"{ASKS}{escape(line)}\n")
         answer.set_result(line)
 
     async def ask(self, question: str) -> str | None:
-        """Write a question, and take the next line as its answer; None when there is none."""
+        """Write a question, and return the next line as its answer; None without one."""
         self._answer = asyncio.get_running_loop().create_future()
         self.write("".join(f"{line}\n" for line in folded(question.rstrip(), self._width)))
         try:
@@ -160,7 +161,7 @@ class Screen:
             self.write("")
 
     def invite(self, wanted: bool) -> None:
-        """Whether the line is shown also when nothing is typed."""
+        """Set whether the line is shown even if nothing is typed."""
         invite = INVITES if wanted else ""
         if invite != self._invite:
             self._invite = invite
@@ -169,7 +170,7 @@ class Screen:
     # --- what is shown ---
 
     def write(self, text: str) -> None:
-        """As it is: what others wrote has to be made harmless before."""
+        """Write as it is: text of others has to be escaped before."""
         hidden = self._hide()
         if text:
             text = text.removeprefix("\n") if self._turned else text
@@ -178,14 +179,14 @@ class Screen:
         self._put(hidden + text + self._show())
 
     def _hide(self) -> str:
-        """What takes the line away, and the cursor back to where things happen."""
+        """The codes that erase the line and return the cursor to the output."""
         column, self._drawn = self._drawn, None
         if column is None:
             return ""
         return ERASE if column == 0 else f"{ERASE}\x1b[A\x1b[{column}C"
 
     def _show(self) -> str:
-        """What draws the line below what happens."""
+        """The codes that draw the line below the output."""
         front = ASKS if self._answer is not None and not self._answer.done() else self._invite
         if self._drawn is not None or not (front or self.editor.text):
             return ""
@@ -196,7 +197,7 @@ class Screen:
         front = front or INVITES
         before, behind = self.editor.shown(max(self._width - len(front) - 1, 1))
         line = f"{front}{before}"
-        # Written again up to the cursor: terminals differ in how wide they make an emoji.
+        # Written again up to the cursor: terminals disagree on the width of emoji.
         return f"{down}{ERASE}{line}" + (f"{behind}\r{line}" if behind else "")
 
     @property
@@ -208,6 +209,6 @@ class Screen:
 
     def _put(self, text: str) -> None:
         data = text.encode(self._encoding, "replace")
-        with suppress(OSError):  # whoever sat there is gone, which reading tells
+        with suppress(OSError):  # closed, which reading reports
             while data:
                 data = data[os.write(self.output, data) :]

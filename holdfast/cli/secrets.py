@@ -1,4 +1,4 @@
-"""`holdfast secrets`: replaces the key that secrets are sealed with."""
+"""Implements `holdfast secrets`: re-encrypts stored secrets with a new key."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import database_of, key_file, refuse_missing, writing
-from holdfast.cli.registry import ADDRESS
+from holdfast.cli.accounts import ADDRESS
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.target import database_of, key_file, refuse_missing, writing
+from holdfast.cli.trust_prompt import settle_place
 from holdfast.cli.wording import count
 from holdfast.config import Where
 from holdfast.kernel.errors import ConfigError
@@ -30,18 +31,19 @@ STOP: Final = "stop it, do this, and start it again"
 
 def main(where: Where) -> int:
     keys = found(where, os.environ)
+    settle_place(where)
     print(told(asyncio.run(_rotate(where, keys)), keys), file=sys.stderr)
     return ExitCode.FINISHED
 
 
 def found(where: Where, environ: Mapping[str, str]) -> Keyring:
-    """The keys that a server would have here. Raises `ConfigError`."""
+    """The keys that a server would use here. Raises `ConfigError`."""
     file = key_file(where.data)
     keys = find_keyring(environ, file)
     if keys is None:
         raise ConfigError(
-            f"there is no key to seal with: set {VARIABLE}, or put it into {file}, the new one "
-            "in front of the old one (holdfast secrets --help says how)"
+            f"no encryption key: set {VARIABLE}, or put it into {file}, the new key "
+            "before the old one (see holdfast secrets --help)"
         )
     return keys
 
@@ -57,7 +59,7 @@ async def _rotate(where: Where, keys: Keyring) -> int:
 
 
 async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
-    """How many secrets an older key had sealed. All of them or none."""
+    """Re-encrypt all secrets or none; returns how many an older key had encrypted."""
 
     async def change(tx: Tx) -> int:
         sealed = await rotate(tx, keys)
@@ -75,7 +77,7 @@ async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
 def told(sealed: int, keys: Keyring) -> str:
     first = f"the first key ({keys.current.id})"
     if sealed:
-        return f"{count(sealed, 'secret')} sealed anew with {first}: take the others away"
+        return f"{count(sealed, 'secret')} re-encrypted with {first}: remove the other keys"
     only = len(keys.keys) == 1
-    do = " It is the only one: to replace it, put a new one in front." if only else ""
-    return f"every secret is sealed with {first} already.{do}"
+    do = " It is the only key: to replace it, put a new one before it." if only else ""
+    return f"all secrets are already encrypted with {first}.{do}"

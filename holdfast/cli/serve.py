@@ -1,7 +1,7 @@
-"""`holdfast serve` and `holdfast worker`: a process that lasts.
+"""Implements `holdfast serve` and `holdfast worker`, the long-running processes.
 
-From the settings to a server that listens, and from the first signal to a clean end: streams are
-told to reconnect, requests are finished, steps get their grace.
+From the settings to a listening server, and from the first signal to a clean shutdown: streams are
+told to reconnect, requests finish, steps get a grace period.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdfast.cli.allocator import return_large_blocks
 from holdfast.cli.cluster import Link, answering, asking, attach, linked
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.observing import provider_keys
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.serve_config import Setup, set_up
 from holdfast.cli.settings import Settings, base_urls_of
-from holdfast.cli.setup import Setup, set_up
+from holdfast.cli.telemetry import provider_keys
+from holdfast.cli.trust_prompt import settle_settings
 from holdfast.config import ServeOptions, default_model
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
-from holdfast.store.timed import Timed
-from holdfast.store.url import open_database
+from holdfast.store.metered import Timed
+from holdfast.store.url import open_database, warn_of_polling
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -38,11 +40,13 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("holdfast.serve")
 FINISH: Final = 5.0
-"""Seconds that requests have to finish once the process was told to stop."""
+"""Seconds that requests have to finish after a signal to stop."""
 
 
 def main(options: ServeOptions) -> int:
+    settle_settings(options.settings, options.data)
     setup = set_up(options, os.environ)
+    return_large_blocks()
     with setup.observing.logging():
         asyncio.run(_until_stopped(setup))
     return ExitCode.FINISHED
@@ -54,8 +58,16 @@ def main(options: ServeOptions) -> int:
 async def _until_stopped(setup: Setup) -> None:
     ports, say, observer = Ports(), setup.observing.say, setup.observing.observer
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(open_database(setup.database, now=ports.now))
-        stop = _stop_signal()  # before, there is nothing to finish: a signal ends the process
+        opening = open_database(
+            setup.database,
+            now=ports.now,
+            wait=setup.settings.database_wait,
+            listen_url=setup.listen_url,
+            new_id=ports.new_id,
+        )
+        opened = await stack.enter_async_context(opening)
+        warn_of_polling(opened, setup.settings.worker.poll)
+        stop = _stop_signal()  # before this, a signal ends the process: there is nothing to finish
         db = Timed(opened, setup.observing.meters)
         await stack.enter_async_context(_stored_keys(setup, db))
         setup.crew.complete()
@@ -80,17 +92,17 @@ async def _until_stopped(setup: Setup) -> None:
         else:
             await stack.enter_async_context(_reachable(setup, db, host, link))
         say(f"  {_who_answers(setup)}")
-        say("  Ctrl-C stops it; nothing that was accepted is lost")
+        say("  Press Ctrl-C to stop; accepted messages are never lost")
         if setup.options.api and _seen_here(setup):
             from holdfast.cli.browser import open_browser
 
             await asyncio.to_thread(open_browser, url, Path(setup.options.data))
         await stop.wait()
-        say(f"stopping: {'streams reconnect, ' if setup.options.api else ''}steps finish")
+        say(f"stopping: {'closing streams, ' if setup.options.api else ''}finishing steps")
 
 
 def _seen_here(setup: Setup) -> bool:
-    """Whether the page is to be opened: for the one person whose own server this is."""
+    """Whether to open the page: only for a single user's own server."""
     from holdfast.cli.browser import has_screen
 
     wanted = setup.options.open and not setup.settings.server.team
@@ -98,7 +110,7 @@ def _seen_here(setup: Setup) -> bool:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Set by the first signal. A second one ends the process as it would without us."""
+    """An event set by the first signal. A second one ends the process by default."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def told() -> None:
@@ -113,7 +125,7 @@ def _stop_signal() -> asyncio.Event:
 
 @asynccontextmanager
 async def _linked(setup: Setup) -> AsyncIterator[Link | None]:
-    """How other replicas reach this one."""
+    """The link through which other replicas reach this one."""
     async with AsyncExitStack() as stack:
         try:
             link = await stack.enter_async_context(
@@ -126,8 +138,12 @@ async def _linked(setup: Setup) -> AsyncIterator[Link | None]:
 
 def _cannot_listen(setup: Setup, error: OSError) -> ConfigError:
     name, port = setup.listen
-    why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-    do = "say --listen" if setup.options.api else "set HOLDFAST_LISTEN"
+    why = (
+        "is already in use"
+        if error.errno == errno.EADDRINUSE
+        else f"cannot be used ({error.strerror})"
+    )
+    do = "use --listen" if setup.options.api else "set HOLDFAST_LISTEN"
     return ConfigError(f"{name}:{port} {why}: {do} with another port, or 0 for a free one")
 
 
@@ -135,13 +151,19 @@ def _cannot_listen(setup: Setup, error: OSError) -> ConfigError:
 async def _listening(
     setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
 ) -> AsyncIterator[tuple[str, int]]:
-    """The API, until the end of the block; the URL to open, and the port."""
+    """Serve the API during the block; yields the URL to open, and the port."""
     from aiohttp import web
 
-    from holdfast.server.identity.patience import patient_runner
+    from holdfast.server.identity.slow_clients import patient_runner
 
     app = _application(setup, db, host, ports, link)
-    runner = patient_runner(app, access_log=None, handle_signals=False, shutdown_timeout=FINISH)
+    runner = patient_runner(
+        app,
+        secure=setup.front is not None and setup.front.secure,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=FINISH,
+    )
     await runner.setup()
     try:
         try:
@@ -152,9 +174,34 @@ async def _listening(
         except OSError as error:
             raise _cannot_listen(setup, error) from None
         taken: int = runner.addresses[0][1]
-        yield await _url(setup, db, taken), taken
+        async with _own_socket(setup, runner, taken):
+            yield await _url(setup, db, taken), taken
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _own_socket(setup: Setup, runner: web.AppRunner, port: int) -> AsyncIterator[None]:
+    """Serve the API on a Unix socket too, for the local command line, which trusts no port."""
+    from aiohttp import web
+
+    from holdfast.server.identity.local_socket import bound_socket
+
+    async with AsyncExitStack() as stack:
+        if not setup.settings.server.team:
+            try:
+                made = stack.enter_context(bound_socket(Path(setup.options.data), port))
+                site = web.SockSite(runner, made)
+                await site.start()
+                stack.push_async_callback(site.stop)
+            except OSError as error:
+                LOG.warning(
+                    "no Unix socket in %s (%s): the command line needs --url and --token "
+                    "to reach this server",
+                    setup.options.data,
+                    error,
+                )
+        yield
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -169,12 +216,12 @@ def limits_of(settings: Settings) -> Limits:
 def _application(
     setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
 ) -> web.Application:
-    """The API, with all that stands in front of it."""
+    """The API with its middleware."""
     from holdfast.server.app import Server, application
-    from holdfast.server.identity.access import Access
-    from holdfast.server.identity.door import protect
-    from holdfast.server.identity.people import People
-    from holdfast.server.page import serve_page
+    from holdfast.server.identity.auth_config import Access
+    from holdfast.server.identity.authenticator import People
+    from holdfast.server.identity.middleware import protect
+    from holdfast.server.static_files import serve_page
 
     team, front = setup.settings.server.team, setup.front
     access = Access(
@@ -196,23 +243,23 @@ def _application(
 async def _reachable(
     setup: Setup, db: Database, host: Host, link: Link | None
 ) -> AsyncIterator[None]:
-    """What there is to reach of a worker, until the end of the block."""
+    """Serve a worker's endpoints during the block."""
     say, meters = setup.observing.say, setup.observing.meters
-    say("this worker drives chats")
+    say("worker started")
     async with AsyncExitStack() as stack:
         if link is not None:
             port = await stack.enter_async_context(answering(link, host, meters))
-            say(f"  other replicas reach it at port {port}")
+            say(f"  other replicas reach it on port {port}")
         if setup.metrics is not None:
             port = await stack.enter_async_context(_metered(setup, db, host))
-            say(f"  its numbers are at port {port}, /metrics")
+            say(f"  metrics are on port {port}, /metrics")
         yield
 
 
 @asynccontextmanager
 async def _metered(setup: Setup, db: Database, host: Host) -> AsyncIterator[int]:
-    """The numbers of a worker, until the end of the block; their port."""
-    from holdfast.server.scrape import scraped_at
+    """Serve a worker's metrics during the block; yields the port."""
+    from holdfast.server.prometheus import scraped_at
 
     assert setup.metrics is not None
     name, port = setup.metrics
@@ -222,14 +269,14 @@ async def _metered(setup: Setup, db: Database, host: Host) -> AsyncIterator[int]
             port = await stack.enter_async_context(told)
         except OSError as error:
             raise ConfigError(
-                f"{name}:{port} cannot be used ({error.strerror}): say --metrics with another port"
+                f"{name}:{port} cannot be used ({error.strerror}): use --metrics with another port"
             ) from None
         yield port
 
 
 async def _url(setup: Setup, db: Database, port: int) -> str:
-    """Where to go, with what lets a person in: one who has the machine's own token, or a user."""
-    from holdfast.server.identity.local import let_in, token_of, url_to_open
+    """The URL to open, including the credentials of the local user if there is one."""
+    from holdfast.server.identity.local_token import let_in, token_of, url_to_open
 
     name = setup.listen[0]
     if setup.settings.server.team:
@@ -241,7 +288,7 @@ async def _url(setup: Setup, db: Database, port: int) -> str:
 
 @asynccontextmanager
 async def _stored_keys(setup: Setup, db: Database) -> AsyncIterator[None]:
-    """Use the keys that people have stored, and those that they will store until its end."""
+    """Use stored provider keys, and follow changes to them during the block."""
     from holdfast.cli.keys import StoredKeys
 
     def changed() -> None:
@@ -260,8 +307,11 @@ async def _stored_keys(setup: Setup, db: Database) -> AsyncIterator[None]:
 def _who_answers(setup: Setup) -> str:
     first = next(iter(setup.crew.agents.values()))
     model = getattr(first.model, "name", "")
-    words = f"{first.name} answers, with {model}"
+    words = f"{first.name} answers with {model}"
     if model.startswith("demo"):
+        settings = setup.settings.agents.get(first.name)
         _, reason = default_model(os.environ, base_urls_of(setup.settings))
-        words += f", which is no language model: {reason}"
+        if settings is not None and settings.model is not None:
+            reason = "its settings name it"
+        words += f" (not a language model: {reason})"
     return words

@@ -1,4 +1,4 @@
-"""`holdfast chat` at a terminal: somebody types while a chat answers."""
+"""`holdfast chat` at a terminal: an interactive session in which users type during answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from holdfast.chat.state import Deliver, Queued, Rule, Status
-from holdfast.chat.view import Pending, Snapshot
+from holdfast.chat.rows import Deliver, Queued, Rule, Status
+from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.cli import wording
 from holdfast.cli.ask import Asker
-from holdfast.cli.codes import ExitCode
 from holdfast.cli.commands import Command, help_lines, understood
-from holdfast.cli.retold import Line, Retold
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.screen import Screen
+from holdfast.cli.stream_adapter import Line, Retold
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions
 from holdfast.kernel.errors import ConfigError, HoldfastError
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from holdfast.client.host import RemoteHost
 
 LISTED: Final = 20
-"""Chats, and messages, that are listed."""
+"""How many chats or messages are listed."""
 OWN: Final = "the agent's own"
-"""Model and effort, when a chat has none for itself."""
+"""Shown for model and effort if a chat overrides neither."""
 TITLE: Final = 50
-"""Characters of a title in a list: how the chat is stands behind it."""
+"""Characters of a title in a list; the status follows it."""
 WORDS: Final = 70
-"""Characters of what is told of a message or a chat."""
+"""Characters shown of a message or a chat."""
 
 
 class Session:
-    """Somebody at a terminal, and the chat that they are in; at first none."""
+    """An interactive session, and the chat it is in; initially none."""
 
     def __init__(self, host: RemoteHost, screen: Screen, view: View, options: ChatOptions) -> None:
         self._host = host
@@ -48,12 +48,12 @@ class Session:
         self._view = view
         self._options = options
         self._model, self._effort = options.model, options.effort
-        """For the next message."""
+        """Overrides for the next message."""
         self._chat: RemoteChat | None = None
         self._listed: tuple[Snapshot, ...] = ()
         self._stop = asyncio.Event()
         self._warned = False
-        """Ctrl-C was pressed: the next one leaves."""
+        """Whether Ctrl-C was pressed: the next one exits."""
         screen.on_stop = self._ctrl_c
         self._code = int(ExitCode.FINISHED)
         self._no_chat()
@@ -65,11 +65,11 @@ class Session:
         self._asking: anyio.CancelScope | None = None
         self._asked: tuple[str, ...] = ()
         self._far: set[str] = set()
-        """Calls that were shown too far up: what they would do is shown where they are asked."""
+        """Calls whose preview has scrolled away: it is shown again with the question."""
         self._following: anyio.CancelScope | None = None
 
     async def go(self, chat: RemoteChat | None, prompt: Prompt | None) -> int:
-        """Until somebody leaves. The exit code."""
+        """Run until the user leaves; returns the exit code."""
         async with anyio.create_task_group() as self._group:
             with _on(self._signals()), self._screen.open():
                 self._group.start_soon(self._tick)
@@ -93,7 +93,7 @@ class Session:
             except HoldfastError as error:
                 self._warn(str(error))
                 if not self._screen.editor.text:
-                    self._screen.editor.put(line)  # to be said otherwise, or again
+                    self._screen.editor.put(line)  # to be edited or sent again
                     self._screen.write("")
 
     async def _take(self, line: str) -> None:
@@ -115,14 +115,14 @@ class Session:
             await self._enter(made, known=0)
         else:
             if self._line.is_away():
-                self._view.note("· it is said when the connection is back")
+                self._view.note("· will be sent when the connection is back")
             await self._chat.send(prompt, deliver, model=model, effort=effort)
         self._model = self._effort = None
 
     # --- the chat that is watched ---
 
     async def _enter(self, chat: RemoteChat, known: int | None = None) -> None:
-        """Watch a chat from its last prompt on, unless it is said how much of it is known."""
+        """Watch a chat from its last prompt on, unless `known` gives the position."""
         self._leave_chat()
         if known is None:
             seen = await chat.messages(limit=LISTED)
@@ -148,7 +148,7 @@ class Session:
             async with chat.stream(follow=True) as stream:
                 self._line.stream = stream
                 async for event in stream:
-                    self._line.look()  # before what came over it
+                    self._line.look()  # before its events
                     retold.tell(event)
                     if retold.settled:
                         self._screen.invite(not retold.busy)
@@ -165,7 +165,7 @@ class Session:
     # --- what it waits for ---
 
     def _ask(self, retold: Retold) -> None:
-        """Ask for what the chat waits for, once; and stop asking for what it does not."""
+        """Ask for pending actions, once each; withdraw questions that are no longer pending."""
         chat, waits = retold.chat, [one for one in retold.actions if one.kind != "child"]
         ids = tuple(one.call.id for one in waits)
         if chat is None or chat.status is not Status.REQUIRES_ACTION:
@@ -182,7 +182,7 @@ class Session:
             self._group.start_soon(self._answer, waits[0], self._asking)
 
     async def _answer(self, action: Pending, scope: anyio.CancelScope) -> None:
-        """One at a time: when it is answered, the chat says what else it waits for."""
+        """Answer one action at a time; the chat then reports what else is pending."""
         with scope:
             before, chat = self._asker.always, self._chat
             assert chat is not None
@@ -190,12 +190,12 @@ class Session:
             self._asker.previews_seen = near and self._retold.preview(action)
             answers = await self._asker.resolve([action])
             if not answers:
-                self._view.note("it waits: /answer asks again")
+                self._view.note("still pending: /answer asks again")
                 return
             new = self._asker.always - before
             try:
                 await chat.resolve(answers, allow_for_chat=Rule(action.call.tool) if new else None)
-            except HoldfastError as error:  # somebody else was faster
+            except HoldfastError as error:  # another client was faster
                 self._warn(str(error))
 
     # --- commands ---
@@ -209,7 +209,7 @@ class Session:
     async def _do_stop(self, _: Command) -> None:
         chat, ran = self._in_chat(), self._runs()
         if not (await chat.interrupt()).busy and not ran:
-            self._view.note("· nothing runs")
+            self._view.note("· nothing is running")
 
     async def _do_queue(self, _: Command) -> None:
         waiting = await self._in_chat().queue.list()
@@ -218,14 +218,14 @@ class Session:
     async def _do_edit(self, command: Command) -> None:
         queued = await self._queued(command)
         if not command.behind():
-            raise ConfigError("say it behind: /edit N TEXT")
+            raise ConfigError("missing text: /edit N TEXT")
         await self._in_chat().queue.edit(queued.id, command.behind())
-        self._view.note(f"· number {command.number()} says now: {_short(command.behind())}")
+        self._view.note(f"· message {command.number()} is now: {_short(command.behind())}")
 
     async def _do_remove(self, command: Command) -> None:
         queued = await self._queued(command)
         await self._in_chat().queue.remove(queued.id)
-        self._view.note(f"· taken back: {_short(queued.message.text)}")
+        self._view.note(f"· removed: {_short(queued.message.text)}")
 
     async def _do_promote(self, command: Command) -> None:
         await self._in_chat().queue.promote((await self._queued(command)).id)
@@ -234,9 +234,9 @@ class Session:
         waiting = await self._in_chat().queue.list()
         number = command.number()
         if not waiting:
-            raise ConfigError("nothing waits")
+            raise ConfigError("the queue is empty")
         if not 1 <= number <= len(waiting):
-            raise ConfigError(f"what waits has numbers from 1 to {len(waiting)}: see /queue")
+            raise ConfigError(f"queued messages are numbered from 1 to {len(waiting)}: see /queue")
         return waiting[number - 1]
 
     async def _do_answer(self, _: Command) -> None:
@@ -245,7 +245,7 @@ class Session:
         self._asked = ()
         self._ask(self._retold)
         if not self._asked:
-            raise ConfigError("it waits for nothing")
+            raise ConfigError("nothing is pending")
 
     async def _do_retry(self, _: Command) -> None:
         await self._in_chat().retry()
@@ -255,13 +255,14 @@ class Session:
 
     async def _do_messages(self, _: Command) -> None:
         for one in await self._in_chat().messages(limit=LISTED):
-            words = one.message.text or f"({one.message.kind})"
-            self._view.row(f"{one.number:>4}  {one.message.role:<9} {words}")
+            self._view.row(
+                f"{one.number:>4}  {one.message.role:<9} {wording.headline(one.message)}"
+            )
 
     async def _do_fork(self, command: Command) -> None:
         chat, number = self._in_chat(), command.number()
         if number == 0:
-            raise ConfigError("messages have numbers from 1 on: see /messages")
+            raise ConfigError("messages are numbered from 1: see /messages")
         await self._enter(await chat.fork(number, command.behind() or None))
 
     async def _do_chats(self, command: Command) -> None:
@@ -276,21 +277,22 @@ class Session:
         await self._enter(await self._host.chat(self._id(command)))
 
     def _id(self, command: Command) -> str:
-        """Of the chat that was named, by its number in the list or as it is."""
+        """Id of the named chat, given by its number in the list or as an id."""
         word = command.rest
         if not (word.isdecimal() and len(word) < 4):
             return word
         if not 1 <= command.number() <= len(self._listed):
-            raise ConfigError("/chats shows the numbers that there are")
+            raise ConfigError("no chat with this number: see /chats")
         return self._listed[command.number() - 1].id
 
     async def _do_new(self, _: Command) -> None:
         self._leave_chat()
-        self._view.note("a new chat: it begins with what you say")
+        self._view.note("new chat: it starts with your next message")
 
     async def _do_title(self, command: Command) -> None:
-        await self._in_chat().rename(command.text())
-        self._view.note(f"it is called {command.rest}")
+        chat = self._in_chat()
+        now = await (chat.rename(command.rest) if command.rest else chat.retitle())
+        self._view.note(f"title: {now.title}")
 
     async def _do_model(self, command: Command) -> None:
         await self._choose(command)
@@ -299,11 +301,11 @@ class Session:
         await self._choose(command)
 
     async def _choose(self, command: Command) -> None:
-        """Who answers from now on, and how; in no chat yet, in the next one."""
+        """Set model or effort of the chat; without a chat, of the next one."""
         name, wanted = command.name, None if command.rest == "-" else command.rest
         if name == "effort" and wanted and wanted not in EFFORTS:
             known = ", ".join(EFFORTS)
-            raise ConfigError(f"there is no effort {wanted!r}: use one of {known}, or - for {OWN}")
+            raise ConfigError(f"unknown effort {wanted!r}: use one of {known}, or - for {OWN}")
         if command.rest == "":
             now = None if self._chat is None else getattr(await self._chat.read(), name)
             self._view.note(f"{name}: {now or getattr(self, f'_{name}') or OWN}")
@@ -324,12 +326,12 @@ class Session:
 
     def _in_chat(self) -> RemoteChat:
         if self._chat is None:
-            raise ConfigError("there is no chat yet: say something, or /chats")
+            raise ConfigError("no chat yet: send a message, or see /chats")
         return self._chat
 
     def _list(self, lines: Iterator[str]) -> None:
         numbered = [f"{number:>3}  {line}" for number, line in enumerate(lines, 1)]
-        for line in numbered or ["  nothing"]:
+        for line in numbered or ["  (none)"]:
             self._view.row(line)
 
     def _warn(self, text: str) -> None:
@@ -345,7 +347,7 @@ class Session:
         }
 
     def _ctrl_c(self) -> None:
-        """Takes back what was typed; or stops the turn; or, the second time, leaves."""
+        """Clear the input; else stop the turn; the second time, exit."""
         if self._screen.editor.clear():
             self._screen.write("")
         elif self._warned:
@@ -353,17 +355,17 @@ class Session:
         else:
             self._warned = True
             if self._runs():
-                self._view.note("· stopping; Ctrl-C again leaves")
+                self._view.note("· stopping; press Ctrl-C again to exit")
                 self._stop.set()
             else:
-                self._view.note("Ctrl-C again leaves")
+                self._view.note("press Ctrl-C again to exit")
 
     def _runs(self) -> bool:
-        """Whether there is something to stop, as far as was heard."""
+        """Whether a turn is running, as far as we know."""
         return self._chat is not None and self._retold.chat is not None and self._retold.chat.busy
 
     async def _interrupt(self) -> None:
-        """Stop the turn whenever that is asked for."""
+        """Interrupt the turn whenever requested."""
         while True:
             await self._stop.wait()
             self._stop.clear()
@@ -378,16 +380,16 @@ class Session:
         self._group.cancel_scope.cancel()
 
     def goodbye(self) -> str:
-        """What to say to whoever has left."""
+        """The line printed after leaving."""
         if self._chat is None:
             return ""
-        on = "it goes on at the server; " if self._retold.busy else ""
-        return f"{on}holdfast chat --chat {self._chat.id} comes back to it"
+        on = "the answer continues on the server; " if self._retold.busy else ""
+        return f"{on}holdfast chat --chat {self._chat.id} resumes this chat"
 
 
 @contextmanager
 def _on(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """What signals do in this block."""
+    """Install signal handlers for this block."""
     loop = asyncio.get_running_loop()
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
@@ -399,7 +401,7 @@ def _on(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]
 
 
 def _title(chat: Snapshot, width: int = WORDS) -> str:
-    return wording.short(chat.title or "without a title", width)
+    return wording.short(chat.title or "untitled", width)
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The file that a server is set up by: `holdfast.toml`.
+"""The settings file of a server, `holdfast.toml`.
 
-Everything in it has a default, so there need not be one. What is wrong with it is said all at once,
-each with its place.
+Everything has a default, so the file is optional. All mistakes in it are reported at once, each
+with its position.
 """
 
 from __future__ import annotations
@@ -16,63 +16,65 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, ge
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast.cli.guess import did_you_mean
+from holdfast.cli.suggest import did_you_mean
+from holdfast.cli.trust import NAME, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort
 from holdfast.observe.logs import LogFormat, LogLevel
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
 T = TypeVar("T")
-NAME: Final = "holdfast.toml"
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
-    """One agent, `[agents.name]`."""
+    """Settings of one agent, `[agents.name]`."""
 
     model: str | None = None
-    """As provider:model. None: `HOLDFAST_MODEL`, the first provider that has a key, or the demo."""
+    """`provider:model`. None: `HOLDFAST_MODEL`, the first provider with a key, or the demo."""
     instructions: str | None = None
     instructions_file: str | None = None
-    """Beside the file that names it, unless it is absolute."""
+    """Path relative to the settings file, unless absolute."""
     tools: tuple[str, ...] = ("bundled",)
-    """`bundled` for those of a directory, `ask_user`, or module:name for one of your own."""
+    """`bundled` for the file and command tools, `ask_user`, or `module:name` for your own."""
     dir: str | None = None
-    """Where the bundled tools work."""
+    """Directory the bundled tools work in."""
     approval: Literal["ask", "never"] = "ask"
-    """Whether writing and running ask a person first."""
+    """Whether writing files and running commands needs approval."""
+    pass_env: tuple[str, ...] = ()
+    """Additional variables passed to commands; `AWS_*` matches all with that prefix."""
     effort: Effort | None = None
     max_steps: int | None = None
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """`[server]`."""
+    """Settings of the server, `[server]`."""
 
     listen: str = "127.0.0.1:8765"
-    """Address and port; port 0 takes a free one."""
+    """Address and port; port 0 picks a free one."""
     urls: tuple[str, ...] = ()
-    """Where people reach it, when that is not the address it listens at."""
+    """Public URLs, if they differ from the address it listens on."""
     proxies: tuple[str, ...] = ()
-    """Addresses and networks of proxies in front: they are believed whom they speak for."""
+    """Addresses and networks of trusted proxies: their `X-Forwarded-For` is believed."""
     team: bool = False
-    """Several people, each with a token of their own."""
+    """Whether several people use it, each with their own token."""
     tick: float = 0.025
-    """Seconds between two writes to a reader of a stream."""
+    """Seconds between two writes to the reader of a stream."""
     advertise: str | None = None
-    """Where other replicas reach this one; otherwise the address that it listens at."""
+    """Address where other replicas reach this one; default: the one it listens on."""
     cluster_secret_file: str | None = None
-    """Holds what all replicas share; otherwise HOLDFAST_CLUSTER_SECRET, or `cluster.secret`."""
+    """File with the cluster secret; default: HOLDFAST_CLUSTER_SECRET, then `cluster.secret`."""
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
-    """`[limits]`."""
+    """Limits per user and process, `[limits]`."""
 
     files: int = 5 * 1024
-    """Megabytes of all files of a user."""
+    """Megabytes of stored files per user."""
     streams: int = 500
-    """Streams that a user may have open at one process."""
+    """Open streams per user and process."""
     audit: int = 365
-    """Days that an entry of the audit log is kept."""
+    """Days that entries of the audit log are kept."""
 
     def __post_init__(self) -> None:
         low = [name for name in self.__struct_fields__ if getattr(self, name) < 1]
@@ -81,25 +83,29 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
-    """`[log]`."""
+    """Settings of logs, `[log]`."""
 
     format: LogFormat = "text"
-    """`json` writes one object a line."""
+    """`json` writes one object per line."""
     level: LogLevel = "warning"
 
 
 class TraceSettings(Struct, frozen=True, kw_only=True):
-    """`[traces]`: by OpenTelemetry, which has to be installed."""
+    """Settings of traces, `[traces]`, which need OpenTelemetry to be installed."""
 
     enabled: bool = False
     content: bool = False
-    """Also what people, models and tools say."""
+    """Whether traces include the text of messages and tool results."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The whole file."""
+    """The whole settings file."""
 
     database: str | None = None
+    listen_url: str | None = None
+    """Direct URL of the same PostgreSQL database, without a pooler, for LISTEN."""
+    database_wait: float = 30.0
+    """Seconds that a starting server waits for an unreachable PostgreSQL."""
     agents: Mapping[str, AgentSettings] = {}
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
@@ -107,19 +113,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     log: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
     record: str | None = None
-    """A directory: what models are asked and say is written down there, for looking into it."""
+    """Directory to record model requests and responses in, for debugging."""
     providers: Mapping[str, Mapping[str, Any]] = {}
-    """Options of a provider by its name: `base_url`, `headers`, `profile`. Keys are never here."""
+    """Options of each provider by name: `base_url`, `headers`, `profile`. Never keys."""
 
 
 def base_urls_of(settings: Settings) -> dict[str, str]:
-    """By the name of the provider."""
+    """Base URLs set for providers, by provider name."""
     named = settings.providers.items()
     return {name: options["base_url"] for name, options in named if "base_url" in options}
 
 
 KEYS: Final = frozenset(("api_key", "apikey", "key", "secret", "token"))
-"""What people call the key of a provider."""
+"""Option names mistaken for a place to put a provider's key."""
 SECTIONS: Final[Mapping[str, type]] = {
     "server": ServerSettings,
     "limits": LimitSettings,
@@ -130,11 +136,11 @@ SECTIONS: Final[Mapping[str, type]] = {
 
 
 class Mistakes:
-    """What is wrong, collected."""
+    """Collects configuration mistakes, to report them together."""
 
     def __init__(self, where: str = "the settings") -> None:
         self.where = where
-        """The file, or what else it is that cannot be used."""
+        """The file, or other source, that the mistakes are in."""
         self._found: list[str] = []
 
     def __len__(self) -> int:
@@ -144,7 +150,7 @@ class Mistakes:
         self._found.append(f"{place}: {what}")
 
     def tried(self, place: str, make: Callable[[], T]) -> T | None:
-        """What it makes. None when it raises a `ConfigError`, which is added."""
+        """The result of `make`; None if it raised a `ConfigError`, which is recorded."""
         try:
             return make()
         except ConfigError as error:
@@ -152,7 +158,7 @@ class Mistakes:
             return None
 
     def end(self) -> None:
-        """Raise if there were any."""
+        """Raise a `ConfigError` with all mistakes, if there were any."""
         if not self._found:
             return
         lines = "".join(f"\n  {found}" for found in self._found)
@@ -161,52 +167,60 @@ class Mistakes:
 
 
 class Read(NamedTuple):
-    """A file as far as it can be read. More mistakes may be found by whoever uses it."""
+    """Settings as far as they are valid. Users of them may find more mistakes."""
 
     settings: Settings
     directory: str
-    """Of the file: what is named in it is looked for there."""
+    """Directory of the file; relative names in it are resolved there."""
     mistakes: Mistakes
 
 
-def read_settings(path: str | None) -> tuple[Settings, str]:
-    """The settings of a file and its directory; without a file, the defaults and this one."""
-    settings, directory, mistakes = examine(path)
+def read_settings(path: str | None, data: str | None = None) -> tuple[Settings, str]:
+    """The settings of a file and its directory; without a file, the defaults and this directory."""
+    settings, directory, mistakes = examine(path, data)
     mistakes.end()
     return settings, directory
 
 
-def examine(path: str | None) -> Read:
-    """The same, with what is wrong not said yet. Raises `ConfigError` for what is no TOML."""
-    if path is None:
-        if not os.path.exists(NAME):
-            return Read(Settings(), _here(), Mistakes())
-        path = NAME
-    try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no TOML: it is no UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from None
+def examine(path: str | None, data: str | None = None) -> Read:
+    """Read settings without raising for mistakes. Raises `ConfigError` if the file is not TOML.
+
+    Without a path it reads the file of the current directory. Raises `Untrusted` if the data
+    directory holds no consent to it.
+    """
+    if path is not None:
+        content = _content(path)
+    elif (found := find_settings()) is not None:
+        refuse_untrusted(found, data)
+        path, content = NAME, found.content
+    else:
+        return Read(Settings(), os.getcwd(), Mistakes())
     mistakes = Mistakes(path)
-    settings = settings_of(document, mistakes)
+    settings = parse_settings(path, content, mistakes)
     return Read(settings, os.path.dirname(os.path.abspath(path)), mistakes)
 
 
-def _here() -> str:
+def _content(path: str) -> bytes:
     try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise ConfigError(
-            "the current directory was removed: go to another, or name the settings with --config"
-        ) from None
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def parse_settings(path: str, content: bytes, mistakes: Mistakes) -> Settings:
+    """The content of a settings file. Raises `ConfigError` if it is not TOML."""
+    try:
+        document = tomllib.loads(content.decode())
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not TOML: it is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    return settings_of(document, mistakes)
 
 
 def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> Settings:
-    """Pure. What is wrong goes to `mistakes`, and is left at its default."""
+    """Convert a TOML document. Invalid values go to `mistakes` and keep their default. Pure."""
     given = dict(document)
     made: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
@@ -228,7 +242,7 @@ def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSett
     for name, table in tables.items():
         place = f"agents.{name}"
         if not name.strip():
-            mistakes.add("agents", "one has no name: write [agents.helper]")
+            mistakes.add("agents", "an agent has no name: write [agents.helper]")
         agent = _section(table, AgentSettings, place, mistakes)
         if agent.instructions is not None and agent.instructions_file is not None:
             mistakes.add(place, "give instructions or instructions_file, not both")
@@ -236,12 +250,12 @@ def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSett
 
 
 def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tuple[str, Any]]:
-    """Those of a provider that are right, each tried on a model that nobody asks."""
+    """The valid options of a provider, each checked on a model that is never called."""
     from holdfast.providers.registry import model, options_of
 
     if name not in PROVIDERS:
         near = did_you_mean(name, PROVIDERS)
-        mistakes.add(f"providers.{name}", f"there is no such provider{near}")
+        mistakes.add(f"providers.{name}", f"unknown provider{near}")
         return
     known = options_of(name)
     for option, value in table.items():
@@ -249,7 +263,7 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
         if option in KEYS:
             mistakes.add(where, "a key does not belong in a file: set it in the environment")
         elif option not in known:
-            mistakes.add(where, f"there is no such option: use {', '.join(known)}")
+            mistakes.add(where, f"unknown option: use {', '.join(known)}")
         else:
             given = {"api_key": "none", "base_url": "http://localhost", option: value}
             if mistakes.tried(where, partial(model, f"{name}:none", environ={}, **given)):
@@ -257,7 +271,7 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
 
 
 def _section(table: object, kind: type[Any], place: str, mistakes: Mistakes) -> Any:
-    """A table as a value, its right fields at least."""
+    """Convert a table; invalid fields keep their default."""
     if not isinstance(table, dict):
         mistakes.add(place, f"write a table, as in [{place}]")
         return kind()
@@ -266,7 +280,7 @@ def _section(table: object, kind: type[Any], place: str, mistakes: Mistakes) -> 
     for name, value in table.items():
         where = f"{place}.{name}" if place else name
         if name not in known:
-            mistakes.add(where, f"there is no such setting{did_you_mean(name, known)}")
+            mistakes.add(where, f"unknown setting{did_you_mean(name, known)}")
             continue
         try:
             made[name] = msgspec.convert(value, known[name].type)
@@ -288,7 +302,7 @@ def _in_words(error: msgspec.ValidationError, kind: Any) -> str:
 
 
 _WANTED: Final[Mapping[Any, str]] = {
-    tuple: 'a list of texts, as ["a", "b"]',
+    tuple: 'a list of strings, as in ["a", "b"]',
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -298,7 +312,7 @@ _WANTED: Final[Mapping[Any, str]] = {
 
 
 def _kinds(kind: Any) -> set[Any]:
-    """What a type is made of, without what that is made of."""
+    """The types in a union, without their parameters."""
     if isinstance(kind, UnionType) or get_origin(kind) is Union:
         return {one for each in get_args(kind) for one in _kinds(each)}
     return {get_origin(kind) or kind}

@@ -1,44 +1,23 @@
-"""Where text goes: to people at a terminal, to a program, or nowhere.
+"""Output streams: to people at a terminal, to a program, or discarded.
 
-`safe` makes text of others harmless for a terminal. `Out` is one stream, and knows who reads it.
+`Safe` escapes streamed text for a terminal. `Out` is one stream, and knows its kind of reader.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Literal, TextIO
 
+from holdfast.kernel.escape import escape
+
 # --- Harmless text ------------------------------------------------------------------------------
-
-_UNSAFE: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which are orders to a terminal
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # make text read otherwise than it runs
-    r"\u2028\u2029\ufff9-\ufffb"  # break a line, or hide text, for some
-    r"\ud800-\udfff]"
-)
-
-
-def safe(text: str) -> str:
-    """Text of a model, a tool or a file as a terminal may have it: what is dangerous is spelled.
-
-    An escape character shows as `\\x1b`, an override of direction as `\\u202e`.
-    """
-    if _UNSAFE.search(text) is None:
-        return text
-    return _UNSAFE.sub(_spelled, text.replace("\r\n", "\n"))
-
-
-def _spelled(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 class Safe:
-    """`safe` for text that comes in pieces: the two characters of a line's end may come apart."""
+    """`escape` for streamed text: the two characters of a line end may arrive separately."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -46,11 +25,11 @@ class Safe:
     def feed(self, text: str) -> str:
         text = self._held + text
         self._held = "\r" if text.endswith("\r") else ""
-        return safe(text[:-1] if self._held else text)
+        return escape(text[:-1] if self._held else text)
 
     def end(self) -> str:
         held, self._held = self._held, ""
-        return safe(held)
+        return escape(held)
 
 
 # --- Streams ------------------------------------------------------------------------------------
@@ -73,13 +52,13 @@ CODES: Final[Mapping[Style, int]] = {
 }
 RESET: Final = "\x1b[0m"
 ERASE: Final = "\r\x1b[K"
-"""To the start of the line, with nothing on it."""
+"""Moves to the start of the line and clears it."""
 WIDTH: Final = 80
-"""Where nobody says how wide a line may be."""
+"""Width used if it is unknown."""
 
 
 def begin(*styles: Style) -> str:
-    """What makes a terminal write in these styles, until `RESET`."""
+    """The codes that start these styles, until `RESET`."""
     return f"\x1b[{';'.join(str(CODES[style]) for style in styles)}m" if styles else ""
 
 
@@ -103,11 +82,11 @@ _IN_ASCII: Final = str.maketrans(
         "\u2019": "'",
     }
 )
-"""For a stream that cannot say them. Also of others' text: it reads better than `?`."""
+"""Replacements for characters the stream cannot encode; they read better than `?`."""
 
 
 class Out:
-    """One stream, for people or for programs. Without a stream, what is written goes nowhere."""
+    """One output stream, for people or programs. Without a stream, output is discarded."""
 
     def __init__(
         self,
@@ -119,20 +98,20 @@ class Out:
         cursor: bool | None = None,
         needed: bool = True,
     ) -> None:
-        """Not `needed`: when it cannot be written, that is no trouble."""
+        """Not `needed`: errors in writing to it are ignored."""
         self.terminal = terminal
-        """People look at it."""
+        """Whether people read it at a terminal."""
         self.color = color
         self._width = width
         self.cursor = terminal if cursor is None else cursor
-        """A line can be written anew in its place."""
+        """Whether a line can be rewritten in place."""
         self._needed = needed
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
 
     @classmethod
     def of(cls, stream: TextIO | None, environ: Mapping[str, str], *, needed: bool = True) -> Out:
-        """The stream as it is: a terminal or not, with colours if it has them and they are wanted.
+        """Wrap a stream: detects a terminal, and uses colors if supported and wanted.
 
         `sys.stdout` is None in a program that was started without one.
         """
@@ -151,19 +130,19 @@ class Out:
 
     @property
     def width(self) -> int:
-        """As it is now: people resize their terminals."""
+        """Current width, which changes when the terminal is resized."""
         if self._width is not None or self._stream is None:
             return self._width or WIDTH
-        try:  # of this very stream: another one may be a terminal when this one is not
+        try:  # for this very stream: another may be a terminal when this one is not
             return os.get_terminal_size(self._stream.fileno()).columns or WIDTH
         except (OSError, ValueError):
             return WIDTH
 
     def write(self, text: str) -> None:
-        """Write, where it goes. Raises an `OSError` once, and after that goes nowhere.
+        """Write. Raises an `OSError` once, and discards output after that.
 
-        `BrokenPipeError`: whoever read it has left, as in `holdfast run … | head -1`. Of a stream
-        that is not needed, no other is raised.
+        `BrokenPipeError`: the reader closed it, as in `holdfast run … | head -1`. A stream that is
+        not needed raises no other.
         """
         if self._stream is None:
             return
@@ -181,21 +160,20 @@ class Out:
             self._give_up(error)
 
     def style(self, name: Style, text: str) -> str:
-        """The text in a style; as it is on a stream without colours."""
+        """The text in a style; unchanged on a stream without colors."""
         return f"{begin(name)}{text}{RESET}" if self.color and text else text
 
     def holds(self, text: str) -> bool:
-        """Whether the stream's encoding can say all of it."""
+        """Whether the stream's encoding can represent the text."""
         try:
             return text.isascii() or bool(text.encode(self._encoding))
         except UnicodeEncodeError:
             return False
 
     def _fit(self, text: str) -> str:
-        """The text with what the stream's encoding cannot hold replaced.
+        """Replace what the stream's encoding cannot represent.
 
-        Done here whatever the stream would do: some of them raise, others write bytes that are no
-        text.
+        Done here whatever the stream would do: some raise, others write invalid bytes.
         """
         if self.holds(text):
             return text
@@ -205,25 +183,25 @@ class Out:
         stream, self._stream = self._stream, None
         assert stream is not None
         drop(stream)
-        if isinstance(error, ConnectionResetError):  # what a socket says of a reader that left
+        if isinstance(error, ConnectionResetError):  # a socket whose reader closed it
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
         if self._needed or isinstance(error, BrokenPipeError):
             raise error
 
 
 def drop(stream: TextIO) -> None:
-    """Let what a stream still holds go nowhere.
+    """Discard the buffered output of a stream.
 
-    Otherwise Python tries to write it once more at its exit, and complains.
+    Otherwise Python tries to write it again on exit, and prints an error.
     """
-    with suppress(OSError, ValueError):  # no file behind it
+    with suppress(OSError, ValueError):  # not backed by a file
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 
 def _colors(environ: Mapping[str, str], able: bool) -> bool:
-    """Whether colours are wanted: see no-color.org, force-color.org and CLICOLOR."""
+    """Whether colors are wanted: see no-color.org, force-color.org and CLICOLOR."""
     if environ.get("NO_COLOR"):
         return False
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):
@@ -233,6 +211,6 @@ def _colors(environ: Mapping[str, str], able: bool) -> bool:
 
 
 def _columns(environ: Mapping[str, str]) -> int | None:
-    """The width that somebody has set, whatever the terminal says."""
+    """The width set in the environment, which overrides the terminal's."""
     columns = environ.get("COLUMNS", "")
     return int(columns) or None if columns.isdecimal() else None

@@ -1,4 +1,4 @@
-"""`holdfast token`: makes, lists and revokes what lets people and programs in."""
+"""Implements `holdfast token`: creates, lists and revokes access tokens."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.cli.codes import ExitCode
-from holdfast.cli.place import ask_instead, asking, database_of, reading, refuse_missing, writing
-from holdfast.cli.registry import AtServer, InDatabase, Registry, Wanted
-from holdfast.cli.terminal import safe
+from holdfast.cli.accounts import AtServer, InDatabase, Registry, Wanted
+from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.target import ask_instead, asking, database_of, reading, refuse_missing, writing
+from holdfast.cli.trust_prompt import settle_place
 from holdfast.cli.wording import columns
 from holdfast.config import TokenOptions, Where
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.escape import escape
 from holdfast.kernel.ports import Ports, wall_clock
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def main(options: TokenOptions) -> int:
+    settle_place(options.where)
     asyncio.run(_do(options))
     return ExitCode.FINISHED
 
@@ -35,11 +37,11 @@ async def _do(options: TokenOptions) -> None:
             case "list":
                 user = await _user(registry, options)
                 for line in table(await registry.tokens(user), wall_clock()):
-                    print(safe(line))
+                    print(escape(line))
             case "revoke":
                 assert options.id is not None
                 await registry.revoke(options.id)
-                print(f"{options.id} is no good any more", file=sys.stderr)
+                print(f"revoked {options.id}", file=sys.stderr)
 
 
 @asynccontextmanager
@@ -59,31 +61,29 @@ async def _registry(
 
 
 async def _create(registry: Registry, options: TokenOptions) -> None:
-    """The token alone is on standard output, so that a script can take it from there."""
+    """Create a token. It alone goes to standard output, so a script can read it."""
     user = await _user(registry, options)
     made = await registry.issue(user, Wanted(options.name, options.scopes, options.days))
     whose = f" for {options.user}" if options.user else ""
     what = f"{', '.join(made.token.scopes)} until {_day(made.token.expires_at)}"
-    print(f"token {made.token.id}{safe(whose)}: {what}; it is shown this once", file=sys.stderr)
+    print(f"token {made.token.id}{escape(whose)}: {what}; shown only once", file=sys.stderr)
     print(made.secret)
 
 
 async def _user(registry: Registry, options: TokenOptions) -> str | None:
-    """The id of the user that was named, who is made when that was asked for."""
+    """The id of the named user, created if --role was given."""
     if options.user is None:
         return None
     found = await registry.find(" ".join(options.user.split()))
     if found is None and options.role is not None and options.what == "create":
         found = await registry.add(options.user, options.role)
-        print(f"made the user {safe(found.name)}, {found.role}", file=sys.stderr)
+        print(f"created user {escape(found.name)} ({found.role})", file=sys.stderr)
     if found is None:
-        raise ConfigError(
-            f"there is no user {options.user!r}: --role member makes one, with a token"
-        )
+        raise ConfigError(f"unknown user {options.user!r}: add --role member to create it")
     if options.role not in (None, found.role):
         raise ConfigError(
-            f"{options.user!r} is {found.role} already: leave out --role, "
-            "or change it at the server (PATCH /users)"
+            f"{options.user!r} already has the role {found.role}: remove --role, "
+            "or change the role at the server (PATCH /users)"
         )
     return found.id
 
@@ -92,8 +92,8 @@ async def _user(registry: Registry, options: TokenOptions) -> str | None:
 
 
 def table(tokens: Sequence[Token], now: int) -> Iterator[str]:
-    """A line for each token, under a line that says what is what."""
-    rows = [("ID", "STATE", "LAST USED", "GOOD FOR", "NAME")]
+    """A header, and a line for each token."""
+    rows = [("ID", "STATE", "LAST USED", "SCOPES", "NAME")]
     for one in tokens:
         used = _day(one.used_at) if one.used_at else "never"
         rows.append((one.id, state(one, now), used, ",".join(one.scopes), one.name))
@@ -105,8 +105,8 @@ def state(token: Token, now: int) -> str:
         return f"revoked {_day(token.revoked_at)}"
     if token.expires_at is None:
         return "good"
-    return f"{'good until' if token.expires_at > now else 'expired'} {_day(token.expires_at)}"
+    return f"{'valid until' if token.expires_at > now else 'expired'} {_day(token.expires_at)}"
 
 
 def _day(at: int | None) -> str:
-    return "for ever" if at is None else datetime.fromtimestamp(at / 1e6, UTC).date().isoformat()
+    return "forever" if at is None else datetime.fromtimestamp(at / 1e6, UTC).date().isoformat()

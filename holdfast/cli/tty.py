@@ -1,4 +1,4 @@
-"""The terminal that somebody sits at, also when standard input and output are pipes."""
+"""The user's terminal, even when standard input and output are pipes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,35 @@ from holdfast.cli.terminal import WIDTH
 from holdfast.cli.wrap import folded
 
 POLL: Final = 0.05
-"""Seconds between two looks at a terminal that the event loop cannot watch."""
+"""Polling interval in seconds for a terminal that the event loop cannot watch."""
 CHUNK: Final = 4096
 
 
 class Tty:
-    """Writes to a terminal, and reads from it line by line, as whoever sits there ends them."""
+    """Writes to a terminal, and reads lines from it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def open(cls) -> Tty | None:
-        """The controlling terminal of this process; None when it has none."""
+        """The controlling terminal of this process; None if it has none."""
         try:
             return cls(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-        except OSError:  # nobody is there
+        except OSError:  # no terminal
             return None
 
+    @classmethod
+    def open_in_foreground(cls) -> Tty | None:
+        """Like `open`; None also for a background job, which would be stopped if it asked."""
+        tty = cls.open()
+        if tty is None or os.tcgetpgrp(tty._descriptor) == os.getpgrp():
+            return tty
+        tty.close()
+        return None
+
     def write(self, text: str) -> None:
-        """As it is: what others wrote has to be made harmless before."""
+        """Write as it is: text of others has to be escaped before."""
         data = text.encode(errors="replace")
         while data:
             try:
@@ -42,13 +51,13 @@ class Tty:
                 from select import select
 
                 select([], [self._descriptor], [])
-            except OSError:  # whoever sat there is gone
+            except OSError:  # the terminal was closed
                 return
 
     async def ask(self, question: str) -> str | None:
-        """Write a question, and read the line that answers it; None at the end of the input.
+        """Write a question and read the line that answers it; None at the end of the input.
 
-        Only what is typed from now on counts. However this ends, the terminal is left as it was.
+        Ignores what was typed before. The terminal is always restored.
         """
         typed = b""
         question = self._fitted(question)
@@ -57,23 +66,23 @@ class Tty:
                 self.write(question)
                 try:
                     while not typed.endswith(b"\n") and (chunk := await self._read()):
-                        typed += chunk  # Ctrl-D behind some text gives it without an end
+                        typed += chunk  # Ctrl-D after some text delivers it without a newline
                 finally:
                     if not typed.endswith(b"\n"):
                         self.write("\n")
-        except (OSError, termios.error):  # whoever sat there is gone, or it is not ours to use
+        except (OSError, termios.error):  # closed, or not ours to use
             return None
         return typed.decode(errors="replace").rstrip("\r\n") if typed else None
 
     def _fitted(self, question: str) -> str:
         try:
             width = os.get_terminal_size(self._descriptor).columns or WIDTH
-        except OSError:  # whoever sat there is gone
+        except OSError:  # the terminal was closed
             return question
         return "\n".join(folded(question.rstrip(), width - 1)) + " " * question.endswith(" ")
 
     async def _read(self) -> bytes:
-        """What was typed next; nothing at the end of the input, or when the terminal is gone."""
+        """Read what was typed; empty at the end of the input, or if the terminal was closed."""
         while True:
             try:
                 return os.read(self._descriptor, CHUNK)
@@ -96,8 +105,8 @@ class Tty:
 
 @contextmanager
 def _cooked(descriptor: int) -> Iterator[None]:
-    """Lines that can be edited and are seen, and no blocking. What is typed before or behind the
-    answer is dropped."""
+    """Line editing with echo, without blocking. Input typed before or after the answer is
+    dropped."""
     before, cooked = termios.tcgetattr(descriptor), termios.tcgetattr(descriptor)
     cooked[0] |= termios.ICRNL
     cooked[1] |= termios.OPOST
@@ -110,14 +119,14 @@ def _cooked(descriptor: int) -> Iterator[None]:
         yield
     finally:
         os.set_blocking(descriptor, blocking)
-        with suppress(termios.error):  # it may be gone
+        with suppress(termios.error):  # it may be closed
             termios.tcflush(descriptor, termios.TCIFLUSH)  # or a shell would run what was pasted
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 @contextmanager
 def _on_return(call: Callable[[], None]) -> Iterator[None]:
-    """Call this when somebody who had stopped us (Ctrl-Z) lets us go on."""
+    """Call a function when the process resumes after Ctrl-Z."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGCONT, call)
     try:

@@ -1,4 +1,4 @@
-"""What people see of a run: the answer on one stream, everything else on the other."""
+"""View of a run for people: the answer on one stream, everything else on the other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import assert_never
 
 from holdfast.cli import wording
 from holdfast.cli.calls import Calls
-from holdfast.cli.page import Page
-from holdfast.cli.terminal import Out, Style, safe
+from holdfast.cli.terminal import Out, Style
+from holdfast.cli.transcript import Page
 from holdfast.cli.wrap import folded
 from holdfast.kernel.errors import Failure
+from holdfast.kernel.escape import escape
 from holdfast.kernel.events import (
     Compacted,
     Compacting,
@@ -37,8 +38,8 @@ CallEvent = CallStarted | ArgumentsDelta | ToolCalled | ToolStarted | ToolProgre
 class View:
     """Shows the events of a run.
 
-    A program that reads the answer gets it as the model wrote it, message by message: what a failed
-    attempt said is not among them. People see it grow.
+    A program that reads the answer gets it as the model wrote it, message by message, without
+    failed attempts. People see it grow.
     """
 
     def __init__(
@@ -51,16 +52,16 @@ class View:
         kept_in: str | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`kept_in`: the file of the conversation, if there is one."""
+        """`kept_in`: the file of the conversation, if any."""
         self._answer = answer
         self._status = status
         self._reasoning = reasoning
         self._quiet = quiet
         self._kept_in = kept_in
         self._total = Summary()
-        """Of all runs: after an approval, a conversation goes on as another one."""
+        """Sum over all runs: after an approval, a conversation continues as another run."""
         self._retried = ""
-        """What the last attempt failed of."""
+        """Message of the last failed attempt."""
         self._page = Page(answer, status, clock)
         self._calls = Calls(self._page, status)
 
@@ -90,45 +91,45 @@ class View:
             case Delivered(why, messages):
                 self._say(f"→ {wording.delivered(why, messages)}", "dim")
             case Warned(text):
-                self._say(f"! {safe(text)}", "yellow", always=True)
+                self._say(f"! {escape(text)}", "yellow", always=True)
             case RunEnded():
                 self._ended(event)
             case _:
                 assert_never(event)
 
     def note(self, text: str) -> None:
-        """A line of our own."""
-        self._say(safe(text), "dim")
+        """Show a line of our own."""
+        self._say(escape(text), "dim")
 
     def row(self, text: str) -> None:
-        """A row of a list: as much of it as one line of the terminal holds."""
+        """Show a row of a list, cut to one line of the terminal."""
         width = self._status.width if self._status.terminal else wording.LONGEST
         self._say(wording.short(text, width), "dim")
 
     def said(self, text: str) -> None:
-        """What a person has said to the model."""
-        self._say(f"> {safe(text)}", "bold")
+        """Show a message of the user."""
+        self._say(f"> {escape(text)}", "bold")
 
     def new_turn(self) -> None:
-        """What it took is summed up from here on."""
+        """Start the sum of usage anew."""
         self._total = Summary()
 
     def void(self) -> None:
-        """What was shown of an answer is none any more, and it is not said why."""
+        """Mark the shown part of an answer as void, without a reason."""
         if self._page.give_up_text():
             self._say("  The text above is void.", "yellow", always=True)
 
     def tick(self) -> None:
-        """A second has gone by."""
+        """Called every second."""
         self._page.tick()
         self._calls.tick()
 
     def stopping(self) -> None:
-        """Somebody has told it to stop, perhaps by Ctrl-C."""
+        """Called when the run was told to stop, perhaps by Ctrl-C."""
         self._page.erase_echo()
 
     def end(self) -> None:
-        """Leave the terminal as one would like to find it."""
+        """Leave the terminal clean."""
         self._page.end()
 
     # --- what the model says ---
@@ -157,7 +158,7 @@ class View:
             self._page.wait(what)
 
     def _say(self, text: str, style: Style, *, always: bool = False) -> None:
-        """A line that is not about a call. More lines are set in, so that none looks like ours."""
+        """Show a line that is not about a call. Continuation lines are indented."""
         if always or not self._quiet:
             lines = text.replace("\n", "\n  ").split("\n")
             if self._status.terminal:
@@ -188,14 +189,14 @@ class View:
     def _retry(self, event: Retrying) -> None:
         shown = self._page.give_up_text()
         when = f"in {wording.duration(event.delay)}" if event.delay >= 0.1 else "now"
-        message = safe(event.message).rstrip(".")
+        message = escape(event.message).rstrip(".")
         self._say(f"↻ {message}; attempt {event.attempt + 1} of {event.of} {when}", "yellow")
         again = event.attempt > 1 and event.message == self._retried
         self._retried = event.message
         if event.detail and not again:
             detail = event.detail.removeprefix("ProviderError: ")
             self._say(f"  {wording.short(detail, wording.LONGEST)}", "dim")
-        if shown:  # also to who wants it quiet: it stands there as if it were the answer
+        if shown:  # even with --quiet: it looks like the answer
             self._say("  The text above is void.", "yellow", always=True)
 
     def _compacting(self, begins: bool) -> None:
@@ -218,14 +219,16 @@ class View:
                 self._say(wording.step_limit(self._kept_in), "yellow", always=True)
                 self._sum(self._total)
             case "stop" | "stop_after_tool":
+                if event.cut_by is not None:
+                    self._say(wording.CUT[event.cut_by], "yellow", always=True)
                 self._sum(self._total)
             case "requires_action":
-                pass  # whoever asks people says what
+                pass  # reported where the user is asked
             case _:
                 assert_never(event.reason)
 
     def _sum(self, summary: Summary) -> None:
-        """What it took, where that was more than a question and an answer."""
+        """Show the usage, unless it was just a question and an answer."""
         much = summary.steps > 1 or summary.tool_calls or summary.seconds >= 10
         if self._status.terminal and much:
             self._say(wording.summed(summary), "dim")
@@ -234,10 +237,10 @@ class View:
         if failure is None:
             self._say("✗ The run failed.", "red", always=True)
             return
-        self._say(f"✗ {safe(failure.message)}", "red", always=True)
+        self._say(f"✗ {escape(failure.message)}", "red", always=True)
         if hint := wording.HINTS.get(failure.kind):
             self._say(f"  {hint}", "bold", always=True)
         facts = failure.kind if failure.status is None else f"{failure.kind}, {failure.status}"
         if failure.detail and failure.message not in failure.detail:
-            facts += f": {safe(failure.detail)}"
+            facts += f": {escape(failure.detail)}"
         self._say(f"  ({facts})", "dim", always=True)

@@ -1,4 +1,4 @@
-"""What happens in a run, in words for people. Pure."""
+"""Texts about a run for people: events, results, previews, summaries. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Final, assert_never
 
 import msgspec
 
-from holdfast.cli.letters import letters
-from holdfast.cli.terminal import Style, safe
+from holdfast.cli.graphemes import letters
+from holdfast.cli.terminal import Style
 from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
+from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Compacted, Delivery, Summary
-from holdfast.kernel.messages import File, Message, Outcome, ToolResult
+from holdfast.kernel.messages import CutBy, File, Message, Outcome, ToolCall, ToolResult
 
 PREVIEW: Final = 60
-"""Lines of a preview that are shown."""
+"""Lines of a preview shown."""
 LONGEST: Final = 400
-"""Characters of a line that are shown, where a line may wrap."""
+"""Characters of a line shown, where a line may wrap."""
 LOOKED_AT: Final = 100_000
-"""Characters of a text that are looked at, to show a few lines of it."""
+"""Characters of a text examined, to show a few lines of it."""
 
 DIFF: Final[Mapping[str, Style]] = {
     "+++": "bold",
@@ -40,18 +41,22 @@ OUTCOMES: Final[Mapping[Outcome, str]] = {
     "timed_out": "timed out",
 }
 HINTS: Final[Mapping[FailureKind, str]] = {
-    "rate_limit": "Try again in a while.",
-    "overloaded": "Try again in a while.",
-    "server": "Try again in a while.",
-    "timeout": "Try again in a while.",
-    "stream_silent": "Try again in a while.",
-    "stream_cut": "Try again in a while.",
+    "rate_limit": "Try again later.",
+    "overloaded": "Try again later.",
+    "server": "Try again later.",
+    "timeout": "Try again later.",
+    "stream_silent": "Try again later.",
+    "stream_cut": "Try again later.",
     "network": "Check the connection, and the address if you set one.",
     "not_found": "Check the name of the model.",
     "context_overflow": "Start a new conversation, or use a model with a larger window.",
-    "content_filter": "Ask in other words.",
+    "content_filter": "Rephrase the prompt.",
 }
-"""What to do, where the message does not say it."""
+"""Advice for failures whose message has none."""
+CUT: Final[Mapping[CutBy, str]] = {
+    "content_filter": "! The answer is incomplete: the provider's content filter stopped it.",
+    "length": "! The answer is incomplete: it reached the length limit.",
+}
 
 
 def marks(outcome: Outcome) -> tuple[Style, str]:
@@ -61,7 +66,7 @@ def marks(outcome: Outcome) -> tuple[Style, str]:
 
 
 def cut(text: str, width: int) -> str:
-    """As much of a line as fits into so many columns."""
+    """Cut a line to a number of columns."""
     width = max(width, 2)
     used = fits = 0
     at = 0
@@ -76,16 +81,16 @@ def cut(text: str, width: int) -> str:
 
 
 def short(text: str, width: int) -> str:
-    """One harmless line: a line end in it is spelled, so that it cannot pretend to be another."""
+    """One escaped line: a newline in it is spelled out, so it cannot fake another line."""
     width = max(width, 20)
-    return cut(safe(text[: width + 1]).replace("\n", "\\n").replace("\t", " "), width)
+    return cut(escape(text[: width + 1]).replace("\n", "\\n").replace("\t", " "), width)
 
 
 def first_lines(text: str, count: int, *, folded: bool = True) -> tuple[list[str], int]:
-    """The first lines, harmless, and how many more there are.
+    """The first lines, escaped, and how many more there are.
 
-    `folded`: of a line that was written over and over, as a progress bar is, only the last, and
-    without its colours.
+    `folded`: of a line overwritten repeatedly, such as a progress bar, keep only the last state,
+    without colors.
     """
     text = text.strip("\n") if folded else text.rstrip("\n")
     if not text:
@@ -94,23 +99,23 @@ def first_lines(text: str, count: int, *, folded: bool = True) -> tuple[list[str
     lines = text[:LOOKED_AT].replace("\r\n", "\n").split("\n", max(count, 0))[: max(count, 0)]
     if folded:
         lines = [_folded(line) for line in lines]
-    return [safe(line) for line in lines], total - len(lines)
+    return [escape(line) for line in lines], total - len(lines)
 
 
 def last_lines(text: str, count: int) -> list[str]:
-    """The last lines, harmless and folded."""
+    """The last lines, escaped and folded."""
     text = text.strip("\n")[-LOOKED_AT:].replace("\r\n", "\n")
-    return [safe(_folded(line)) for line in text.split("\n")[-count:]] if text else []
+    return [escape(_folded(line)) for line in text.split("\n")[-count:]] if text else []
 
 
 def is_diff(text: str) -> bool:
-    """Whether a text begins as a diff does, also one of git."""
+    """Whether a text starts like a diff, including git's."""
     lines, _ = first_lines(text, 5)
     return any(line.startswith("@@ ") for line in lines)
 
 
 def summary_of(text: str) -> str:
-    """The last line of a result where that is in brackets, as the exit code of a command is."""
+    """The last line of a result if it is in brackets, such as a command's exit code."""
     last = "".join(last_lines(text, 1))
     return last if last.startswith("[") else ""
 
@@ -125,15 +130,15 @@ def _folded(line: str) -> str:
 
 
 def previewed(text: str) -> tuple[list[str], int]:
-    """What is shown of a preview, and how many more lines there are."""
+    """The lines of a preview that are shown, and how many more there are."""
     lines, more = first_lines(text, PREVIEW, folded=False)
     return [cut(line, LONGEST) for line in lines], more
 
 
 def seen_whole(preview: str) -> bool:
-    """Whether whoever saw what is shown of a preview has seen all of it."""
+    """Whether the shown lines of a preview are all of it."""
     lines, more = previewed(preview)
-    return not more and "\n".join(lines) == safe(preview.rstrip("\n"))
+    return not more and "\n".join(lines) == escape(preview.rstrip("\n"))
 
 
 def more(count: int) -> str:
@@ -157,7 +162,7 @@ def spelled(tool: str, arguments: str) -> str:
             said = (f"{name}={msgspec.json.encode(given[name]).decode()}" for name in given)
             return f"{tool}({', '.join(said)})"
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass  # what is no JSON is shown as it is
+        pass  # invalid JSON is shown as it is
     return f"{tool}({arguments[:LOOKED_AT]})"
 
 
@@ -176,28 +181,37 @@ def compacted(event: Compacted) -> str:
 def delivered(why: Delivery, messages: Sequence[Message]) -> str:
     match why:
         case "steering" | "follow_up":
-            return f"told it: {short(' '.join(message.text for message in messages), 200)}"
+            return f"sent: {short(' '.join(message.text for message in messages), 200)}"
         case "guard":
-            return "the stop guard asked it to go on"
+            return "the stop guard asked it to continue"
         case "recovery":
-            return "the answer was cut by its length: asked it to go on"
+            return "the answer reached the length limit: asked it to continue"
         case "repair":
-            return "the answer does not have the form that was asked for: asked it again"
+            return "the answer does not have the requested form: asked again"
         case _:
             assert_never(why)
 
 
+def headline(message: Message) -> str:
+    """What stands for a message in a list: its text, or else its results or its calls."""
+    if message.text:
+        return message.text
+    results = [f"{one.tool}: {one.outcome}" for one in message.results]
+    calls = [part.tool for part in message.parts if isinstance(part, ToolCall)]
+    return f"({', '.join(results or calls) or message.kind})"
+
+
 def interrupted(kept_in: str | None) -> str:
-    return "Interrupted." + (f" What was said is kept in {safe(kept_in)}." if kept_in else "")
+    return "Interrupted." + (f" The conversation is saved in {escape(kept_in)}." if kept_in else "")
 
 
 def step_limit(kept_in: str | None) -> str:
-    do = "Ask it to go on, or raise --max-steps." if kept_in else "Raise it with --max-steps."
-    return f"Stopped: the limit of steps is reached. {do}"
+    do = "Ask it to continue, or raise --max-steps." if kept_in else "Raise it with --max-steps."
+    return f"Stopped: the step limit was reached. {do}"
 
 
 def together(one: Summary, other: Summary) -> Summary:
-    """What two runs of a conversation came to."""
+    """The sum of two runs of a conversation."""
     return Summary(
         one.steps + other.steps,
         one.tool_calls + other.tool_calls,
@@ -227,7 +241,7 @@ def count(number: int, what: str) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:
-    """Lines whose columns are as wide as what is in them; those named stand to the right."""
+    """Lines with aligned columns; those in `right` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         aligned = [

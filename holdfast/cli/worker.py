@@ -1,4 +1,4 @@
-"""`holdfast worker`: the same process as `holdfast serve`, without the API."""
+"""Implements `holdfast worker`: the process of `holdfast serve`, without the API."""
 
 from __future__ import annotations
 

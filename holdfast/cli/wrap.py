@@ -1,4 +1,4 @@
-"""Lines of a terminal that end between words, for text that is styled and still arriving."""
+"""Word wrap for a terminal, for text that is styled and still arriving."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from typing import Final
 from unicodedata import category, east_asian_width
 
-from holdfast.cli.letters import JOINER, JOINERS, TONES
+from holdfast.cli.graphemes import JOINER, JOINERS, TONES
 
 _WIDE: Final = (
     r"\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
     r"\U0001f300-\U0001faff\U00020000-\U0003fffd"
 )
-"""Characters of scripts that are written without blanks: a line may end at each."""
+"""Characters of scripts written without spaces: a line may end at each."""
 _AS_EMOJI: Final = "\ufe0f"
 _GOES_ON: Final = rf"{JOINERS}\ufe0e{_AS_EMOJI}\u20e3{TONES}"
-"""What belongs to the character before it: no line ends there."""
+"""Characters that belong to the one before: no line ends there."""
 _TOKEN: Final = re.compile(
     rf"\x1b\[[0-9;]*m|\n| +|[{_GOES_ON}]|[{_WIDE}]|[^\x1b\n {_GOES_ON}{_WIDE}]+|\x1b"
 )
@@ -23,18 +23,18 @@ _GOING_ON: Final = re.compile(f"[{_GOES_ON}]")
 _IS_WIDE: Final = re.compile(f"[{_WIDE}]")
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MARK: Final = re.compile(r"[•│]|\d{1,3}[.)]")
-"""What stands before an item of a list or a quotation: more lines of it begin behind that."""
+"""Mark of a list item or a quotation: continuation lines are aligned after it."""
 
 
 NARROWEST: Final = 20
-"""Columns that a line has at least, whatever the terminal says."""
+"""Minimum width in columns, whatever the terminal says."""
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes, without its styles.
+    """Columns of a terminal that a text takes, without its styles.
 
-    Of emoji that are put together from others, it is the most that a terminal takes: some show the
-    others side by side. A line that is too short is only that; one that is too long is torn.
+    For joined emoji it is the maximum: some terminals show the parts side by side. A line that is
+    too short does no harm; one that is too long is broken.
     """
     text = _STYLE.sub("", text)
     if text.isascii():
@@ -42,9 +42,9 @@ def cells(text: str) -> int:
     taken = last = 0
     for character in text:
         if character == _AS_EMOJI and last == 1:
-            last = 1  # what is one column wide as a sign is two as an emoji
+            last = 1  # one column as a symbol is two as an emoji
         elif category(character) in ("Mn", "Me", "Cf"):
-            last = 0  # stands on the one before, or is not seen
+            last = 0  # combines with the one before, or is invisible
         else:
             last = 2 if east_asian_width(character) in "WF" else 1
         taken += last
@@ -52,22 +52,22 @@ def cells(text: str) -> int:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """One line as a terminal takes it: more lines of it end between words, and are set in."""
+    """Wrap one line between words; continuation lines are indented."""
     wrap = Wrap(width, hang=2)
     return (wrap.feed(text) + wrap.end()).split("\n")
 
 
 class Wrap:
-    """A fold: text goes in as it comes, and comes out a word at a time.
+    """Streaming word wrap: text goes in as it arrives, and comes out a word at a time.
 
-    What must keep its lines (code between fences, rows of a table) is left alone, and so is a word
-    that is longer than a line.
+    Preformatted lines (code between fences, rows of a table) are left alone, and so is a word that
+    is longer than a line.
     """
 
     def __init__(self, width: int, hang: int = 0) -> None:
-        """`hang`: columns that more lines of a line are set in."""
+        """`hang`: indentation of continuation lines."""
         self.width = width
-        """It may change: people resize their terminals."""
+        """Current width: terminals are resized."""
         self._hang = hang
         self._word = ""
         self._new_text()
@@ -81,25 +81,25 @@ class Wrap:
         self._indent = 0
         self._blanks = ""
         self._first = True
-        """No word stands on this line yet."""
+        """Whether no word is on this line yet."""
         self._as_it_is = False
-        """This line is left alone."""
+        """Whether this line is preformatted."""
         self._torn = False
-        """Others have written in the middle of it: it goes on with a word."""
+        """Whether the line was interrupted by other output: it continues with a word."""
         self._joined = False
-        """What comes next belongs to what was written last."""
+        """Whether the next text belongs to the last word written."""
 
     def feed(self, text: str) -> str:
         return "".join(map(self._take, _TOKEN.findall(text)))
 
     def end(self) -> str:
-        """What was held back. After that, a new text may begin."""
+        """Return what was held back. After that, a new text may start."""
         held = self._flush()
         self._new_text()
         return held
 
     def pause(self) -> str:
-        """What was held back, so that others can write. The text goes on at the start of a line."""
+        """Return what was held back, so that others can write. The text continues on a new line."""
         held = self._flush()
         self._column, self._indent, self._blanks = 0, 0, ""
         self._torn = not self._first
@@ -144,7 +144,7 @@ class Wrap:
         return blanks + word
 
     def _begin(self, word: str, taken: int) -> None:
-        """The first word of a line says what kind of line it is."""
+        """Classify the line by its first word."""
         self._first = False
         plain = _STYLE.sub("", word)
         fence = plain.startswith("```")

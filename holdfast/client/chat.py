@@ -1,4 +1,4 @@
-"""A chat at the far end of a wire: every door that a chat in this process has."""
+"""A chat on a remote server, with the same interface as a chat in this process."""
 
 from __future__ import annotations
 
@@ -9,51 +9,55 @@ import anyio
 from msgspec import UNSET, Struct, UnsetType
 
 from holdfast.agent import Resolution
-from holdfast.chat import export
 from holdfast.chat.errors import ChatArchived, ChatNotFound, InvalidInput, NotArchived, NothingWaits
+from holdfast.chat.export import Format, parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
 from holdfast.chat.queries import Spent
-from holdfast.chat.state import Deliver, Rule, Stored
+from holdfast.chat.rows import Deliver, Rule, Stored
+from holdfast.chat.snapshots import ChatResult, Pending, Receipt, Revision, Snapshot
 from holdfast.chat.stream import Cursor
-from holdfast.chat.view import ChatResult, Pending, Receipt, Revision, Snapshot
-from holdfast.client.given import answers_of, parts_of, without_none
-from holdfast.client.line import Line, at
 from holdfast.client.queue import RemoteQueue
+from holdfast.client.request_bodies import answers_of, parts_of, without_none
 from holdfast.client.stream import Outcome, RemoteStream
+from holdfast.client.transport import Line, at
 from holdfast.kernel.messages import Message, Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
 
 T = TypeVar("T")
 PAGE: Final = 200
-"""Rows that a server gives at once."""
+"""Rows that a server returns at once."""
 POLL: Final = 5.0
-"""Seconds after which a chat that was not heard of is asked about."""
+"""Seconds without an event after which the chat is queried."""
 
 
 class Messages(Struct, frozen=True):
+    """A page of messages."""
+
     messages: tuple[Stored, ...]
     next: int | None
 
 
 class Actions(Struct, frozen=True):
+    """Pending actions of a chat."""
+
     actions: tuple[Pending, ...]
 
 
 class RemoteChat:
-    """A durable conversation on a server. Costs nothing to keep, and nothing to drop.
+    """A durable conversation on a server. A handle: it holds no resources.
 
-    What it refuses is a `ChatError` that says why; nothing was changed then.
+    A refused operation raises a `ChatError` that says why; nothing was changed then.
     """
 
     def __init__(self, line: Line, snapshot: Snapshot) -> None:
         self.id = snapshot.id
         self.owner = snapshot.owner
         self.agent = snapshot.agent
-        """The name of the agent that answers."""
+        """Name of the chat's agent."""
         self.first = snapshot
-        """As it was when this was made; with a key, as it was the first time."""
+        """The chat when this handle was made; with a key, when that key was first used."""
         self.queue = RemoteQueue(line, snapshot.id)
-        """The messages that wait."""
+        """The queued messages."""
         self._line = line
         self._path = at("chats", snapshot.id)
 
@@ -74,9 +78,9 @@ class RemoteChat:
         limit: int = 100,
         superseded: bool = False,
     ) -> tuple[Stored, ...]:
-        """A page: the newest messages in front of number `before`, in order.
+        """A page of messages, in order: the newest ones before number `before`.
 
-        With `after` the first ones behind that number.
+        With `after`: the first ones after that number.
         """
         check_limit(limit)
         found: list[Stored] = []
@@ -96,23 +100,23 @@ class RemoteChat:
         return tuple(one for one in found if before is None or one.number < before)
 
     async def history(self) -> tuple[Message, ...]:
-        """All live messages: what `agent.run(history=…)` would go on with."""
-        # Of one moment, which pages are not.
-        whole = export.parse(await self.export(files=False))
+        """All live messages, as `agent.run(history=…)` takes them."""
+        # By export, which is one snapshot; pages are not.
+        whole = parse(await self.export(files=False))
         return tuple(one.message for one in whole.messages if one.superseded_at is None)
 
     async def actions(self) -> tuple[Pending, ...]:
-        """What the chat waits for from outside."""
+        """The pending actions."""
         return (await self._line.get(self._path + "/actions", Actions)).actions
 
     async def usage(self, *, tree: bool = False) -> Spent:
-        """Tokens and cost; with `tree` also of all chats that it set to work."""
+        """Tokens and cost; with `tree`, including all child chats."""
         return await self._line.get(self._path + "/usage", Spent, tree=tree)
 
-    async def export(self, format: export.Format = "jsonl", *, files: bool = True) -> str:
-        """The whole chat as text: `jsonl` loses nothing, `markdown` is for people.
+    async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
+        """The whole chat as text: `jsonl` is lossless, `markdown` is for people.
 
-        `files`: with the bytes of files that it refers to. Markdown only names them.
+        `files`: include the bytes of its files. Markdown only names them.
         """
         if format not in ("jsonl", "markdown"):
             raise InvalidInput(f"format is {format!r}: use 'jsonl' or 'markdown'")
@@ -123,14 +127,14 @@ class RemoteChat:
         return reply.body.decode()
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> RemoteStream:
-        """What the chat says, from a cursor on. It ends when the chat rests, or never."""
+        """The chat's events after a cursor. Ends when the chat is idle; with `follow`, never."""
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return RemoteStream(self._line, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
-        """Wait until the chat rests: idle, failed, or waiting for somebody outside.
+        """Wait until the chat is idle, failed, or waiting for an action.
 
-        Raises `Stranded` when it cannot go on: no worker knows its agent.
+        Raises `Stranded` if it cannot continue because no worker knows its agent.
         """
         found = await self._result()
         if found is not None:
@@ -146,7 +150,7 @@ class RemoteChat:
     async def _result(self) -> ChatResult | None:
         return (await self._line.get(self._path + "/result", Outcome)).result
 
-    # --- talking ---
+    # --- messages and turns ---
 
     async def send(
         self,
@@ -157,10 +161,10 @@ class RemoteChat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Say something. While the chat is busy it waits in the queue, as `deliver` says:
+        """Send a message. If the chat is busy, it is queued according to `deliver`:
 
-        `queue`: until the turn is over. `steer`: until the next step. `interrupt`: the turn is
-        stopped for it. `model` and `effort` hold from this message on. With a `key` it is said
+        `queue`: until the turn ends. `steer`: until the next step. `interrupt`: the turn is
+        interrupted for it. `model` and `effort` apply from this message on. With a `key` it is sent
         once, however often this is called.
         """
         check_effort(effort)
@@ -168,11 +172,11 @@ class RemoteChat:
         return await self._do("POST", "/messages", Receipt, body, key)
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
-        """Stop the turn and keep what it produced. Does nothing when nothing runs."""
+        """Interrupt the turn and keep what it produced. Does nothing if none runs."""
         return await self._do("POST", "/interrupt", Snapshot, None, key)
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
-        """Try again after an error."""
+        """Retry after an error."""
         return await self._do("POST", "/retry", Snapshot, None, key)
 
     async def edit(
@@ -184,7 +188,7 @@ class RemoteChat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Revision:
-        """Say something else instead of message `number`: it and all behind it are superseded."""
+        """Replace the user's message `number`: it and all messages after it are superseded."""
         check_effort(effort)
         body = without_none(prompt=parts_of(prompt), model=model, effort=effort)
         return await self._do("PATCH", "/messages" + at(number), Revision, body, key)
@@ -200,7 +204,7 @@ class RemoteChat:
     ) -> RemoteChat:
         """A new chat with the history up to message `number`.
 
-        With a prompt: up to before it, and the prompt in its place.
+        With a prompt: up to the message before it, followed by the prompt.
         """
         body = without_none(
             number=number,
@@ -211,7 +215,7 @@ class RemoteChat:
         return RemoteChat(self._line, await self._do("POST", "/fork", Snapshot, body, key))
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
-        """Have the conversation summarized now."""
+        """Summarize the conversation now."""
         return await self._do("POST", "/compact", Snapshot, None, key)
 
     async def resolve(
@@ -221,21 +225,25 @@ class RemoteChat:
         allow_for_chat: Rule | None = None,
         key: str | None = None,
     ) -> Snapshot:
-        """Answer actions by their call ids: all of them, or, when one is refused, none.
+        """Answer actions by their call ids: all of them, or none if one is refused.
 
         An answer is what `agent.run(resolve=…)` takes: `approve(action)`, `Deny(reason)`, or the
-        result. `allow_for_chat` lets calls like it run in this chat without being asked again.
+        result. `allow_for_chat` approves later calls like it in this chat.
         """
         if not answers:
             raise NothingWaits([], [action.call.id for action in await self.actions()])
         body = without_none(answers=answers_of(answers), allow_for_chat=allow_for_chat)
         return await self._do("POST", "/actions", Snapshot, body, key)
 
-    # --- what it is called and made of ---
+    # --- properties and lifecycle ---
 
     async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
-        """Give it a title. None takes it away: the next turn brings a new one."""
+        """Set the title. None removes it: the next turn writes a new one."""
         return await self._do("PATCH", "", Snapshot, {"title": title_of(title)}, key)
+
+    async def retitle(self, *, key: str | None = None) -> Snapshot:
+        """Have a model write a new title now. Raises `TitleFailed`; the old one is kept then."""
+        return await self._do("POST", "/title", Snapshot, None, key)
 
     async def update(
         self,
@@ -245,7 +253,7 @@ class RemoteChat:
         effort: Effort | UnsetType | None = UNSET,
         key: str | None = None,
     ) -> Snapshot:
-        """Change what is given, together. None for a model or an effort: the agent's own."""
+        """Change the given values together. None for a model or an effort: the agent's own."""
         given: dict[str, Any] = {"labels": labels, "model": model, "effort": effort}
         changes = {name: value for name, value in given.items() if value is not UNSET}
         if not changes:
@@ -256,25 +264,26 @@ class RemoteChat:
         return await self._do("PATCH", "", Snapshot, changes, key)
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
-        """Put it away, with all chats that it set to work."""
+        """Archive the chat, with all its child chats."""
         if key is None and (await self.read()).archived:
             raise ChatArchived(self.id)
         return await self._do("PATCH", "", Snapshot, {"archived": True}, key)
 
     async def unarchive(self, *, key: str | None = None) -> Snapshot:
+        """Unarchive the chat, with all its child chats."""
         if key is None and not (await self.read()).archived:
             raise NotArchived(self.id)
         return await self._do("PATCH", "", Snapshot, {"archived": False}, key)
 
     async def delete(self, *, key: str | None = None) -> None:
-        """Remove it for good, with all chats that it set to work."""
+        """Delete the chat permanently, with all its child chats."""
         if key is None:
             await self.read()
         reply = await self._line.reply("DELETE", self._path, key=self._line.key(key))
         if reply.status == 204:
             return
         error = self._line.refused(reply)
-        # It was there: it went with a request whose answer was lost, or the first with this key.
+        # It existed: a request whose response was lost deleted it, or the first one with this key.
         if not isinstance(error, ChatNotFound):
             raise error
 

@@ -1,4 +1,12 @@
-"""What a server refused, as the exception that the same chat would raise in this process."""
+"""Errors of a remote server, as the exceptions that a chat in this process would raise.
+
+HoldfastError
+├── ChatError, StoreError…      as for a chat in this process, rebuilt from the problem
+│   └── InvalidArgument         also a ConfigError
+└── RemoteError                 any other problem of the server
+    ├── Unreachable             no response
+    └── NotHoldfast             a response of another server
+"""
 
 from __future__ import annotations
 
@@ -10,15 +18,15 @@ import msgspec
 from holdfast.chat import errors
 from holdfast.chat.errors import ChatError, InvalidInput
 from holdfast.chat.files import FileInUse, FileNotFound, QuotaExceeded
-from holdfast.chat.state import Status
-from holdfast.chat.table import Transition
+from holdfast.chat.rows import Status
+from holdfast.chat.state_machine import Transition
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.server.problem import Problem
 from holdfast.store.database import OutcomeUnknown, StoreError, Unavailable
 
 
 class RemoteError(HoldfastError):
-    """What a server refused for a reason that a chat in this process would not have."""
+    """The server refused a request for a reason that a chat in this process would not have."""
 
     def __init__(
         self,
@@ -30,15 +38,15 @@ class RemoteError(HoldfastError):
     ) -> None:
         super().__init__(detail)
         self.kind = kind
-        """A label that programs may rely on."""
+        """A stable label for programs."""
         self.status = status
-        """Of HTTP; None when nobody answered."""
+        """HTTP status; None if there was no response."""
         self.detail = detail
         self.facts: Mapping[str, Any] = facts or {}
 
 
 class Unreachable(RemoteError):
-    """Nobody answered, for as long as was waited. A change may or may not have been made."""
+    """The server did not respond while it was retried. A change may or may not have been made."""
 
     def __init__(self, url: str, why: str, do: str) -> None:
         super().__init__("unreachable", f"{url} cannot be reached, {why}: {do}")
@@ -46,20 +54,20 @@ class Unreachable(RemoteError):
 
 
 class NotHoldfast(RemoteError):
-    """Somebody answered, and it was no server of ours."""
+    """The response did not come from a Holdfast server."""
 
     def __init__(self, url: str, status: int, said: str) -> None:
         super().__init__(
             "not_holdfast",
-            f"{url} answered {status} with {said}, which is no answer of holdfast: "
-            "is this the address of the server, and does a proxy stand in front of it?",
+            f"{url} responded {status} with {said}, which is not a response of Holdfast: "
+            "is this the address of the server, and is there a proxy in front of it?",
             status=status,
         )
         self.url = url
 
 
 class InvalidArgument(InvalidInput, ConfigError):
-    """Something that was given cannot be right. Over the wire the two are not told apart."""
+    """An invalid argument. Over the wire, InvalidInput and ConfigError cannot be told apart."""
 
 
 _CLASSES: Final[Mapping[str, type[HoldfastError]]] = {
@@ -78,7 +86,7 @@ _CLASSES: Final[Mapping[str, type[HoldfastError]]] = {
     "database_unavailable": Unavailable,
     "database_refused": StoreError,
 }
-"""By kind: what is raised for it."""
+"""The exception to raise, by kind of problem."""
 
 _TYPES: Final[Mapping[str, Any]] = {
     "status": Status,
@@ -87,15 +95,15 @@ _TYPES: Final[Mapping[str, Any]] = {
     "waiting": tuple[str, ...],
     "asked": tuple[str, ...],
 }
-"""Of the facts that JSON has another type for."""
+"""Types of the facts that JSON represents as another type."""
 
 
 def error_of(problem: Problem) -> HoldfastError:
-    """The exception for what a server refused."""
+    """The exception for a problem of the server."""
     known = _CLASSES.get(problem.kind)
     if known is None:
         return RemoteError(problem.kind, problem.detail, status=problem.status, facts=problem.facts)
-    error = known.__new__(known, problem.detail)  # past what would make the sentence again
+    error = known.__new__(known, problem.detail)  # not __init__, which would build the message anew
     for name, value in problem.facts.items():
         setattr(error, name, _fact(name, value))
     return error

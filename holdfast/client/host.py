@@ -1,4 +1,4 @@
-"""Durable chats on a server, as a program has them: begin one, find one, list them, watch them."""
+"""The remote host: create, find, list and watch durable chats on a server."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from msgspec import Struct
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
-from holdfast.chat.view import Snapshot
+from holdfast.chat.snapshots import Snapshot
 from holdfast.client.chat import PAGE, RemoteChat
-from holdfast.client.given import check_owner, parts_of, without_none
-from holdfast.client.line import Line, at
+from holdfast.client.request_bodies import check_owner, parts_of, without_none
 from holdfast.client.stream import RemoteWatch
+from holdfast.client.transport import Line, at
 from holdfast.kernel.messages import Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
-from holdfast.server.roster import Moment
+from holdfast.server.chat_list_stream import Moment
 
 JSONL: Final = "application/x-ndjson"
 NO_NAMES: Final = ("", ".", "..")
-"""What cannot be a name in a path."""
+"""Strings that cannot be a name in a path."""
 
 
 class Chats(Struct, frozen=True):
+    """A page of chats."""
+
     chats: tuple[Snapshot, ...]
     next: str | None
 
@@ -47,10 +49,10 @@ class RemoteHost:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> RemoteChat:
-        """Begin a chat; without a prompt it waits for its first message.
+        """Create a chat; without a prompt it waits for its first message.
 
-        `agent` is the name of one, the server's first by default. It belongs to whoever has the
-        token. With a `key` it is begun once, however often this is called.
+        `agent` is the name of one, by default the server's first. The chat belongs to the owner of
+        the token. With a `key` it is created once, however often this is called.
         """
         check_owner(owner)
         check_effort(effort)
@@ -68,10 +70,10 @@ class RemoteHost:
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
     ) -> RemoteChat:
-        """A new chat with the messages of one that was exported as JSONL.
+        """Create a chat with the messages of an export in JSONL.
 
-        `agent` goes on with it, the one that it had by default. What that chat was allowed to do is
-        not kept; a model that cannot be had there is left to the agent. Raises `FormatError`.
+        `agent` continues it, by default the one it had. Its approvals are not imported; a model
+        that is not available there is replaced by the agent's. Raises `FormatError`.
         """
         check_owner(owner)
         parse(text)
@@ -86,7 +88,7 @@ class RemoteHost:
         return RemoteChat(self._line, self._line.decoded(reply, Snapshot))
 
     async def chat(self, id: str) -> RemoteChat:
-        """The chat of this id. Raises `ChatNotFound`."""
+        """The chat with this id. Raises `ChatNotFound`."""
         if id in NO_NAMES:
             raise ChatNotFound(id)
         return RemoteChat(self._line, await self._line.get(at("chats", id), Snapshot))
@@ -100,11 +102,11 @@ class RemoteHost:
         before: str | None = None,
         limit: int = 100,
     ) -> tuple[Snapshot, ...]:
-        """The newest chats first. `before` is the id of the last one seen."""
+        """Chats, newest first. `before` is the id of the last one seen."""
         check_owner(owner)
         check_limit(limit)
         found: list[Snapshot] = []
-        # Those that others share are in the list of a person, and not in that of their own chats.
+        # A list includes chats shared by others, unless it is one of child chats.
         more: Any = {"before": before} | ({"shared": False} if parent is None else {})
         while len(found) < limit:
             size = min(limit - len(found), PAGE)
@@ -118,9 +120,9 @@ class RemoteHost:
         return tuple(found)
 
     def watch(self, after: Moment | str | None = None) -> RemoteWatch:
-        """All chats of whoever has the token, as they change, from a cursor on. It never ends.
+        """The chats of the token's owner, as they change, after a cursor. It never ends.
 
-        It does not begin with what there is: `list` them when it has begun.
+        It does not start with the existing chats: call `list` once it has begun.
         """
         cursor = Moment.parse(after) if isinstance(after, str) else after
         return RemoteWatch(self._line, cursor)

@@ -1,4 +1,4 @@
-"""The queue of a chat at the far end of a wire."""
+"""The queue of a chat on a remote server."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import Literal
 
 from msgspec import Struct
 
-from holdfast.chat.state import Queued
-from holdfast.chat.view import Receipt
-from holdfast.client.given import parts_of, without_none
-from holdfast.client.line import Line, at
+from holdfast.chat.rows import Queued
+from holdfast.chat.snapshots import Receipt
+from holdfast.client.request_bodies import parts_of, without_none
+from holdfast.client.transport import Line, at
 from holdfast.kernel.messages import Prompt, prepare_to_decode
 
 
 class Waiting(Struct, frozen=True):
+    """The queue, in order of delivery."""
+
     queue: tuple[Queued, ...]
 
 
 class RemoteQueue:
-    """The messages that wait, in the order in which they will be delivered."""
+    """The queued messages of a chat, in order of delivery."""
 
     def __init__(self, line: Line, chat_id: str) -> None:
         self._line = line
         self._path = at("chats", chat_id, "queue")
 
     async def list(self) -> tuple[Queued, ...]:
+        """The queued messages."""
         return (await self._line.get(self._path, Waiting)).queue
 
     async def edit(
@@ -36,18 +39,18 @@ class RemoteQueue:
         *,
         key: str | None = None,
     ) -> tuple[Queued, ...]:
-        """Change what a waiting message says, or how it is delivered."""
+        """Change the text of a queued message, or how it is delivered."""
         body = without_none(prompt=parts_of(prompt), deliver=deliver)
         made = await self._line.change("PATCH", self._path + at(id), Waiting, body, key=key)
         return made.queue
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
-        """Put the messages into this order, within each kind. Names every one of them once."""
+        """Reorder the messages, within each kind. `ids` has every one of them once."""
         made = await self._line.change("PUT", self._path, Waiting, {"order": list(ids)}, key=key)
         return made.queue
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
-        """Take a message back before it is delivered."""
+        """Remove a message before it is delivered."""
         return await self._line.change("DELETE", self._path + at(id), Queued, key=key)
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:

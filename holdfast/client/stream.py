@@ -1,7 +1,7 @@
-"""What a server says as it happens, over any number of connections: one is lost, the next goes on.
+"""Streams of a remote server that survive lost connections.
 
-Whoever reads does not notice: the next connection begins behind the last event, and what a server
-says again is not given again.
+The reader does not notice a reconnect: the next connection continues after the last event, and
+events that the server sends again are dropped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
-from holdfast.chat.locked import OVERLAP
-from holdfast.chat.state import BUSY, Status
+from holdfast.chat.row_lock import OVERLAP
+from holdfast.chat.rows import BUSY, Status
+from holdfast.chat.snapshots import ChatResult, Pending, Snapshot, at_rest
 from holdfast.chat.stream import (
     ActionsChanged,
     ChatChanged,
@@ -28,13 +29,20 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.chat.view import ChatResult, Pending, Snapshot, at_rest
 from holdfast.client.errors import RemoteError, Unreachable
-from holdfast.client.line import Line, Reply, at, is_lost
 from holdfast.client.retry import delay, may_pass
+from holdfast.client.transport import Line, Reply, at, is_lost
 from holdfast.kernel.errors import HoldfastError, ProviderError
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.providers.sse import Named, NamedEvents
+from holdfast.server.chat_list_stream import (
+    Begun,
+    ChatDeleted,
+    ChatListed,
+    ListVoid,
+    Moment,
+    RosterEvent,
+)
 from holdfast.server.events import (
     LIST_PAYLOADS,
     PAYLOADS,
@@ -43,34 +51,28 @@ from holdfast.server.events import (
     event_of,
     list_event_of,
 )
-from holdfast.server.roster import (
-    Begun,
-    ChatDeleted,
-    ChatListed,
-    ListVoid,
-    Moment,
-    RosterEvent,
-)
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 SILENCE: Final = 45.0
-"""Seconds: three heartbeats. Who hears nothing for longer has no connection any more."""
+"""Seconds, three heartbeats: a connection that is silent for longer is considered lost."""
 
 LARGEST: Final = 1024 * 1024 * 1024
-"""Bytes of one event. A message may have files in it, as large as its tool gave them."""
+"""Most bytes of one event. A message may contain files of any size that its tool returned."""
 
 E = TypeVar("E")
 S = TypeVar("S", bound="Resuming[Any]")
 
 
 class Outcome(Struct, frozen=True):
+    """The result of a chat; None while it is not idle."""
+
     result: ChatResult | None
 
 
 class Resuming(Generic[E]):
-    """Events of one path of the API, for ever. Leave it with `aclose`, or by `async with`."""
+    """Endless events of one path of the API. Close it with `aclose` or `async with`."""
 
     _response: ClientResponse | None = None
 
@@ -81,26 +83,26 @@ class Resuming(Generic[E]):
         self._path = path
         self._read = read
         self._last = None if cursor is None else str(cursor)
-        """Where the next connection begins."""
+        """Cursor that the next connection continues after."""
         self._guard = anyio.ResourceGuard("reading from")
         self._ready: deque[E] = deque()
         self._ended = False
         self._error: HoldfastError | None = None
-        """Raised once everything that came before was given."""
+        """Raised after all earlier events were returned."""
         self._heard = False
-        """There was a connection that said something."""
+        """At least one event was received."""
         self._failures = 0
-        """In a row, since something was heard."""
+        """Failures in a row, since the last event."""
         self._since = 0.0
-        """When the first of these connections was asked for."""
-        # Times, and not waits: a reader may be interrupted in each, and begin it again.
+        """When the first of these attempts to connect was made."""
+        # Times, not durations: a reader may be cancelled in each wait, and start it again.
         self._again_at = 0.0
-        """When the next one is asked for, after a failure."""
+        """When to reconnect after a failure."""
         self._silent_at = 0.0
-        """When the connection is taken for lost, unless something is heard."""
+        """When the connection is considered lost, unless data arrives."""
         self._splitter = NamedEvents(LARGEST)
 
-    # --- what it gives ---
+    # --- output ---
 
     def __aiter__(self: S) -> S:
         return self
@@ -129,29 +131,29 @@ class Resuming(Generic[E]):
 
     @property
     def away(self) -> bool:
-        """Whether the connection was lost, or could not be had yet. It is tried again."""
+        """Whether there is no connection at the moment. It is retried."""
         return self._failures > 0
 
     async def aclose(self) -> None:
-        """Give nothing more, and let go of everything."""
+        """End the stream and close its connection."""
         self._ready.clear()
         self._end()
 
     def __del__(self) -> None:
-        self._let_go()  # of one that was dropped half way
+        self._let_go()  # in case it was never closed
 
     def _end(self, error: HoldfastError | None = None) -> None:
         self._ended, self._error = True, error
         self._let_go()
 
-    # --- what particular streams say to it ---
+    # --- hooks of the subclasses ---
 
     def _see(self, event: E) -> bool:
-        """Take note of an event; whether it is given."""
+        """Take note of an event; return whether to pass it on."""
         raise NotImplementedError
 
     def _gone(self) -> HoldfastError | None:
-        """What is watched is not there any more: the error that it is, None for a plain end."""
+        """The subject was deleted: the error to raise, or None for a plain end."""
         raise NotImplementedError
 
     # --- connections ---
@@ -179,7 +181,7 @@ class Resuming(Generic[E]):
             self._silent_at = anyio.current_time() + SILENCE
 
     async def _pause(self) -> None:
-        """After a failure."""
+        """Wait after a failure."""
         await anyio.sleep_until(self._again_at)
 
     def _refused(self, reply: Reply) -> None:
@@ -192,7 +194,7 @@ class Resuming(Generic[E]):
             self._failed(error)
 
     def _failed(self, error: HoldfastError) -> None:
-        """There is no connection. Who never had one does not wait for ever."""
+        """No connection. Without any event so far, give up after `patience`."""
         self._lost()
         if not self._heard and anyio.current_time() - self._since >= self._line.patience:
             self._end(error)
@@ -213,7 +215,7 @@ class Resuming(Generic[E]):
             with anyio.fail_after(self._silent_at - anyio.current_time()):
                 data = await response.content.readany()
         except Exception as error:
-            # The last: what is said of a connection that was closed at this end.
+            # RuntimeError: the connection was closed on this side.
             if not (is_lost(error) or isinstance(error, RuntimeError)):
                 raise
             data = b""
@@ -232,7 +234,7 @@ class Resuming(Generic[E]):
     # --- events ---
 
     def _take(self, named: Named) -> None:
-        if self._ended or self._response is None:  # behind the end
+        if self._ended or self._response is None:  # after the end
             return
         said = self._read(Wire(named.id, named.event, named.data))
         if isinstance(said, End):
@@ -249,14 +251,14 @@ class Resuming(Generic[E]):
         elif end.reason == "deleted":
             self._end(self._gone())
         else:
-            words = f"the server ended the stream for good: {end.reason}"
+            words = f"the server ended the stream permanently: {end.reason}"
             self._end(RemoteError(end.reason, words))
 
 
 def _not_understood(error: Exception) -> RemoteError:
     return RemoteError(
         "not_understood",
-        f"the server says something that this version does not understand ({error}): "
+        f"this version does not understand an event of the server ({error}): "
         "use the same version of holdfast on both sides",
     )
 
@@ -265,10 +267,10 @@ def _not_understood(error: Exception) -> RemoteError:
 
 
 class RemoteStream(Resuming[StreamEvent]):
-    """An iterator over what a chat says, as a `ChatStream` is.
+    """An iterator over the events of a chat, like `ChatStream`.
 
-    Without `follow` it ends once the chat has come to rest and everything was given. It also ends
-    when the chat is deleted.
+    Without `follow` it ends once the chat is idle and all events were returned. It also ends when
+    the chat is deleted.
     """
 
     def __init__(
@@ -279,20 +281,20 @@ class RemoteStream(Resuming[StreamEvent]):
         self._follow = follow
         self._cursor = after or Cursor(0)
         self._given: dict[object, object] = {}
-        """What was given since the chat's version was last moved on, each by what it is about."""
+        """Values returned since the chat's version last changed, by what they are about."""
         self._chat: Snapshot | None = None
         self._actions: tuple[Pending, ...] | None = () if after is None else None
-        """None: nobody said what they are."""
+        """Pending actions; None if unknown."""
         self._may_rest = False
-        """It looks like it, and it was not asked yet."""
+        """The chat seems idle, and this was not confirmed yet."""
 
     @property
     def cursor(self) -> Cursor:
-        """Of whoever was given everything so far."""
+        """Cursor after everything returned so far."""
         return self._cursor
 
     async def rests(self) -> None:
-        """Wait until it looks as if the chat rested: for ever, when nothing is heard any more."""
+        """Wait until the chat seems idle: for ever, if the stream has ended."""
         while not self._may_rest:
             self._ready.clear()
             if self._ended:
@@ -310,7 +312,7 @@ class RemoteStream(Resuming[StreamEvent]):
         await super()._advance()
 
     async def _end_if_it_rests(self) -> None:
-        """Asked, because what was said may be from before what this reader did last."""
+        """End if the server confirms it: events may predate the last change by this reader."""
         if self._failures:
             await self._pause()
         try:
@@ -321,7 +323,7 @@ class RemoteStream(Resuming[StreamEvent]):
         if may_pass(reply.status):
             self._lost()
             return
-        self._may_rest = False  # not before: who leaves half way has not asked
+        self._may_rest = False  # not before: a cancelled request confirms nothing
         try:
             found = self._line.decoded(reply, Outcome).result
         except ChatNotFound:
@@ -337,7 +339,7 @@ class RemoteStream(Resuming[StreamEvent]):
 
     def _see(self, event: StreamEvent) -> bool:
         if event.cursor.snapshot != self._cursor.snapshot:
-            # Everything up to here was given, and is not said again.
+            # Everything up to here was returned, and is not sent again.
             self._given = {k: v for k, v in self._given.items() if k is ChatChanged}
         self._cursor = event.cursor
         new = self._is_new(event)
@@ -349,7 +351,7 @@ class RemoteStream(Resuming[StreamEvent]):
         return new
 
     def _is_new(self, event: StreamEvent) -> bool:
-        """Whether it says something that was not given since. Deltas and resets always do."""
+        """Whether an event has a new value. Deltas and resets always have."""
         match event:
             case ChatChanged(_, chat):
                 return self._note(ChatChanged, chat)
@@ -373,7 +375,7 @@ class RemoteStream(Resuming[StreamEvent]):
         return new
 
     def _looks_like_rest(self) -> bool:
-        """The chat has come to rest, and all of it was said."""
+        """The chat seems idle, and all its events arrived."""
         chat, cursor = self._chat, self._cursor
         if chat is None or cursor.snapshot != chat.snapshot_version or cursor.seq:
             return False
@@ -386,18 +388,18 @@ class RemoteStream(Resuming[StreamEvent]):
 
 
 class RemoteWatch(Resuming[RosterEvent]):
-    """An iterator over all chats of a user: each that is new or changes, and each that goes."""
+    """An iterator over a user's chats: each one that is created, changed or deleted."""
 
     def __init__(self, line: Line, after: Moment | None = None) -> None:
         super().__init__(line, "/stream", list_event_of, after)
         self._cursor = after or Moment(0)
         self._told: dict[str, tuple[int, Snapshot | None]] = {}
-        """By chat: what was last given of it (None: that it is gone), and up to when: 0 while that
+        """By chat: the value last returned (None: deleted), and until when to keep it; 0 while that
         is not known."""
 
     @property
     def cursor(self) -> Moment:
-        """Of whoever was given everything so far."""
+        """Cursor after everything returned so far."""
         return self._cursor
 
     def _gone(self) -> HoldfastError | None:
@@ -415,19 +417,19 @@ class RemoteWatch(Resuming[RosterEvent]):
                 if before is not None and before.snapshot_version > chat.snapshot_version:
                     return False
                 return self._note(chat.id, chat)
-            case ListVoid():  # also of a cursor that was yet to come: then it goes back
+            case ListVoid():  # also for a cursor in the future: then the cursor goes back
                 self._cursor, self._told = event.cursor, {}
                 return True
             case Begun():
                 return False
 
     def _forget(self, now: int) -> None:
-        """What is too old to be said again."""
+        """Drop values that are too old to be sent again."""
         told = ((id, at or now, said) for id, (at, said) in self._told.items())
         self._told = {id: (at, said) for id, at, said in told if at > now - 2 * OVERLAP}
 
     def _note(self, id: str, said: Snapshot | None) -> bool:
-        """Whether it is something else than was given before."""
+        """Whether the value differs from the last one returned."""
         new = id not in self._told or self._told[id][1] != said
         self._told[id] = (0, said)
         return new

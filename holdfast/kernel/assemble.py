@@ -1,5 +1,4 @@
-"""The one owner of an answer that is being streamed: deltas in, a message (or half of one) out.
-Pure."""
+"""Assembly of a streamed answer: deltas in, a complete or partial message out. Pure."""
 
 from __future__ import annotations
 
@@ -40,12 +39,13 @@ from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import complaint
 
 FINISHES: Final = get_args(Finish)
+HALF_WRITTEN: Final = "Not run: the call was still being written when the answer ended."
 MOST_TOKENS: Final = 2**53
-"""Within every integer of a database, also when many are added up."""
+"""Maximum token count, small enough that sums of many fit into a database integer."""
 
 
 class _OpenCall:
-    """A call whose arguments are still arriving. Keeps its place among the parts."""
+    """A call whose arguments are still arriving. Keeps its position among the parts."""
 
     __slots__ = ("given_id", "id", "pieces", "provider_executed", "tool")
 
@@ -58,18 +58,18 @@ class _OpenCall:
 
 
 class Assembly:
-    """An answer so far. `feed` it every delta; ask for `message` once it is finished."""
+    """An answer in progress. `feed` it every delta; get `message` once it is finished."""
 
     def __init__(self, model: str, ports: Ports, taken: Container[str] = ()) -> None:
         self.model = model
         self.finish: Finish | None = None
         """Why the model stopped; None until it did."""
         self.usage: Usage | None = None
-        """What is known of it: of an answer that was cut, what had been counted until then."""
+        """Usage so far; for a cut answer, what had been reported until then."""
         self.window: int | None = None
         self.metadata: Metadata | None = None
         self.size = 0
-        """Bytes that arrived."""
+        """Number of bytes received."""
         self._ports = ports
         self._taken = taken
         self._parts: list[Part | _OpenCall] = []
@@ -77,17 +77,17 @@ class Assembly:
         self._pieces: list[str] = []
         self._reasoning_started: int | None = None
         self._calls: dict[str, _OpenCall] = {}
-        """Open calls by the id that the provider uses for them."""
+        """Open calls by the provider's id."""
         self.ids: set[str] = set()
-        """Of all calls, as they are committed."""
+        """Ids of all calls, as they are committed."""
         self._known_as: dict[str, str] = {}
-        """By the id that the provider uses: the one that its last call is committed under."""
+        """Committed id of a call by the provider's id."""
         self._dropped_call = False
         self.unannounced: list[ToolCall] = []
-        """Calls whose end the provider did not say and that `feed` therefore did not give back."""
+        """Calls whose end the provider did not mark, and that `feed` therefore did not return."""
 
     def feed(self, delta: Delta) -> Event | None:
-        """Take one delta in. Gives back what people are shown of it, if anything."""
+        """Process one delta. Returns the event to show to people, if any."""
         kind = type(delta)
         if kind is TextDelta:
             return self._piece("text", delta)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ class Assembly:
         return self._feed_rare(delta)
 
     def _feed_rare(self, delta: Delta) -> Event | None:
-        """What does not come many times in an answer."""
+        """Process a delta of a rare kind."""
         match delta:
             case CallEnded(call_id, metadata):
                 call = self._calls.pop(call_id, None)
@@ -123,12 +123,12 @@ class Assembly:
                 if usage is not None:
                     self.usage = _possible(usage)
             case _:
-                raise TypeError(f"the model yielded a {type(delta).__name__}, which is no Delta")
+                raise TypeError(f"the model yielded a {type(delta).__name__}, which is not a Delta")
         return None
 
     @property
     def empty(self) -> bool:
-        """No text and no call: reasoning alone is no answer. A call that was cut off is one."""
+        """Whether there is neither text nor a call. Reasoning alone is empty; a cut call is not."""
         for part in self._parts:
             if self._visible(part):
                 return False
@@ -137,7 +137,7 @@ class Assembly:
         return not self._dropped_call
 
     def message(self) -> Message:
-        """The complete answer. Only once it is finished."""
+        """The complete answer. Call only once it is finished."""
         assert self.finish is not None
         finish: Finish = self.finish
         parts: list[Part] = []
@@ -158,10 +158,10 @@ class Assembly:
         )
 
     def partial(self, finish: Literal["interrupted", "error"]) -> Message | None:
-        """What there is so far as a valid message, or None when there is nothing to show.
+        """The answer so far as a valid message, or None if there is nothing to show.
 
-        Text and reasoning are kept, complete calls are kept, calls that were still being written
-        go.
+        Text, reasoning and complete calls are kept. Calls that were still being written are for
+        people only: see `half_written`.
         """
         self._close()
         parts = tuple(part for part in self._parts if not isinstance(part, _OpenCall))
@@ -177,8 +177,27 @@ class Assembly:
             metadata=self.metadata,
         )
 
+    def half_written(self, finish: Literal["interrupted", "error"]) -> Message | None:
+        """A message for people only with the calls that were still being written, each with a
+        result that it was not run."""
+        parts: list[Part] = []
+        for part in self._parts:
+            if isinstance(part, _OpenCall):
+                parts += self._half(part)
+        if not parts:
+            return None
+        return Message("assistant", tuple(parts), "answer", "user", finish, model=self.model)
+
+    def failed(self) -> Message | None:
+        """The content of a failed answer, for people only: `partial` and `half_written`."""
+        partial, half = self.partial("error"), self.half_written("error")
+        if partial is None:
+            return half if half is None else replace(half, usage=self.usage)
+        parts = partial.parts if half is None else partial.parts + half.parts
+        return replace(partial, parts=parts, visibility="user")
+
     def so_far(self) -> Message | None:
-        """As `partial`, to be kept while the answer goes on: nothing is closed by looking."""
+        """Like `partial`, while the answer continues: leaves open parts open."""
         parts = [part for part in self._parts if not isinstance(part, _OpenCall)]
         text = "".join(self._pieces)
         if self._open == "text" and text:
@@ -207,8 +226,8 @@ class Assembly:
         return delta
 
     def _close(self, signature: str | None = None, metadata: Metadata | None = None) -> None:
-        """End the open text or reasoning. Reasoning without text is kept if something must be
-        replayed."""
+        """End the open text or reasoning. Reasoning without text is kept if it has data to send
+        back."""
         open, self._open = self._open, None
         text, self._pieces = "".join(self._pieces), []
         if metadata is not None:
@@ -225,7 +244,7 @@ class Assembly:
             self._parts.append(Text(text, metadata))
 
     def _add(self, part: Part) -> Event | None:
-        """Take in a part that came whole. It is shown like one that came in pieces."""
+        """Add a complete part. It is shown like one that arrived in pieces."""
         event: Event | None = None
         match part:
             case Text(text=text):
@@ -241,7 +260,7 @@ class Assembly:
                 event = ToolCalled(part)
             case ToolResult(call_id=given):
                 part = replace(part, call_id=self._known_as.get(given, given))
-                event = ToolFinished(part, 0.0)  # it ran elsewhere: nobody says how long
+                event = ToolFinished(part, 0.0)  # it ran elsewhere: its duration is unknown
             case _:
                 pass
         self._parts.append(part)
@@ -262,7 +281,7 @@ class Assembly:
         return delta if call.id == given else replace(delta, call_id=call.id)
 
     def _claim(self, given: str) -> str:
-        """The id that a call is committed under: its own, unless it has none or it is taken."""
+        """The id that a call is committed under: the provider's, unless it is empty or taken."""
         id = given
         while not id or id in self.ids or id in self._taken:
             id = self._ports.new_id()
@@ -292,6 +311,15 @@ class Assembly:
         self._parts[self._parts.index(call)] = done
         return done
 
+    def _half(self, call: _OpenCall) -> tuple[ToolCall, ToolResult]:
+        id, tool, executed = call.id, call.tool, call.provider_executed
+        arguments, said = "".join(call.pieces), (Text(HALF_WRITTEN),)
+        problem, now = complaint(arguments), self._ports.now()
+        return (
+            ToolCall(id, tool, arguments, problem, now, executed),
+            ToolResult(id, tool, said, "interrupted", provider_executed=executed),
+        )
+
     def _finish(self, delta: Finished) -> None:
         if self._open is not None:
             self._close()
@@ -302,7 +330,7 @@ class Assembly:
             self.usage = _possible(delta.usage)
         self.metadata = delta.metadata
         self.window = delta.window
-        # A provider without an explicit end of a call means it by finishing, unless it was cut.
+        # Where a provider does not mark the end of a call, finishing ends it, unless it was cut.
         if delta.finish in ("stop", "tool_calls"):
             self.unannounced += [self._end_call(call, None) for call in self._calls.values()]
         self._dropped_call = bool(self._calls) and delta.finish == "length"
@@ -319,7 +347,7 @@ def _bytes(text: str) -> int:
 
 
 def _possible(usage: Usage) -> Usage:
-    """What a provider reports, without what cannot be: the answer is not to be lost for it."""
+    """Reported usage clamped to possible values, so that bad numbers do not lose the answer."""
     *counts, cost = astuple(usage)
     priced = cost is None or 0 <= cost < inf
     if priced and all(0 <= count <= MOST_TOKENS for count in counts):

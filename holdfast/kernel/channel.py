@@ -1,8 +1,8 @@
-"""Events on their way from a run to its reader.
+"""The channel of events from a run to its reader, with back-pressure.
 
-Putting an event is synchronous and never loses one; the run asks for room where it can wait anyway.
-So a slow reader slows the run, a burst overshoots by a few events, and an event costs no task
-switch.
+Putting an event is synchronous and never loses one; the run waits for room where it can wait
+anyway. So a slow reader slows the run, a burst overshoots by a few events, and an event costs no
+task switch.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from holdfast.kernel.events import Event, Warned
 
 
 class Sink(Protocol):
-    """Where a run's events go."""
+    """Receiver of a run's events."""
 
     full: bool
-    """Ask for `room` before going on. Stays false once nobody reads any more."""
+    """Whether to await `room` before continuing. Stays false once there is no reader."""
 
     warnings: list[str]
-    """What was warned of so far."""
+    """Warnings so far."""
 
     def put(self, event: Event) -> None: ...
 
     def warn(self, text: str) -> None:
-        """Put a warning, and remember it for whoever reads no events."""
+        """Put a warning, and keep it for the result of the run."""
         ...
 
     async def room(self) -> None: ...
@@ -44,7 +44,7 @@ class Channel:
         self._closed = False
         self._readers: list[asyncio.Future[None]] = []
         self._writers: list[asyncio.Future[None]] = []
-        """Whoever waits for room: the stream, and each tool that has something to report."""
+        """Waiters for room: the stream, and each tool that reports progress."""
 
     def put(self, event: Event) -> None:
         self._events.append(event)
@@ -58,22 +58,22 @@ class Channel:
         self.put(Warned(text))
 
     async def room(self) -> None:
-        """Wait until the reader has caught up with half of the buffer, or is gone."""
+        """Wait until the reader has emptied half of the buffer, or has left."""
         while self.full:
             await _wait_in(self._writers)
 
     def release(self) -> None:
-        """Never make the run wait again: it was told to stop."""
+        """Never make the run wait again: it was interrupted."""
         self._released = True
         self._make_room()
 
     def abandon(self) -> None:
-        """Nobody reads what is or comes in here, until somebody listens again."""
+        """Discard all events until `listen` is called."""
         self._events = deque(maxlen=0)
         self._make_room()
 
     def listen(self) -> None:
-        """Somebody reads from now on."""
+        """Buffer events again: there is a reader."""
         if self._events.maxlen == 0:
             self._events = deque()
 
@@ -91,7 +91,7 @@ class Channel:
         return self.take()
 
     def take(self) -> Event | None:
-        """The next event if there is one, without waiting for it."""
+        """The next event, or None without waiting for it."""
         if not self._events:
             return None
         event = self._events.popleft()
@@ -106,7 +106,7 @@ class Channel:
 
 
 async def _wait_in(queue: list[asyncio.Future[None]]) -> None:
-    """Wait in a queue until it is woken. Cancelling one who waits leaves the others waiting."""
+    """Wait in a queue until it is woken. Cancelling one waiter does not affect the others."""
     waiter = asyncio.get_running_loop().create_future()
     queue.append(waiter)
     try:

@@ -1,8 +1,8 @@
-"""Summaries: what the model is asked, how its answer is judged, and the checkpoint made of it.
+"""Compaction: the request for a summary, the check of the answer, and the resulting checkpoint.
 
-The part of the history that goes is rendered as text and sent as one message, with tool results
-shortened. So a summary can be asked of any model, fits where the history itself no longer does, and
-is cheap.
+The part of the history to be replaced is rendered as text and sent as one message, with tool
+results shortened. So any model can write a summary, it fits where the history itself no longer
+does, and it is cheap.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from holdfast.kernel.context import (
     covered,
     estimate_text,
     last_checkpoint,
+    plan_context,
     plan_cut,
     size_after,
     trim_before,
@@ -83,23 +84,33 @@ PREFIX: Final = (
 )
 
 
+EMPTY: Final = "the summary is empty"
+
+
 class SummaryFailed(ModelError):
-    """A summary came back that cannot stand for what it was to replace."""
+    """No usable summary was returned."""
 
     kind: FailureKind = "empty_response"
 
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.sentence = (
+            f"{{model}} could not summarize the conversation: {problem}. "
+            "Retry, or use another model."
+        )
+
 
 class Situation(Struct, frozen=True):
-    """What a compaction starts from."""
+    """Input of a compaction."""
 
     history: Sequence[Message]
     size: int
-    """Tokens of the next request as it stands."""
+    """Tokens of the next request without a compaction."""
     overhead: int
-    """Of these, the system prefix and the tools."""
+    """Tokens of the system prefix and the tools, included in `size`."""
     limit: int | None
     window: int | None
-    """The stricter one of the agent's model and the summary's."""
+    """Context window in tokens: the smaller of the agent's model and the summary's model."""
     asked_by: AskedBy | None
     policy: Context
 
@@ -113,12 +124,12 @@ class Summarized(Struct, frozen=True):
 
     text: str
     cut: bool
-    """By length."""
+    """Whether the answer was cut by length."""
 
 
 Ask = Callable[[Request], Awaitable[Summarized]]
-"""Asks the summary's model. Retries what is worth retrying with the same input, and raises the
-rest."""
+"""Function that calls the summary's model. Retries failures that may pass with the same input, and
+raises the others."""
 
 
 # --- Without a model ----------------------------------------------------------------------------
@@ -130,10 +141,12 @@ def by_trimming(now: Situation) -> Message | None:
         return None
     earlier = last_checkpoint(now.history)
     known = earlier.checkpoint if earlier is not None else None
+    covers = covered(now.history)
     cut = Cut(
-        covered(now.history),
+        covers,
         known.pinned if known else None,
         trim_before(now.history, now.policy.keep_results),
+        plan_context(now.history, covers, _context_tokens(now)),
     )
     message = without_summary(earlier, _checkpoint(now, cut, after=now.size, summarized=False))
     after = _size_with(now, message)
@@ -143,7 +156,22 @@ def by_trimming(now: Situation) -> Message | None:
 
 
 def _checkpoint(now: Situation, cut: Cut, *, after: int, summarized: bool) -> Checkpoint:
-    return Checkpoint(cut.covers, cut.trims, now.size, after, summarized, cut.pinned, now.asked_by)
+    return Checkpoint(
+        cut.covers,
+        cut.trims,
+        now.size,
+        after,
+        summarized,
+        cut.pinned,
+        now.asked_by,
+        cut.context,
+        _context_tokens(now),
+    )
+
+
+def _context_tokens(now: Situation) -> int:
+    most = now.policy.context_tokens
+    return most if now.window is None else min(most, now.window // 8)
 
 
 def _size_with(now: Situation, message: Message) -> int:
@@ -153,9 +181,9 @@ def _size_with(now: Situation, message: Message) -> int:
 
 
 def entry_for_people(checkpoint: Checkpoint) -> Message:
-    """What people see where a compaction happened."""
+    """The note that people see where a compaction happened."""
     what = "summarized" if checkpoint.summarized else "shortened"
-    who = {None: "automatically", "person": "as asked", "overflow": "because it no longer fitted"}
+    who = {None: "automatically", "person": "as asked", "overflow": "because it no longer fit"}
     return note(
         f"The earlier conversation was {what} {who[checkpoint.asked_by]}: "
         f"about {checkpoint.before:,} tokens became {checkpoint.after:,}."
@@ -166,23 +194,27 @@ def entry_for_people(checkpoint: Checkpoint) -> Message:
 
 
 async def by_summary(now: Situation, ask: Ask) -> tuple[Message, str | None]:
-    """A checkpoint with a summary, and a warning if it is not all that it should be.
+    """A checkpoint with a summary, and a warning if the summary is incomplete.
 
-    A summary that is empty, cut by length or no shorter than what it replaces is asked for again
-    with less input. One that lacks a section is too, but taken in the end: it is better than
-    nothing.
+    A summary that is empty, cut by length or not shorter than what it replaces is requested again
+    with less input. So is one that lacks a section, but it is used if no better one arrives.
     """
-    cut = plan_cut(now.history, keep=_keep(now), keep_results=now.policy.keep_results)
+    cut = plan_cut(
+        now.history,
+        keep=_keep(now),
+        keep_results=now.policy.keep_results,
+        context_tokens=_context_tokens(now),
+    )
     earlier = last_checkpoint(now.history)
     usable: tuple[Message, str] | None = None
-    failure: ModelError = SummaryFailed("no summary came back")
+    failure: ModelError = SummaryFailed("no summary was returned")
     for attempt in range(now.policy.summary_attempts):
         try:
             answer = await ask(summary_request(now, cut, earlier, attempt))
         except ModelError as error:
             if error.kind not in ("empty_response", "context_overflow"):
                 raise
-            failure = error
+            failure = SummaryFailed(EMPTY) if error.kind == "empty_response" else error
             continue
         message = _summary_message(now, cut, answer.text)
         fatal, problem = _judge(answer, message)
@@ -198,7 +230,7 @@ async def by_summary(now: Situation, ask: Ask) -> tuple[Message, str | None]:
 
 
 def _keep(now: Situation) -> int:
-    """Tokens of the newest steps that stay: never more than a quarter, so that something is won."""
+    """Tokens of the newest steps that are kept: at most a quarter, so that the request shrinks."""
     quarter = now.size // 4
     return quarter if now.window is None else min(quarter, now.window * now.policy.keep // 100)
 
@@ -217,24 +249,24 @@ def _summary_message(now: Situation, cut: Cut, text: str) -> Message:
 
 
 def _judge(answer: Summarized, message: Message) -> tuple[bool, str]:
-    """What is wrong with a summary, and whether it is unusable."""
+    """Whether a summary is unusable, and its problem."""
     checkpoint = message.checkpoint
     assert checkpoint is not None
     if not answer.text.strip():
-        return True, "the summary is empty"
+        return True, EMPTY
     if answer.cut:
         return True, "the summary was cut off"
     if checkpoint.after >= checkpoint.before:
-        return True, "the summary is no shorter than what it replaces"
+        return True, "the summary is not shorter than what it replaces"
     missing = [section for section in SECTIONS if f"## {section}" not in answer.text]
     return False, f"the summary lacks {', '.join(missing)}" if missing else ""
 
 
 def summary_request(now: Situation, cut: Cut, earlier: Message | None, attempt: int) -> Request:
-    """Ask for the summary of what is before the cut; each further attempt with less of it."""
+    """The request for a summary of what is before the cut; each further attempt sends less."""
     memory = earlier.text.removeprefix(PREFIX) if earlier is not None else ""
     longest, room = _shares(now, memory)
-    messages = [m for m in now.history[covered(now.history) : cut.covers] if m.visibility != "user"]
+    messages = _to_summarize(now, cut)
     lines = transcript(messages, result_length=now.policy.trim_to * 2, room=room)
     if attempt:
         length = max(100, now.policy.trim_to * 2 // 4**attempt)
@@ -251,18 +283,25 @@ def summary_request(now: Situation, cut: Cut, earlier: Message | None, attempt: 
     )
 
 
+def _to_summarize(now: Situation, cut: Cut) -> list[Message]:
+    """Messages that the summary replaces. Pinned context is sent separately."""
+    positions = range(covered(now.history), cut.covers)
+    there = [now.history[at] for at in positions if at not in cut.context]
+    return [message for message in there if message.visibility != "user"]
+
+
 def _shares(now: Situation, memory: str) -> tuple[int, int | None]:
     """Tokens of the window for the summary and for the conversation that it is made from."""
     if now.window is None:
         return now.policy.summary_tokens, None
     longest = min(now.policy.summary_tokens, now.window // 4)
-    spare = min(2_000, now.window // 8)  # our estimate is one
+    spare = min(2_000, now.window // 8)  # margin for the error of our estimate
     room = now.window - longest - spare - estimate_text(INSTRUCTIONS) - estimate_text(memory)
     return longest, max(100, room)
 
 
 def transcript(messages: Sequence[Message], *, result_length: int, room: int | None) -> str:
-    """Messages as plain text, the newest that fit into `room` tokens; of one at least a part."""
+    """Messages as plain text: the newest that fit into `room` tokens, at least a part of one."""
     lines: list[str] = []
     for message in reversed(messages):
         if message.kind == "checkpoint":
@@ -273,7 +312,7 @@ def transcript(messages: Sequence[Message], *, result_length: int, room: int | N
             if size > room:
                 if not lines:
                     lines.append(_shorten(text, len(text) * room // size))
-                lines.append("[earlier messages are left out]")
+                lines.append("[earlier messages omitted]")
                 break
             room -= size
         lines.append(text)
@@ -295,7 +334,7 @@ def _render(message: Message, result_length: int) -> str:
             case Source(url=url):
                 lines.append(f"{message.role} cites {url}")
             case Reasoning():
-                pass  # what came of it is in the answer
+                pass  # its conclusions are in the answer
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
-"""What of the history is sent to a model, how large it is, and where it may be cut. All of it pure.
+"""The context sent to a model: projection of the history, its size, and where to cut it. Pure.
 
-The history itself is never changed: `Projection` is a running fold that keeps the messages of the
+The history itself never changes: `Projection` is a running fold that keeps the messages of the
 next request, in the sequence that every provider accepts.
 """
 
@@ -24,18 +24,21 @@ from holdfast.kernel.messages import (
     Text,
     ToolCall,
     ToolResult,
+    encode,
     results_message,
 )
 
 # --- Size ---------------------------------------------------------------------------------------
 
 FILE_TOKENS: Final = 1_200
+LEAST_CONTEXT: Final = 64
+"""Minimum tokens for which a cut context message is still sent."""
 PART_TOKENS: Final = 4
-"""What a part costs beside its text: ids, names, brackets."""
+"""Tokens of a part in addition to its text: ids, names, brackets."""
 
 
 def estimate_text(text: str) -> int:
-    """Tokens of a text, roughly: a quarter of its bytes, more for scripts without an alphabet."""
+    """Estimated tokens of a text: a quarter of its bytes, more for scripts without an alphabet."""
     if text.isascii():
         return (len(text) + 3) // 4
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -45,6 +48,7 @@ def estimate_text(text: str) -> int:
 
 
 def estimate(message: Message) -> int:
+    """Estimated tokens of a message."""
     total = 0
     for part in message.parts:
         total += _estimate_part(part)
@@ -52,6 +56,7 @@ def estimate(message: Message) -> int:
 
 
 def estimate_all(messages: Sequence[Message]) -> int:
+    """Estimated tokens of several messages."""
     return sum(map(estimate, messages))
 
 
@@ -73,23 +78,36 @@ def _estimate_part(part: Part) -> int:
 
 # --- What is sent -------------------------------------------------------------------------------
 
-NO_RESULT: Final = "There is no result: the call was interrupted before it had one."
+NO_RESULT: Final = "No result: the call was interrupted before it returned."
 
 
 class Trim(Struct, frozen=True):
-    """How bulky tool results are shortened."""
+    """Limits by which bulky tool results are shortened."""
 
     over: int
+    """Length in characters above which a result is shortened."""
     to: int
+    """Length in characters to which it is shortened."""
+
+
+class Removed(Struct, frozen=True):
+    """Number of parts left out of requests because no provider would accept them."""
+
+    calls: int = 0
+    """Provider-executed calls without a result, calls with a used id, or outside an answer."""
+    results: int = 0
+    """Results without a call."""
+
+
+NOTHING_REMOVED: Final = Removed()
 
 
 class Projection:
     """The messages of the next request, kept up to date as the history grows.
 
-    Every call has exactly one result, in call order, right behind its assistant message; results
-    without a call are left out; what only people may see is left out; a checkpoint stands for what
-    it covers. What was given out before is never changed, so that a provider's cache goes on
-    matching.
+    Every call has exactly one result, in call order, directly after its assistant message; results
+    without a call are left out; messages for people only are left out; a checkpoint replaces what
+    it covers. Messages returned before never change, so that a provider's cache keeps matching.
     """
 
     def __init__(self, history: Sequence[Message], trim: Trim) -> None:
@@ -97,16 +115,20 @@ class Projection:
         self._trim = trim
         self._settled: list[Message] = []
         self._awaited: dict[str, ToolCall | ToolResult] = {}
-        """Of the last answer, in call order: each call, or its result once that is there."""
+        """Calls of the last answer in order, each replaced by its result once there is one."""
         self._missing = 0
         self._behind: list[Message] = []
-        """What came while results were missing and does not end the wait for them."""
+        """Messages that arrived while results were missing, and do not end the wait for them."""
+        self.removed = NOTHING_REMOVED
+        """Parts that no provider would accept, counted since this was last reset."""
         self._rebuild()
 
     def add(self, message: Message) -> None:
-        """Take in the message that was just appended to the history."""
+        """Add the message that was just appended to the history."""
         if message.kind == "checkpoint":
+            removed = self.removed
             self._rebuild()
+            self.removed = removed
         elif message.visibility != "user":
             self._append(message)
 
@@ -128,7 +150,7 @@ class Projection:
             self._take_results(message)
             return
         if self._awaited and message.role != "assistant" and message.kind in TRANSPARENT:
-            message = without_calls(message)
+            message = self._kept(message, without_calls(message))
             if message.parts:
                 self._behind.append(message)
             return
@@ -137,15 +159,25 @@ class Projection:
             self._awaited = {}
             self._behind = []
         if message.role == "assistant":
-            message = whole_pairs(message)
+            message = self._kept(message, whole_pairs(message))
             for part in message.parts:
                 if type(part) is ToolCall and not part.provider_executed:
                     self._awaited[part.id] = part
             self._missing = len(self._awaited)
         else:
-            message = without_calls(message)
+            message = self._kept(message, without_calls(message))
         if message.parts:
             self._settled.append(message)
+
+    def _kept(self, message: Message, repaired: Message) -> Message:
+        """Return the repaired message, and count what was removed."""
+        if repaired is not message:
+            calls = len(message.calls) - len(repaired.calls)
+            self._count(calls, len(message.results) - len(repaired.results))
+        return repaired
+
+    def _count(self, calls: int, results: int) -> None:
+        self.removed = Removed(self.removed.calls + calls, self.removed.results + results)
 
     def _take_results(self, message: Message) -> None:
         if len(message.parts) == self._missing == len(self._awaited) == 1:
@@ -158,9 +190,11 @@ class Projection:
             if type(part) is ToolResult and type(self._awaited.get(part.call_id)) is ToolCall:
                 self._awaited[part.call_id] = part
                 self._missing -= 1
+            else:
+                self._count(0, 1)
 
     def _pending(self) -> tuple[Message, ...]:
-        """The results of the last assistant message; what is missing is said to be missing."""
+        """The results of the last assistant message, with placeholders for missing ones."""
         if not self._awaited:
             return ()
         return (results_message([_result(part) for part in self._awaited.values()]),)
@@ -173,21 +207,26 @@ def _result(part: ToolCall | ToolResult) -> ToolResult:
 
 
 def repair(messages: Sequence[Message], trim: Trim) -> tuple[Message, ...]:
-    """Any sequence of messages as one that every provider accepts.
+    """Repair any sequence of messages to one that every provider accepts."""
+    return repaired(messages, trim).messages()
 
-    It is no history: what its checkpoint covers is gone already.
+
+def repaired(messages: Sequence[Message], trim: Trim) -> Projection:
+    """The projection of any sequence of messages.
+
+    The sequence is not a history: what its checkpoint covers is already removed.
     """
     projection = Projection((), trim)
     for message in messages:
         if message.visibility != "user":
             projection._append(message)
-    return projection.messages()
+    return projection
 
 
 def whole_pairs(message: Message) -> Message:
     """The answer with each provider-executed call directly followed by its result, or without both.
 
-    Results of ours do not belong into an answer, and no id may stand for two calls.
+    Results of tools that run here do not belong in an answer, and call ids are unique.
     """
     if not _needs_pairing(message):
         return message
@@ -227,7 +266,7 @@ def _needs_pairing(message: Message) -> bool:
 
 
 def without_calls(message: Message) -> Message:
-    """What somebody else than a model wrote, without what only an answer may have."""
+    """A message that is not an answer, without tool calls and results."""
     if not any(isinstance(part, (ToolCall, ToolResult)) for part in message.parts):
         return message
     return replace(
@@ -247,7 +286,7 @@ def _checkpoint_at(history: Sequence[Message]) -> int | None:
 
 
 def covered(history: Sequence[Message]) -> int:
-    """How many leading messages the last checkpoint stands for."""
+    """Number of leading messages that the last checkpoint replaces."""
     at = _checkpoint_at(history)
     checkpoint = None if at is None else history[at].checkpoint
     # Never more than there are before it: a caller may have cut off the past that it counted.
@@ -255,13 +294,15 @@ def covered(history: Sequence[Message]) -> int:
 
 
 def view(history: Sequence[Message], trim: Trim) -> list[Message]:
-    """What models may see of a history: from its last checkpoint on, without what is for people."""
+    """The messages that models may see: from the last checkpoint on, without those for people."""
     message = last_checkpoint(history)
     if message is None or message.checkpoint is None:
         return [m for m in history if m.visibility != "user"]
     checkpoint = message.checkpoint
     start = covered(history)
-    seen: list[Message] = [message] if message.parts else []
+    seen = _pinned_context(history, checkpoint, start)
+    if message.parts:
+        seen.append(message)
     pinned = checkpoint.pinned
     if pinned is not None and pinned < start and _is_prompt(history[pinned]):
         seen.append(history[pinned])
@@ -271,6 +312,41 @@ def view(history: Sequence[Message], trim: Trim) -> list[Message]:
             continue
         seen.append(shorten(current, trim) if position < checkpoint.trims else current)
     return seen
+
+
+def _pinned_context(history: Sequence[Message], cut: Checkpoint, start: int) -> list[Message]:
+    """The covered context messages as they are sent: first, so that a new summary leaves the prefix
+    of requests unchanged."""
+    there = [history[at] for at in cut.context if at < start and _is_context(history[at])]
+    return [message for _, message in _fitted(there, cut.context_tokens)]
+
+
+def _fitted(messages: Sequence[Message], tokens: int) -> list[tuple[int, Message]]:
+    """The newest messages that fit, with their indexes; the oldest of them may be cut."""
+    fitted: list[tuple[int, Message]] = []
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        size = estimate(message)
+        if size > tokens:
+            if tokens >= LEAST_CONTEXT:
+                fitted.append((place, _cut_to(message, size, tokens)))
+            break
+        fitted.append((place, message))
+        tokens -= size
+    return fitted[::-1]
+
+
+def _cut_to(message: Message, size: int, tokens: int) -> Message:
+    """A message of `size` tokens cut to about `tokens`, each text in proportion."""
+
+    def cut(part: Part) -> Part:
+        if isinstance(part, File):
+            return _not_shown(part)
+        if not isinstance(part, Text):
+            return part
+        return _middle_cut(part, len(part.text) * tokens // size)
+
+    return replace(message, parts=tuple(map(cut, message.parts)))
 
 
 def shorten(message: Message, trim: Trim) -> Message:
@@ -296,26 +372,36 @@ def _shorten_part(part: Part, trim: Trim) -> Part:
 
 def _shorten_content(content: Content, trim: Trim) -> Content:
     if isinstance(content, File):
-        return Text(f"[{content.media_type} {content.name or 'file'}, no longer shown]")
-    if len(content.text) <= trim.over:
-        return content
-    head, tail = trim.to * 2 // 3, trim.to - trim.to * 2 // 3
-    cut = len(content.text) - head - tail
-    return Text(f"{content.text[:head]}\n[… {cut} characters cut …]\n{content.text[-tail:]}")
+        return _not_shown(content)
+    return content if len(content.text) <= trim.over else _middle_cut(content, trim.to)
+
+
+def _not_shown(file: File) -> Text:
+    return Text(f"[{file.media_type} {file.name or 'file'}, no longer shown]")
+
+
+def _middle_cut(content: Text, length: int) -> Text:
+    text, head = content.text, length * 2 // 3
+    tail = len(text) - (length - head)
+    return Text(f"{text[:head]}\n[… {tail - head} characters cut …]\n{text[tail:]}")
 
 
 # --- Where to cut -------------------------------------------------------------------------------
 
 
 class Cut(Struct, frozen=True):
-    """What a compaction replaces: everything before `covers`, except the pinned prompt."""
+    """Plan of a compaction: it replaces everything before `covers`, except the pinned prompt and
+    the pinned context."""
 
     covers: int
     pinned: int | None
     trims: int
+    context: tuple[int, ...] = ()
 
 
-def plan_cut(history: Sequence[Message], *, keep: int, keep_results: int) -> Cut:
+def plan_cut(
+    history: Sequence[Message], *, keep: int, keep_results: int, context_tokens: int = 0
+) -> Cut:
     """Keep the newest steps that fit into `keep` tokens, and the last prompt wherever it is.
 
     Cuts only between steps, never between a call and its result. At least one answer is covered
@@ -335,16 +421,47 @@ def plan_cut(history: Sequence[Message], *, keep: int, keep_results: int) -> Cut
         if _starts_step(message):
             covers = position
     covers = min(covers, _first_unanswered(history))
-    prompts = (at for at in range(len(history) - 1, -1, -1) if _is_prompt(history[at]))
-    last_prompt = next(prompts, None)
+    last_prompt = _last_prompt(history)
     pinned = last_prompt if last_prompt is not None and last_prompt < covers else None
-    return Cut(covers, pinned, max(covers, trim_before(history, keep_results)))
+    trims = max(covers, trim_before(history, keep_results))
+    return Cut(covers, pinned, trims, plan_context(history, covers, context_tokens))
+
+
+def plan_context(history: Sequence[Message], covers: int, tokens: int) -> tuple[int, ...]:
+    """Positions of the covered context messages that stay: the newest that fit, each text once.
+
+    Only the messages after what the last checkpoint covers are searched: it names the earlier ones.
+    """
+    known = last_checkpoint(history)
+    earlier = known.checkpoint if known is not None else None
+    planned = earlier is not None and earlier.context_tokens > 0
+    start = covered(history) if planned else 0
+    kept = earlier.context if earlier is not None else ()
+    before = (at for at in kept if at < start and _is_context(history[at]))
+    found = [at for at in range(start, covers) if _is_context(history[at])]
+    newest = {encode(history[at].parts): at for at in (*before, *found)}
+    positions = sorted(newest.values())
+    return tuple(
+        positions[place] for place, _ in _fitted([history[at] for at in positions], tokens)
+    )
+
+
+def _last_prompt(history: Sequence[Message]) -> int | None:
+    """The position of the last prompt. A long turn is not searched to its start: where the last
+    checkpoint pinned its prompt, there is no later one before what it covers."""
+    start = covered(history)
+    known = last_checkpoint(history)
+    pinned = known.checkpoint.pinned if known is not None and known.checkpoint else None
+    if pinned is None or pinned >= start or not _is_prompt(history[pinned]):
+        pinned, start = None, 0
+    positions = range(len(history) - 1, start - 1, -1)
+    return next((at for at in positions if _is_prompt(history[at])), pinned)
 
 
 def _first_unanswered(history: Sequence[Message]) -> int:
-    """Of the prompts that no answer came after, the first: several may wait for one answer.
+    """Position of the first prompt that has no answer yet: several may wait for one answer.
 
-    One that we injected waits for it like a person's.
+    An injected message counts like a person's.
     """
     first = len(history)
     for position in range(len(history) - 1, -1, -1):
@@ -370,12 +487,16 @@ def trim_before(history: Sequence[Message], keep_results: int) -> int:
 
 
 def _starts_step(message: Message) -> bool:
-    """Whether no call before it can have a result behind it."""
+    """Whether no call before this message can have a result after it."""
     return message.kind in ("prompt", "injected", "answer")
 
 
 def _is_answer(message: Message) -> bool:
     return message.kind == "answer" and message.visibility != "user"
+
+
+def _is_context(message: Message) -> bool:
+    return message.kind == "context" and message.visibility != "user"
 
 
 def _is_prompt(message: Message) -> bool:
@@ -385,8 +506,8 @@ def _is_prompt(message: Message) -> bool:
 def size_after(before: int, sent: Sequence[Message], kept: Sequence[Message], overhead: int) -> int:
     """Tokens of a request of `before` tokens when `kept` is sent instead of `sent`.
 
-    In proportion, because our estimate and the provider's count differ by a factor that is about
-    the same for both.
+    Computed in proportion, because our estimate and the provider's count differ by a factor that is
+    about the same for both.
     """
     whole = estimate_all(sent) + overhead
     return max(1, before * (estimate_all(kept) + overhead) // max(1, whole))

@@ -1,4 +1,4 @@
-"""What a run does next: a pure function of what is committed.
+"""Decide the next step of a run: a pure function of what is committed.
 
 `turn` is the running fold over the history, `facts` is what is committed beside it, `rules` is the
 agent's policy as plain numbers and names. The numbers in the comments are the rows of the table in
@@ -17,102 +17,121 @@ from holdfast.kernel.events import Action
 from holdfast.kernel.messages import AskedBy, ToolCall, ToolResult
 from holdfast.kernel.turn import Turn
 
-# --- What is committed beside the history -------------------------------------------------------
+# --- State committed beside the history ---------------------------------------------------------
 
 
 class Waiting(Struct, frozen=True):
-    """The call waits for somebody outside."""
+    """The call waits for input from outside."""
 
     action: Action
 
 
 class Approved(Struct, frozen=True):
-    """A person agreed to exactly what has this digest, or to it with other arguments."""
+    """A person approved the call with this digest, perhaps with other arguments."""
 
     digest: str
     arguments: Mapping[str, object] | None = None
 
 
 class Started(Struct, frozen=True):
-    """The call's function was called, and nobody knows yet what came of it."""
+    """The call's function was called; its outcome is not known yet."""
 
 
 class Doubtful(Struct, frozen=True):
-    """The call began and may have taken effect: it runs again only when a person says so."""
+    """The call started and may have taken effect: it runs again only with a person's approval."""
+
+    attempt: int
+    """Number of times the call has started, as counted by the action that asks to run it again."""
+    approved: Approved | None = None
+    """Approval to run this attempt, once given."""
 
 
 class Recorded(Struct, frozen=True):
-    """The call has a result that is not in the history yet."""
+    """The call has a result that is not yet in the history."""
 
     result: ToolResult
 
 
 CallState: TypeAlias = Union[Waiting, Approved, Started, Doubtful, Recorded]
-"""How far an open call is. A call without a state has not started."""
+"""State of an open call. A call without a state has not started."""
 
 
 class Facts(Struct, frozen=True):
+    """What is committed beside the history."""
+
     steering: bool = False
+    """Whether a steering message waits."""
     compaction: AskedBy | None = None
+    """Why a compaction was requested, if one was."""
     calls: Mapping[str, CallState] = {}
+    """States of the open calls, by call id."""
     context_due: bool = False
+    """Whether context of the workspace is to be loaded."""
     at_rest: bool = False
-    """The turn had ended, in whatever way, when the compaction was asked for."""
+    """Whether the chat was idle when the compaction was requested."""
+    resumed: bool = False
+    """Whether the driver has made no step on this history yet: a person may have asked to retry."""
 
 
 class Rules(Struct, frozen=True):
+    """The agent's policy as plain numbers and names."""
+
     max_steps: int
     recoveries: int
-    max_compactions: int
     limit: int | None
-    """Tokens at which the history is compacted, or None when it never is."""
+    """Tokens at which the history is compacted; None for never."""
     overhead: int
     """Estimated tokens of the system prefix and the tools."""
     window: int | None = None
-    """Tokens that fit, as far as anybody says."""
+    """Context window in tokens; None if unknown."""
     exclusive: frozenset[str] = frozenset()
+    """Names of tools that must be the only call of their message."""
     waits: frozenset[str] = frozenset()
-    """Tools that are never run by us: their calls wait for a client, an answer, a child."""
+    """Names of tools that are not run here: their calls wait for a client, an answer, a child."""
 
 
 # --- The steps ----------------------------------------------------------------------------------
 
 
 class CallModel(Struct, frozen=True):
-    pass
+    """Ask the model for an answer."""
 
 
 class RunCalls(Struct, frozen=True, gc=False):
+    """Run these calls."""
+
     calls: tuple[ToolCall, ...]
 
 
 class SkipCalls(Struct, frozen=True):
-    """Answer these calls: skipped because of a new message."""
+    """Give these calls the result `skipped`, because of a new message."""
 
     calls: tuple[ToolCall, ...]
 
 
 class RefuseCalls(Struct, frozen=True):
-    """Answer these calls: an exclusive tool must be the only call of its message."""
+    """Give these calls the result `refused`: an exclusive tool was not called alone."""
 
     calls: tuple[ToolCall, ...]
     exclusive: str
 
 
 class RequireAction(Struct, frozen=True):
-    """Wait: every open call needs somebody outside."""
+    """Wait: every open call needs input from outside."""
 
     calls: tuple[ToolCall, ...]
 
 
 class Compact(Struct, frozen=True):
+    """Compact the history."""
+
     asked_by: AskedBy | None
     finish: bool
-    """The chat was at rest when a person asked: the same commit ends the turn."""
+    """Whether the chat was idle when a person asked: then the same commit ends the turn."""
 
 
 class DeliverSteering(Struct, frozen=True):
-    pass
+    """Append the steering messages that wait."""
 
 
 class Recover(Struct, frozen=True):
@@ -120,14 +139,18 @@ class Recover(Struct, frozen=True):
 
 
 class LoadContext(Struct, frozen=True):
-    pass
+    """Append context of the workspace."""
 
 
 class Finish(Struct, frozen=True):
+    """End the turn."""
+
     reason: Literal["stop", "stop_after_tool", "max_steps"]
 
 
 class Fail(Struct, frozen=True):
+    """End the turn with a failure."""
+
     kind: Literal["still_over_limit"]
 
 
@@ -149,10 +172,10 @@ CALL_MODEL: Final = CallModel()
 
 
 def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
-    """What the run does next, from what is committed and nothing else."""
+    """The next step, decided from what is committed and nothing else."""
     if turn.open:
         return _open_calls(turn, facts, rules)  # 1, 2, 3
-    if facts.compaction == "overflow" and not _may_compact(turn, rules):  # 4
+    if facts.compaction == "overflow" and not turn.compactable:  # 4
         return Fail("still_over_limit")
     ending = _ending(turn, rules)
     if facts.compaction is not None and turn.compactable:  # 5
@@ -160,12 +183,12 @@ def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
         return Compact(facts.compaction, finish=facts.compaction == "person" and at_rest)
     if facts.steering:  # 6
         return DeliverSteering()
-    if ending is not None:  # 7, 9, 10; 8 stands among them
+    if ending is not None:  # 7 to 10
         return ending
     if facts.context_due:  # 11
         return LoadContext()
     if rules.limit is not None and size(turn, rules) >= rules.limit:
-        if _compaction_did_not_help(turn, rules, rules.limit):  # 12
+        if not facts.resumed and _compaction_did_not_help(turn, rules.limit):  # 12
             return Fail("still_over_limit")
         if turn.compactable and not turn.relieved:  # 13
             return Compact(None, finish=False)
@@ -173,14 +196,14 @@ def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
 
 
 def size(turn: Turn, rules: Rules) -> int:
-    """Tokens of the next request."""
+    """Estimated tokens of the next request."""
     return turn.size if turn.measured else turn.size + rules.overhead
 
 
 def over_limit(turn: Turn, rules: Rules) -> StillOverLimit:
-    """What `Fail` ends the turn with."""
+    """The error that `Fail` ends the turn with."""
     if turn.compactable or turn.measured:  # by an answer or a summary
-        return StillOverLimit(size(turn, rules), rules.limit)
+        return StillOverLimit(size(turn, rules), rules.limit, again=turn.compactable > 0)
     return PromptTooLong(size(turn, rules), rules.window)
 
 
@@ -220,12 +243,6 @@ def _ending(turn: Turn, rules: Rules) -> Finish | Recover | None:
     return None
 
 
-def _may_compact(turn: Turn, rules: Rules) -> bool:
-    return turn.compactable > 0 and turn.compactions < rules.max_compactions
-
-
-def _compaction_did_not_help(turn: Turn, rules: Rules, limit: int) -> bool:
-    """There was an answer since this turn's last summary, and still the request is too large."""
-    if turn.size_after is None:
-        return False
-    return turn.size_after >= limit or turn.compactions >= rules.max_compactions
+def _compaction_did_not_help(turn: Turn, limit: int) -> bool:
+    """Whether the first request answered after this turn's last compaction was too large."""
+    return turn.size_after is not None and turn.size_after >= limit

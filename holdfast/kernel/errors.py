@@ -1,8 +1,30 @@
-"""Kinds of failure: what each means, whether trying again may help, and what a person is told.
+"""Exceptions of the kernel, and the classification of any exception as a `Failure`.
 
-`classify` turns any exception into a `Failure`. It looks at structured facts first (status, the
-provider's code, our own exception types) and at text last, and then only at text the provider
-controls. Whether and when something is tried again is decided in `retry.py`.
+Each failure has a kind; `KINDS` states whether a kind can be retried, whether another model may
+help, and the sentence for people. `classify` reads structured facts first (status, the provider's
+code, our own exception types) and text last, and then only text the provider controls. Whether and
+when a call is retried is decided in `retry.py`.
+
+    HoldfastError
+    ├── ConfigError (also ValueError)   an option or argument is wrong
+    ├── FormatError (also ValueError)   stored JSON cannot be read
+    ├── ToolFailed                      raised by tools: the model reads the message
+    │   └── ExpectedFailure             a regular negative answer, such as *not found*
+    └── ModelError                      a model call failed; `kind` says why
+        ├── ProviderError               the provider refused or failed
+        ├── StreamSilent                no event for too long
+        ├── StreamCut                   the stream ended without its final event
+        ├── StreamTooLong               the stream passed a limit
+        ├── FinishedWithError           the stream ended with the finish reason `error`
+        ├── EmptyResponse               neither text nor a tool call
+        ├── ContentFiltered             blocked under a content policy
+        ├── StillOverLimit              too long even after a compaction
+        │   └── PromptTooLong           too long, with nothing to compact
+        ├── InvalidOutput               the final answer does not fit the output type
+        ├── PrepareError                a hook that builds the request raised
+        └── Escalated                   the stop guard ended the run
+
+Other layers derive from `HoldfastError` where their errors are defined.
 """
 
 from __future__ import annotations
@@ -43,14 +65,18 @@ FailureKind = Literal[
 
 
 class KindFacts(Struct, frozen=True):
+    """Properties of a kind of failure."""
+
     retryable: bool
+    """Whether the same call may succeed later."""
     failover: bool
+    """Whether another model may succeed now."""
     sentence: str
-    """For people. `{model}` is who was asked."""
+    """Sentence for people. `{model}` is the model's name."""
 
 
 KINDS: Final[Mapping[FailureKind, KindFacts]] = {
-    "rate_limit": KindFacts(True, True, "{model} is limiting how often it may be asked."),
+    "rate_limit": KindFacts(True, True, "{model} is rate limiting requests."),
     "overloaded": KindFacts(True, True, "{model} is overloaded."),
     "quota": KindFacts(
         False, True, "The quota or budget for {model} is used up: check its billing."
@@ -59,99 +85,138 @@ KINDS: Final[Mapping[FailureKind, KindFacts]] = {
     "permission": KindFacts(
         False, False, "The API key may not use {model}: check its permissions."
     ),
-    "not_found": KindFacts(False, False, "{model} does not exist, or not at this address."),
-    "invalid_request": KindFacts(False, False, "{model} did not understand the request."),
-    "context_overflow": KindFacts(False, False, "The conversation does not fit into {model}."),
+    "not_found": KindFacts(False, False, "{model} does not exist at this address."),
+    "invalid_request": KindFacts(False, False, "{model} rejected the request as invalid."),
+    "context_overflow": KindFacts(
+        False,
+        False,
+        "The conversation does not fit into the context window of {model}: send less, use a model "
+        "with a larger window, or start a new one.",
+    ),
     "content_filter": KindFacts(
         False, False, "{model} blocked its answer under its content policy."
     ),
     "timeout": KindFacts(True, True, "{model} took too long."),
-    "stream_silent": KindFacts(True, True, "{model} went silent."),
-    "stream_cut": KindFacts(True, True, "The connection to {model} ended before its answer did."),
+    "stream_silent": KindFacts(True, True, "{model} stopped sending."),
+    "stream_cut": KindFacts(
+        True, True, "The connection to {model} ended before the answer was complete."
+    ),
     "stream_too_long": KindFacts(False, False, "{model} did not stop answering."),
-    "empty_response": KindFacts(True, False, "{model} answered with nothing."),
+    "empty_response": KindFacts(True, False, "{model} returned an empty answer."),
     "network": KindFacts(True, True, "{model} cannot be reached."),
-    "server": KindFacts(True, True, "{model} had an error of its own."),
+    "server": KindFacts(True, True, "{model} had an internal error."),
     "prepare": KindFacts(True, False, "The request to {model} could not be prepared."),
     "still_over_limit": KindFacts(
         False,
         False,
-        "The conversation is too long for {model}, also after summarizing: "
-        "start a new one, or use a model with a larger window.",
+        "The conversation is too long for {model}, even after it was summarized: use a model "
+        "with a larger window, or start a new one.",
     ),
     "escalated": KindFacts(False, False, "The stop guard ended the run."),
-    "invalid_output": KindFacts(
-        False, False, "{model} did not answer in the form that was asked for."
-    ),
-    "poison": KindFacts(False, False, "This conversation kept stopping whoever worked on it."),
+    "invalid_output": KindFacts(False, False, "{model} did not answer in the required form."),
+    "poison": KindFacts(False, False, "This conversation repeatedly crashed its worker."),
     "cancelled": KindFacts(False, False, "The run was cancelled."),
-    "config": KindFacts(False, False, "The agent is set up wrongly."),
+    "config": KindFacts(False, False, "The agent is misconfigured."),
     "internal": KindFacts(False, False, "An unexpected error ended the run."),
-    "unknown": KindFacts(False, False, "{model} failed in a way that is not known."),
+    "unknown": KindFacts(False, False, "{model} failed for an unknown reason."),
 }
 
 MAX_DETAIL: Final = 500
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """What went wrong, as facts. The message is for people, the detail for operators (redacted)."""
+    """A classified failure: what went wrong, for people and for programs."""
 
     kind: FailureKind
     message: str
+    """Cause of the failure, for people."""
     detail: str = ""
+    """Cause of the failure in detail, for operators (redacted)."""
     retryable: bool = False
+    """Whether the same call may succeed later."""
     failover: bool = False
+    """Whether another model may succeed now."""
     model: str | None = None
+    """Model that failed, as `provider:model`."""
     status: int | None = None
+    """HTTP status of the provider's response."""
     retry_after: float | None = None
     """Seconds that the provider asked us to wait."""
     window: int | None = None
-    """The model's context limit, when the provider said it with an overflow."""
+    """The model's context limit in tokens, if the provider reported it with an overflow."""
 
 
-# --- What we raise ------------------------------------------------------------------------------
+# --- Exceptions ---------------------------------------------------------------------------------
 
 
 class HoldfastError(Exception):
-    """Everything that holdfast raises on purpose."""
+    """Base of all exceptions that holdfast raises on purpose."""
 
 
 class ConfigError(HoldfastError, ValueError):
-    """An option or an argument that cannot be right. The message says what to do."""
+    """An option or argument is wrong. The message states what to do."""
 
 
 class ToolFailed(HoldfastError):
-    """Raised by a tool to say in its own words why it failed: the model reads just these."""
+    """Raised by a tool that failed; the model reads the message and nothing else."""
+
+    expected: bool = False
+    """Whether the failure is a regular negative answer: see `ExpectedFailure`."""
+
+
+class ExpectedFailure(ToolFailed):
+    """Raised by a tool for a regular negative answer, such as *not found* or *no match*.
+
+    The model reads it like any other failure. The circuit breaker does not count it, since the tool
+    works.
+    """
+
+    expected = True
 
 
 class FormatError(HoldfastError, ValueError):
-    """Stored JSON that cannot be read."""
+    """Stored JSON cannot be read."""
 
 
 class ModelError(HoldfastError):
-    """A model call failed for a reason that we found ourselves."""
+    """A model call failed. Base of all failures of model calls."""
 
     kind: FailureKind = "unknown"
     sentence: str | None = None
-    """For people, in place of the one of its kind, where there is more to say."""
+    """Sentence for people that replaces the one of the kind."""
 
 
 class StreamSilent(ModelError):
+    """The stream sent no event for too long."""
+
     kind: FailureKind = "stream_silent"
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"no event for {seconds:g} s")
+    def __init__(self, seconds: float, lacking: str = "event") -> None:
+        super().__init__(f"no {lacking} for {seconds:g} s")
         self.seconds = seconds
 
 
 class StreamCut(ModelError):
+    """The stream ended without its final event."""
+
     kind: FailureKind = "stream_cut"
 
     def __init__(self) -> None:
         super().__init__("the stream ended without its final event")
 
 
+class FinishedWithError(ModelError):
+    """The stream ended with the finish reason `error`."""
+
+    kind: FailureKind = "server"
+
+    def __init__(self) -> None:
+        super().__init__("the model finished with an error")
+
+
 class StreamTooLong(ModelError):
+    """The stream passed the limit of bytes or events."""
+
     kind: FailureKind = "stream_too_long"
 
     def __init__(self, limit: int, unit: str) -> None:
@@ -160,6 +225,8 @@ class StreamTooLong(ModelError):
 
 
 class EmptyResponse(ModelError):
+    """The answer has neither text nor a tool call."""
+
     kind: FailureKind = "empty_response"
 
     def __init__(self) -> None:
@@ -167,6 +234,8 @@ class EmptyResponse(ModelError):
 
 
 class ContentFiltered(ModelError):
+    """The provider blocked the answer under its content policy."""
+
     kind: FailureKind = "content_filter"
 
     def __init__(self, why: str = "the answer was filtered and nothing visible is left") -> None:
@@ -174,20 +243,32 @@ class ContentFiltered(ModelError):
 
 
 class StillOverLimit(ModelError):
+    """The next request is too long even after a compaction.
+
+    `again`: whether a retry has anything to summarize.
+    """
+
     kind: FailureKind = "still_over_limit"
 
-    def __init__(self, size: int, limit: int | None) -> None:
+    def __init__(self, size: int, limit: int | None, *, again: bool = True) -> None:
         over = f", and {limit} are allowed" if limit is not None else ""
         super().__init__(f"the next request has about {size} tokens{over}")
         self.size = size
         self.limit = limit
+        allowed = f" and {limit:,} are allowed" if limit is not None and limit <= size else ""
+        remedy = "Retry to summarize it again, use" if again else "Use"
+        self.sentence = (
+            f"The conversation is too long for {{model}}, even after it was summarized: it has "
+            f"about {size:,} tokens{allowed}. {remedy} a model with a larger window, or start a "
+            "new conversation."
+        )
 
 
 class PromptTooLong(StillOverLimit):
-    """Nothing was answered yet: there is only what was asked, and nothing to summarize."""
+    """The first prompt is too long; there is nothing to summarize yet."""
 
     def __init__(self, size: int, window: int | None) -> None:
-        # The size is an estimate: where it says that all would fit, the provider knew better.
+        # The size is an estimate: if by it everything would fit, the provider knew better.
         over = window if window is not None and window < size else None
         super().__init__(size, over)
         fit = f", and {over:,} fit" if over is not None else ""
@@ -199,27 +280,31 @@ class PromptTooLong(StillOverLimit):
 
 
 class Escalated(ModelError):
+    """The stop guard ended the run."""
+
     kind: FailureKind = "escalated"
 
 
 class InvalidOutput(ModelError):
+    """The final answer does not fit the output type, even after repairs."""
+
     kind: FailureKind = "invalid_output"
 
     def __init__(self, problems: Sequence[str], repairs: int) -> None:
-        asked = f", also when asked again {repairs} times" if repairs else ""
+        asked = f" after {repairs} repairs" if repairs else ""
         super().__init__(f"the answer does not fit{asked}: {'; '.join(problems)}")
         self.problems = tuple(problems)
         self.repairs = repairs
 
 
 class PrepareError(ModelError):
-    """A hook that takes part in building the request raised."""
+    """A hook that helps to build the request raised."""
 
     kind: FailureKind = "prepare"
 
 
 class ProviderError(ModelError):
-    """A provider refused or failed. Carries what it said, so that nobody parses the sentence."""
+    """A provider refused or failed. Carries the facts as attributes, so no text need be parsed."""
 
     def __init__(
         self,
@@ -232,16 +317,16 @@ class ProviderError(ModelError):
         kind: FailureKind | None = None,
         window: int | None = None,
     ) -> None:
-        said = f"status {status}" if status is not None else "it gave no reason"
+        said = f"status {status}" if status is not None else "no reason given"
         super().__init__(message or said)
         self.message = message
         self.status = status
         self.code = code
-        """The provider's own word for the error, such as `insufficient_quota`."""
+        """The provider's error code, such as `insufficient_quota`."""
         self.retry_after = retry_after
         self.should_retry = should_retry
         self.window = window
-        """The model's context limit, when the provider says it with an overflow."""
+        """The model's context limit in tokens, if the provider reported it with an overflow."""
         self.kind = kind or _kind_of(status, code, message)
 
 
@@ -269,7 +354,7 @@ CODES: Final[Mapping[str, FailureKind]] = {
     "api_error": "server",
     "server_error": "server",
 }
-"""Words that several providers share. One file per protocol adds its own."""
+"""Error codes that several providers share. The file of each protocol adds its own."""
 
 STATUSES: Final[Mapping[int, FailureKind]] = {
     401: "auth",
@@ -297,9 +382,9 @@ _OVERFLOW: Final = re.compile(
     r"|request (entity )?too large",
     re.IGNORECASE,
 )
-"""How providers say that a prompt is too long, where they have no word for it."""
+"""Messages of providers that have no error code for a prompt that is too long."""
 _VAGUE: Final = frozenset({"invalid_request", "server"})
-"""Kinds whose words some use for everything, also where the status is more exact."""
+"""Kinds whose codes some providers use for everything; the status is more exact."""
 _RETRYABLE_5XX: Final = frozenset({500, 502, *range(520, 529)})
 
 
@@ -308,7 +393,7 @@ def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
     kind = CODES.get(code or "")
     if kind is not None and kind not in _VAGUE:
         return kind
-    # Providers say that a prompt is too long with a plain "bad request" and a sentence.
+    # Some providers report a prompt that is too long as a plain "bad request" with a sentence.
     if status in (None, 400, 413, 422) and _OVERFLOW.search(message[:2_000]):
         return "context_overflow"
     if status is None:
@@ -321,7 +406,7 @@ def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
 
 
 def classify(error: BaseException, model: str | None = None) -> Failure:
-    """What an exception means. Never raises, whatever the exception is."""
+    """Classify any exception as a `Failure`. Never raises."""
     error = ungrouped(error)
     kind = _kind_of_exception(error)
     facts = KINDS[kind]
@@ -347,14 +432,14 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
 
 
 def ungrouped(error: BaseException) -> BaseException:
-    """The one exception in a group, as of a task group around a model's request."""
+    """The only exception in a group, as raised by a task group around a model's request."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _own_words(error: BaseException) -> str:
-    """What a mistake in the set-up says about itself: we wrote it, for people."""
+    """The message of a `ConfigError`, which is written for people."""
     try:
         return str(error) if isinstance(error, ConfigError) else ""
     except Exception:
@@ -368,7 +453,7 @@ _LOCAL: Final = (
     NotADirectoryError,
     PermissionError,
 )
-"""Of the operating system's errors, those that no network has."""
+"""Operating system errors that never come from a network."""
 
 
 def _kind_of_exception(error: BaseException, depth: int = 0) -> FailureKind:
@@ -382,7 +467,7 @@ def _kind_of_exception(error: BaseException, depth: int = 0) -> FailureKind:
         return "network"  # a connection, or a name that does not resolve
     cause = error.__cause__ or error.__context__
     if cause is not None and not isinstance(error, HoldfastError) and depth < 5:
-        # A client's own exception around the operating system's: the cause says what it was.
+        # A client's own exception around the operating system's: the cause decides.
         kind = _kind_of_exception(cause, depth + 1)
         if kind in ("network", "timeout"):
             return kind
@@ -392,10 +477,10 @@ def _kind_of_exception(error: BaseException, depth: int = 0) -> FailureKind:
 
 
 _SECRETS: Final = re.compile(
-    # Behind a word for it, and then also behind "API key provided: …" or "token: Bearer …".
+    # After a word for a secret, also as in "API key provided: …" or "token: Bearer …".
     r"(?P<keep>(?:bearer|basic|api[-_ ]?key|token)['\"]?[\s:=]+['\"]?"
     r"(?:(?:bearer|basic|token|provided|given|is|was)['\"]?[\s:=]+['\"]?)*)"
-    # … what looks like one: words that explain something have no digit, and are short.
+    # … something that looks like one: ordinary words have no digit and are short.
     r"(?!https?://)(?:(?=[^\s'\",;&]*\d)[^\s'\",;&]{6,}|[^\s'\",;&]{16,})"
     r"|(?P<keep2>(?:secret|password)['\"]?\s*[:=]\s*['\"]?)[^\s'\",;&]+"
     r"|\b(?:(?:sk|pk|xai|gsk|ghp|github_pat|glpat)[-_]|AIza|AKIA|eyJ)[A-Za-z0-9_\-.]{12,}"
@@ -406,7 +491,7 @@ _SECRETS: Final = re.compile(
 
 
 def redact(text: str) -> str:
-    """One line without what looks like a credential, at most `MAX_DETAIL` long."""
+    """One line of at most `MAX_DETAIL` characters without anything that looks like a credential."""
     line = " ".join(text[: 4 * MAX_DETAIL].split())
     line = _SECRETS.sub(lambda match: f"{match['keep'] or match['keep2'] or ''}[redacted]", line)
     return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - 1] + "…"
@@ -419,7 +504,7 @@ def describe(error: BaseException) -> str:
         if isinstance(error, BaseExceptionGroup):
             return f"{name}: " + "; ".join(describe(inner) for inner in error.exceptions[:5])
         text = str(error)
-    except BaseException:  # even SystemExit: whoever is told of an error must survive it
+    except BaseException:  # even SystemExit: describing an error must not raise
         return name
     return f"{name}: {text}" if text else name
 

@@ -1,15 +1,24 @@
-"""Everything a run may say, as a closed union of frozen values, one class per happening.
+"""Events of a run: a closed union of frozen values.
 
 The last event of every run is `RunEnded`, exactly once, whatever happened. Deltas belong to an
-attempt: `Retrying` says that what was shown of the answer so far is void.
+attempt: after `Retrying`, discard what was shown of the answer so far.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, Union
+from typing import Any, Literal, TypeAlias, Union
 
 from holdfast.kernel.errors import Failure, FailureKind
-from holdfast.kernel.messages import AskedBy, Message, Tagged, ToolCall, ToolResult, Usage, Value
+from holdfast.kernel.messages import (
+    AskedBy,
+    CutBy,
+    Message,
+    Tagged,
+    ToolCall,
+    ToolResult,
+    Usage,
+    Value,
+)
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
 
 EndReason = Literal[
@@ -20,140 +29,165 @@ ActionKind = Literal["client", "approval", "answer", "child"]
 
 
 class Action(Value, frozen=True):
-    """Something the run waits for from outside: a client's result, an approval, an answer."""
+    """Input that a run waits for from outside: a client tool's result, an approval, an answer."""
 
     kind: ActionKind
     call: ToolCall
     arguments: str
-    """Canonical JSON of what would be run: after coercion and after the gate."""
+    """Canonical JSON of the arguments that would be run, after coercion and after the gate."""
     digest: str
-    """SHA-256 of call id, tool and arguments: what an approval is bound to."""
+    """SHA-256 that an approval is bound to: call id, tool and arguments, plus `attempt` for a call
+    that is to run again."""
     preview: str | None = None
+    """Text of the tool's preview: what the call would do."""
     again: bool = False
-    """It has begun before, and nobody knows whether it took effect: may it run again?"""
+    """Whether the call started before and its outcome is unknown: approval lets it run again."""
+    attempt: int = 0
+    """Number of times the call had started when the question was asked; an approval covers one run.
+    0 for a call that has not started, and in actions stored before attempts were counted."""
 
 
 class RunStarted(Tagged, frozen=True, tag="run_started"):
-    """The first event of every run."""
+    """A run started: the first event of every run."""
 
     messages: int
-    """How many messages the history has."""
+    """Number of messages in the history."""
 
 
 class StepStarted(Tagged, frozen=True, tag="step_started"):
     """The model is about to be called."""
 
     number: int
-    """Of this turn, from 1."""
+    """Number of the step in this turn, from 1."""
     messages: int
+    """Number of messages in the history."""
     tokens: int
-    """Estimated size of the request."""
+    """Estimated size of the request in tokens."""
 
 
 class ToolCalled(Tagged, frozen=True, tag="tool_called"):
-    """The model finished writing a call."""
+    """The model finished writing a tool call."""
 
     call: ToolCall
 
 
 class ToolStarted(Tagged, frozen=True, tag="tool_started"):
-    """A call has begun to run."""
+    """A tool call started to run."""
 
     call_id: str
     tool: str
     label: str
+    """Text for people: the tool's label, or its description of this call."""
 
 
 class ToolProgressed(Tagged, frozen=True, tag="tool_progressed"):
-    """What a running call says of itself, or what a call would do if it ran."""
+    """Progress reported by a running call, or the preview of a call before it runs."""
 
     call_id: str
     tool: str
     what: Literal["preview", "progress"]
     text: str
+    data: Any = None
+    """Progress as a JSON value for programs; `text` is for people."""
 
 
 class ToolFinished(Tagged, frozen=True, tag="tool_finished"):
-    """A call has its result: also one that was skipped or refused and never started."""
+    """A tool call has its result, including one that was skipped or refused and never started."""
 
     result: ToolResult
     seconds: float
+    """Run time of the call; 0 for a call that never started."""
 
 
 class MessageCommitted(Tagged, frozen=True, tag="message_committed"):
-    """A message entered the history. From here on it is kept."""
+    """A message was appended to the history; from here on it is kept."""
 
     message: Message
     number: int
-    """Its position in the history, from 0."""
+    """Position of the message in the history, from 0."""
     first_delta: float | None = None
-    """Of an answer: seconds from the request to the first delta."""
+    """Seconds from the request to the first delta; None unless the message is an answer."""
     seconds: float | None = None
+    """Seconds from the request to the end of the answer; None unless the message is an answer."""
 
 
 class Retrying(Tagged, frozen=True, tag="retrying"):
-    """An attempt failed; what it showed is void. The next one begins after `delay`."""
+    """An attempt failed: discard what it showed. The next attempt starts after `delay` seconds."""
 
     attempt: int
-    """The one that failed, from 1."""
+    """Number of the attempt that failed, from 1."""
     of: int
+    """Maximum number of attempts."""
     delay: float
+    """Seconds until the next attempt."""
     at: int
-    """When the next begins: wall clock, microseconds."""
+    """Time of the next attempt: wall clock, in microseconds since 1970."""
     kind: FailureKind
     message: str
+    """Cause of the failure, for people."""
     detail: str = ""
-    """What exactly went wrong, for who can do something about it."""
+    """Cause of the failure in detail, for operators (redacted)."""
 
 
 class Compacting(Tagged, frozen=True, tag="compacting"):
-    """The history is being summarized. `delta` is the next piece; an empty one begins anew."""
+    """The history is being summarized. An empty `delta` marks a new attempt at the summary."""
 
     asked_by: AskedBy | None
+    """Cause of the compaction; None for the threshold."""
     delta: str = ""
+    """Next piece of the summary's text."""
 
 
 class Compacted(Tagged, frozen=True, tag="compacted"):
-    """The history was shortened: estimated tokens of the next request, before and after."""
+    """The history was compacted: later requests are shorter."""
 
     before: int
+    """Estimated tokens of the next request before the compaction."""
     after: int
+    """Estimated tokens of the next request after the compaction."""
     summarized: bool
-    """False when shortening old tool results was enough."""
+    """Whether a summary was written; False when shortening old tool results was enough."""
 
 
 class Delivered(Tagged, frozen=True, tag="delivered"):
-    """Messages entered the history between two steps."""
+    """Messages were delivered into the history between two steps."""
 
     why: Delivery
     messages: tuple[Message, ...]
 
 
 class Warned(Tagged, frozen=True, tag="warning"):
-    """Something that people should know, and that does not stop the run."""
+    """A warning for people; the run continues."""
 
     text: str
 
 
 class Summary(Value, frozen=True):
-    """What a run came to."""
+    """Totals of a run: steps, tool calls, tokens, cost, time."""
 
     steps: int = 0
+    """Number of answers."""
     tool_calls: int = 0
     tool_errors: int = 0
     usage: Usage = Usage()
+    """Tokens of all model calls."""
     cost: float | None = None
-    """In US dollars, of the calls whose price is known; None when no price is."""
+    """Cost in US dollars of the model calls with a known price; None if none has one."""
     seconds: float = 0.0
+    """Duration of the run."""
 
 
 class RunEnded(Tagged, frozen=True, tag="run_ended"):
-    """The last event of every run, however it ended."""
+    """The run ended: the last event of every run, exactly once."""
 
     reason: EndReason
     summary: Summary
     failure: Failure | None = None
+    """Cause of an end with reason `error`."""
     actions: tuple[Action, ...] = ()
+    """Actions that a run with reason `requires_action` waits for."""
+    cut_by: CutBy | None = None
+    """What cut the final answer short, if anything did."""
 
 
 Event: TypeAlias = Union[
@@ -175,3 +209,4 @@ Event: TypeAlias = Union[
     Warned,
     RunEnded,
 ]
+"""Any event of a run."""

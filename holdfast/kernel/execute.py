@@ -1,55 +1,59 @@
-"""The calls of one answer: which may run beside which, results in call order, how they are stopped.
+"""Execution of the tool calls of one answer: scheduling, results in call order, cancellation.
 
 Each call is a task of its own, cancelled once and by hand, outside any cancel scope: inside one,
 anyio would cancel again at every await, a tool's clean-up would die and a tool that swallows
-cancellation would spin. A failure on a call's way is a result for the model, never an exception
-that ends the run. The way of each call, before it runs, is in `way.py`.
+cancellation would spin. A failed call is a result for the model, never an exception
+that ends the run. What happens to a call before it runs is in `admission.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.kernel import results
-from holdfast.kernel.channel import Sink
-from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
-from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
-from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
-from holdfast.kernel.tool import Commit, Nothing, Tool, ToolContext, Values
-from holdfast.kernel.way import (
-    Cleared,
+from holdfast.kernel.admission import (
+    Admission,
+    Admitted,
+    CallContext,
     Middleware,
     Proceed,
     Ready,
-    Standing,
     Toolbox,
-    Way,
     awaited,
-    canonical,
 )
+from holdfast.kernel.approval import canonical
+from holdfast.kernel.channel import Sink
+from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
+from holdfast.kernel.errors import ToolFailed
+from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
+from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
+from holdfast.kernel.timer import call_later
+from holdfast.kernel.tool import Commit, Nothing, Tool, ToolContext, Values
 
 LOG: Final = logging.getLogger("holdfast")
-"""Has the tracebacks of tools, at INFO: the model is told only what was raised."""
+"""Logger for tracebacks of tools, at INFO: the model reads only the exception's message."""
 RECORDED: Final = frozenset({"once", "idempotent"})
-"""Effects of tools whose calls are written down before they run, where there is a journal."""
+"""Effects of tools whose calls are recorded in the journal before they run, if there is one."""
 NOT_STARTED: Final[tuple[Outcome, str]] = ("interrupted", "Not started: the chat was stopped.")
 
 
 class Executed(Struct, frozen=True):
-    """What became of the calls that were to be run, in call order."""
+    """Outcome of a batch: results, and actions to wait for, in call order."""
 
     results: Sequence[ToolResult]
     waiting: Sequence[Action]
 
 
 class _Entry:
-    """One call on its way."""
+    """State of one call in a batch."""
 
     __slots__ = (
         "abandoned",
@@ -59,6 +63,7 @@ class _Entry:
         "outcome",
         "parallel",
         "running",
+        "started_at",
         "stopped",
         "task",
         "timers",
@@ -70,12 +75,14 @@ class _Entry:
         self.parallel = isinstance(checked, ToolResult) or checked.parallel
         self.task: asyncio.Task[None] | None = None
         self.running = False
-        """Its coroutine has been entered."""
+        """Whether its coroutine has been entered."""
         self.began: float | None = None
-        """When its function was called."""
+        """When its function was called, on the event loop's clock; None before."""
+        self.started_at = 0
+        """When its function was called: wall clock, in microseconds."""
         self.outcome: ToolResult | Action | None = None
         self.stopped: tuple[Outcome, str] | None = None
-        """Why we cancelled it, if we did."""
+        """Outcome and reason if the batch cancelled the call."""
         self.abandoned = False
         self.timers: list[asyncio.TimerHandle] = []
 
@@ -85,12 +92,12 @@ class _Entry:
 
     @property
     def has_effect(self) -> bool:
-        """Its function was called, and that cannot be taken back."""
+        """Whether its function was called and is not pure, so that it cannot be undone."""
         return self.began is not None and self.tool is not None and self.tool.effect != "pure"
 
 
 class _Room:
-    """Waits for room in the sink when awaited; may just as well be dropped."""
+    """Awaitable that waits for room in the sink; may be dropped without awaiting."""
 
     def __init__(self, sink: Sink | None, breathe: bool = False) -> None:
         self._sink = sink
@@ -110,18 +117,19 @@ class Batch:
         self,
         toolbox: Toolbox,
         sink: Sink,
-        standing: Standing,
+        context: CallContext,
     ) -> None:
         self._box = toolbox
         self._sink = sink
-        self._states = standing.states
-        self._history = standing.history
-        self._chat = standing.chat
-        self._starting = standing.starting
-        self._finished = standing.finished
+        self._states = context.states
+        self._history = context.history
+        self._chat = context.chat
+        self._children = context.children
+        self._starting = context.starting
+        self._finished = context.finished
         self.writes: dict[str, tuple[Any, ...]] = {}
-        """Of calls with effect `commit`, by id: what is to be written with their results."""
-        self._way = Way(toolbox, sink, standing)
+        """Writes of calls with effect `commit`, by call id, to be committed with their results."""
+        self._admission = Admission(toolbox, sink, context)
         self._loop = asyncio.get_running_loop()
         self._entries: dict[str, _Entry] = {}
         self._queue: list[_Entry] = []
@@ -129,15 +137,15 @@ class Batch:
         self._wake: asyncio.Future[None] | None = None
         self._reports = 0
         self._eager = True
-        """Calls from the stream may still start: all before them could, too."""
+        """Whether calls from the stream may still start: all before them could."""
         self._halted: tuple[Outcome, str] | None = None
-        """Why nothing more is started."""
+        """Outcome and reason for calls that are no longer started; None while calls start."""
         self._refusing = False
 
-    # --- what is asked of a batch ---
+    # --- the interface ---
 
     def offer(self, call: ToolCall) -> None:
-        """A call is complete in the stream. It starts if it may before its message is committed."""
+        """Take a complete call from the stream; it starts if it may run before the commit."""
         if call.provider_executed or not self._eager or self._halted is not None:
             return
         tool = self._box.tools.get(call.tool)
@@ -148,7 +156,7 @@ class Batch:
         self._start()
 
     async def run(self, calls: Sequence[ToolCall]) -> Executed:
-        """Run the calls of a committed answer to their ends."""
+        """Run the calls of a committed answer until all have a result or wait."""
         for call in calls:
             if call.id not in self._entries:
                 self._enqueue(call)
@@ -165,7 +173,7 @@ class Batch:
         return Executed(made, waiting)
 
     def steer(self) -> None:
-        """A new message waits: start nothing more, and cancel what says that it wants to be."""
+        """A steering message waits: start no more calls; cancel those with on_steer='cancel'."""
         self._halt("skipped", results.SKIPPED)
         for entry in tuple(self._running):
             if entry.began is None:  # still at its gate, for example
@@ -176,23 +184,23 @@ class Batch:
                 )
 
     def halt(self) -> None:
-        """Start nothing more; what runs comes to its end."""
+        """Start no more calls; running ones finish."""
         self._halt(*NOT_STARTED)
 
     def interrupt(self, why: str = "Interrupted by the user.") -> None:
-        """The run was stopped: cancel everything, whatever it says."""
+        """The run was interrupted: cancel all calls, regardless of on_steer."""
         self._cancel_all("interrupted", why)
 
     async def discard(self) -> None:
-        """The attempt that brought the calls failed: leave nothing of them behind."""
+        """The attempt that contained the calls failed: cancel all and wait for their end."""
         self._cancel_all("interrupted", "Void: the answer that asked for it failed.")
         await self._idle()
 
     async def refuse(
         self, calls: Sequence[ToolCall], answer: Callable[[ToolCall], ToolResult]
     ) -> list[ToolResult]:
-        """Answer calls instead of running them. One that has begun and is not pure keeps its own
-        result: nobody may be told that it was not run."""
+        """Give calls a result instead of running them. A call that has started and is not pure
+        keeps its own result: the model must not read that it was not run."""
         self._refusing = True
         self._cancel_all("interrupted", "Cancelled because of another call of the same message.")
         await self._idle()
@@ -207,28 +215,28 @@ class Batch:
         return made
 
     def ran(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """The results of those of the calls whose function was called, once nothing runs."""
+        """Results of the calls whose function was called. Use only once nothing runs."""
         entries = [self._entries[call.id] for call in calls if call.id in self._entries]
         ended = [entry.outcome for entry in entries if entry.began is not None]
         return [outcome for outcome in ended if isinstance(outcome, ToolResult)]
 
     @property
     def busy(self) -> bool:
-        """Whether the stream brought a call that was taken on."""
+        """Whether a call was accepted."""
         return bool(self._entries)
 
     @property
     def left(self) -> int:
-        """How many calls run or wait for their turn."""
+        """Number of calls that run or are queued."""
         return len(self._running) + len(self._queue)
 
     @property
     def started(self) -> bool:
-        """Whether a function was called, so that its effect cannot be taken back."""
+        """Whether the function of a call was called, so that its effect cannot be undone."""
         return any(entry.began is not None for entry in self._entries.values())
 
     def states(self) -> dict[str, CallState]:
-        """How far the calls are that the stream brought."""
+        """States of the accepted calls, by call id."""
         states: dict[str, CallState] = {}
         for call_id, entry in self._entries.items():
             if isinstance(entry.outcome, ToolResult):
@@ -247,7 +255,7 @@ class Batch:
         return tool.effect == "pure" or self._box.eager == "all"
 
     def _enqueue(self, call: ToolCall) -> None:
-        checked = self._way.check(call)
+        checked = self._admission.check(call)
         entry = _Entry(call, checked)
         self._entries[call.id] = entry
         state = self._states.get(call.id)
@@ -259,16 +267,11 @@ class Batch:
             self._queue.append(entry)
 
     def _start(self) -> None:
-        """Start what may start, in call order: one that has to wait holds up all behind it."""
+        """Start queued calls in order, until one has to wait."""
         while self._queue and self._has_room_for(self._queue[0]):
             entry = self._queue.pop(0)
-            refusal: ToolResult | None
             if isinstance(entry.checked, ToolResult):
-                refusal = entry.checked
-            else:  # calls before it may have failed since it was checked
-                refusal = self._way.refuse_failing(entry.call)
-            if refusal is not None:
-                self._end(entry, refusal)
+                self._end(entry, entry.checked)
                 continue
             self._running.append(entry)
             entry.task = self._loop.create_task(self._drive(entry), name=f"tool {entry.call.tool}")
@@ -283,14 +286,14 @@ class Batch:
         )
 
     async def _idle(self) -> None:
-        """Wait until no call runs. When we are cancelled, the calls are, and still waited for."""
+        """Wait until no call runs. If cancelled, cancel the calls and wait for their end."""
         cancelled: asyncio.CancelledError | None = None
         while self._running:
             self._wake = self._loop.create_future()
             try:
                 await self._wake
             except asyncio.CancelledError as error:
-                if cancelled is not None:  # asked twice: whoever asks does not want to wait
+                if cancelled is not None:  # cancelled twice: do not wait
                     for entry in tuple(self._running):
                         entry.abandoned = True
                         self._end(entry, _stopped(entry, ended=False))
@@ -298,10 +301,15 @@ class Batch:
                 cancelled = error
                 self._cancel_all("interrupted", "The run was cancelled.")
         if cancelled is not None:
-            raise cancelled
+            try:
+                raise cancelled
+            finally:
+                del cancelled  # its traceback refers to this frame
 
     def _end(self, entry: _Entry, outcome: ToolResult | Action) -> None:
-        """A call has come to its end, or to a point where it waits."""
+        """Record the outcome of a call: its result, or the action it waits for."""
+        if isinstance(outcome, ToolResult) and entry.began is not None:
+            outcome = self._timed(entry, entry.began, outcome)
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
@@ -314,12 +322,14 @@ class Batch:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
+    def _timed(self, entry: _Entry, began: float, made: ToolResult) -> ToolResult:
+        """The result with its times. The duration is the event loop's: a wall clock may jump."""
+        ran = round((self._loop.time() - began) * 1_000_000)
+        return replace(made, started_at=entry.started_at, finished_at=entry.started_at + ran)
+
     def _tell_end(self, entry: _Entry, made: ToolResult) -> None:
-        self._way.note(made)
         if not self._refusing or entry.has_effect:
-            began = entry.began
-            seconds = 0.0 if began is None else self._loop.time() - began
-            self._tell(ToolFinished(made, seconds))
+            self._tell(ToolFinished(made, 0.0 if entry.began is None else made.seconds or 0.0))
 
     def _tell(self, finished: ToolFinished) -> None:
         self._sink.put(finished)
@@ -342,14 +352,14 @@ class Batch:
             self._cancel(entry, outcome, why)
 
     def _cancel(self, entry: _Entry, outcome: Outcome, why: str) -> None:
-        """Cancel a running call, once. One that does not end in time is left behind."""
+        """Cancel a running call, once. One that does not end in time is abandoned."""
         if entry.stopped is not None or entry.task is None:
             return
         entry.stopped = (outcome, why)
         entry.task.cancel()
         if entry.running:
             grace = self._box.limits.grace
-            entry.timers.append(self._loop.call_later(grace, self._abandon, entry))
+            entry.timers.append(call_later(self._loop, grace, self._abandon, entry))
         else:  # cancelled before its first line: nothing of it will run, not even a `finally`
             self._end(entry, results.result(entry.call, outcome, why))
 
@@ -361,10 +371,10 @@ class Batch:
         self._sink.warn(f"{tool} did not stop within {seconds:g} s and was left behind.")
         self._end(entry, _stopped(entry, ended=False))
 
-    # --- the way of one call ---
+    # --- one call ---
 
     async def _drive(self, entry: _Entry) -> None:
-        """Walk one call's way to its end, and let nothing but the end out."""
+        """Admit and run one call; every exception becomes its result."""
         entry.running = True
         outcome: ToolResult | Action
         try:
@@ -384,7 +394,7 @@ class Batch:
 
     def _after_exception(self, entry: _Entry, error: BaseException) -> ToolResult:
         tool = entry.call.tool
-        if entry.stopped is None:  # a CancelledError too is then the tool's own doing, not ours
+        if entry.stopped is None:  # then even a CancelledError was raised by the tool itself
             LOG.info("%s failed", tool, exc_info=error)
             return results.failed(entry.call, error)
         in_thread = entry.began is not None and entry.tool is not None and entry.tool.in_thread
@@ -399,29 +409,29 @@ class Batch:
             LOG.info("%s ended after it was left behind: %s", entry.call.tool, outcome.outcome)
 
     async def _walk(self, entry: _Entry) -> ToolResult | Action:
-        """From valid arguments to the result, or to the point where somebody outside must act."""
+        """Admit the call and run it; returns an action if the call has to wait for one."""
         ready = entry.checked
         assert isinstance(ready, Ready)
-        if self._way.asks_nobody(entry.call, ready.tool):  # the usual case
+        if self._admission.is_unconditional(entry.call, ready.tool):  # the usual case
             return await self._run(entry, ready, changed=False)
-        cleared = await self._way.walk(entry.call, ready)
-        if not isinstance(cleared, Cleared):
-            return cleared
-        return await self._run(entry, cleared.ready, cleared.changed)
+        admitted = await self._admission.admit(entry.call, ready)
+        if not isinstance(admitted, Admitted):
+            return admitted
+        return await self._run(entry, admitted.ready, admitted.changed)
 
     async def _run(self, entry: _Entry, ready: Ready, changed: bool) -> ToolResult:
         call, tool = entry.call, ready.tool
-        if entry.stopped is not None:  # a hook kept the cancellation to itself
+        if entry.stopped is not None:  # a hook swallowed the cancellation
             return _stopped(entry, ended=True)
         if self._starting is not None and tool.effect in RECORDED:
             may_run = await self._starting(call, tool)
             if not may_run or entry.stopped is not None:
                 return results.result(call, *(entry.stopped or NOT_STARTED))
-        entry.began = self._loop.time()
+        entry.began, entry.started_at = self._loop.time(), self._box.ports.now()
         self._sink.put(ToolStarted(call.id, call.tool, _label(ready)))
         if tool.timeout is not None:
             why = f"{call.tool} took longer than {tool.timeout:g} s and was cancelled."
-            timer = self._loop.call_later(tool.timeout, self._cancel, entry, "timed_out", why)
+            timer = call_later(self._loop, tool.timeout, self._cancel, entry, "timed_out", why)
             entry.timers.append(timer)
         if self._box.middleware:
             value = await self._through_middleware(entry, ready)
@@ -450,7 +460,7 @@ class Batch:
         if not tool.in_thread:
             return await function(*positional, **ready.values)
         value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
-        if positional:  # an `async` function in a wrapper that is not goes on out here
+        if positional:  # an `async` function in a wrapper that is not continues out here
             positional[0]._report = partial(self._report, entry)
         return await awaited(value)
 
@@ -468,27 +478,53 @@ class Batch:
             history=self._history,
             deadline=deadline,
             chat=self._chat,
+            children=self._children,
         )
 
-    def _report(self, entry: _Entry, text: str) -> Awaitable[None]:
-        if entry.outcome is not None:  # late words of a call that is over
-            return _Room(None, breathe=True)
-        text = str(text)[: self._box.limits.progress_length]
-        self._sink.put(ToolProgressed(entry.call.id, entry.call.tool, "progress", text))
-        self._reports += 1
-        # A tool that does nothing but report still lets others run, and can be stopped.
-        return _Room(self._sink, breathe=not self._reports % 64)
+    def _report(self, entry: _Entry, text: str, data: object = None) -> Awaitable[None]:
+        return self._show(entry, text, _encoded(data))
 
-    def _report_from_thread(self, entry: _Entry, text: str) -> Awaitable[None]:
+    def _report_from_thread(self, entry: _Entry, text: str, data: object = None) -> Awaitable[None]:
+        encoded = _encoded(data)  # as it is now: the tool may change it meanwhile
+
         async def report() -> None:
-            await self._report(entry, text)
+            await self._show(entry, text, encoded)
 
         self._box.ports.from_thread(report)
         return Nothing()
 
+    def _show(self, entry: _Entry, text: str, data: str | None) -> Awaitable[None]:
+        if entry.outcome is not None:  # a late report of a call that has ended
+            return _Room(None, breathe=True)
+        text = str(text)[: self._box.limits.progress_length]
+        plain = None if data is None else self._plain(entry, data)
+        self._sink.put(ToolProgressed(entry.call.id, entry.call.tool, "progress", text, plain))
+        self._reports += 1
+        # A tool that does nothing but report still lets others run, and can be stopped.
+        return _Room(self._sink, breathe=not self._reports % 64)
+
+    def _plain(self, entry: _Entry, data: str) -> Any:
+        """Data of a progress report; None with a warning if it is too long."""
+        limit = self._box.limits.progress_length
+        if len(data) <= limit:
+            return json.loads(data)
+        self._sink.warn(
+            f"{entry.call.tool} reported progress with {len(data)} characters of data, which are "
+            f"not shown: report at most {limit}."
+        )
+        return None
+
+
+def _encoded(data: object) -> str | None:
+    """Data of a progress report as JSON."""
+    try:
+        return None if data is None else canonical(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolFailed(f"the data of a progress report is not JSON: {error}") from None
+
 
 def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:
-    """The result of a call that we cancelled."""
+    """The result of a call that the batch cancelled."""
     assert entry.stopped is not None
     if entry.began is None:
         return results.result(entry.call, *entry.stopped)
@@ -505,8 +541,7 @@ def _label(ready: Ready) -> str:
 
 
 def _about_the_change(ready: Ready) -> str:
-    arguments = canonical(ready.tool.arguments.plain(ready.values))
-    return f"[A person changed the arguments to {arguments}]\n"
+    return f"[A person changed the arguments to {ready.arguments}]\n"
 
 
 async def _wrap(middleware: Middleware, call: ToolCall, values: Values, proceed: Proceed) -> object:

@@ -1,18 +1,29 @@
-"""Several models as one: the next is asked when one fails before it has shown anything."""
+"""Fallback: several models as one. The next is called if one fails before its first delta."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
 from holdfast.kernel.errors import ConfigError, classify
-from holdfast.kernel.model import Delta, Model, Notice, Opened, Ping, Request, check_model, close
+from holdfast.kernel.model import (
+    Delta,
+    Effort,
+    Model,
+    Notice,
+    Opened,
+    Ping,
+    Request,
+    check_model,
+    close,
+    known_efforts,
+)
 
 
 class Fallback:
-    """Asks the first model that works, and stays with it for the rest of the turn.
+    """A model that calls the first of several that works, and keeps to it for the rest of the turn.
 
-    Moves on for failures that another model may not have (overload, rate limit, a used-up quota,
-    network, silence …), never for those that are ours (a wrong key, a bad request), and never once
+    It moves to the next after failures that another model may not have (overload, rate limit, used
+    up quota, network, silence …), never after our own (a wrong key, a bad request), and never once
     a delta was shown.
     """
 
@@ -29,9 +40,15 @@ class Fallback:
 
     @property
     def window(self) -> int | None:
-        """The smallest: whoever answers must be able to read the history."""
+        """The smallest window: each model must be able to read the history."""
         windows = [model.window for model in self._models if model.window is not None]
         return min(windows, default=None)
+
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        """Efforts of the first model, if those of all models are known."""
+        known = [known_efforts(model) for model in self._models]
+        return None if None in known else known[0]
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         order = self._order(request)
@@ -49,14 +66,14 @@ class Fallback:
                 failure = classify(error, model.name)
                 if shown or not failure.failover or model is order[-1]:
                     raise
-                yield Notice(f"{failure.message} Asking the next model.")
+                yield Notice(f"{failure.message} Trying the next model.")
             finally:
-                # Left at a yield, it would be closed later and elsewhere, with its connection.
+                # Otherwise the stream and its connection would be closed later and elsewhere.
                 if stream is not None:
                     await close(stream)
 
     def _order(self, request: Request) -> list[Model]:
-        """The model of this turn's last answer first, then in turn; those that just failed last."""
+        """The model of this turn's last answer first, then in order; failed ones last."""
         names = [model.name for model in self._models]
         stay = request.stay_with
         start = names.index(stay) if stay in names else 0

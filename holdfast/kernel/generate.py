@@ -1,4 +1,4 @@
-"""One model call: a stream in, deltas out, an assembled answer at the end. Never tries twice."""
+"""One model call: consume the stream, emit deltas, assemble the answer. Never retries."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import anyio
 import anyio.lowlevel
 
 from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.cancel_once import Stop
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import (
     ContentFiltered,
     EmptyResponse,
+    FinishedWithError,
     StreamCut,
-    StreamSilent,
     StreamTooLong,
 )
 from holdfast.kernel.events import Event, ToolCalled, Warned
+from holdfast.kernel.idle_timeout import Silence
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Delta, Model, Notice, Opened, Request, close
-from holdfast.kernel.outcome import Tally
 from holdfast.kernel.policy import Stream
-from holdfast.kernel.silence import Silence
-from holdfast.kernel.stop import Stop
+from holdfast.kernel.result import Tally
 
 BREATH: Final = 256
-"""Events after which everybody else may run, also when the stream itself never waits."""
+"""Number of events after which other tasks may run, even if the stream never waits."""
 
 
 class Interrupted(Exception):
-    """A person stopped the run while the model was answering."""
+    """The run was interrupted while the model was answering."""
 
 
 class Caller:
     """Calls models for one run, one at a time.
 
-    Nothing is done here for each delta that could be done less often.
+    The path of a delta is short: whatever can be done less often is not done here.
     """
 
     def __init__(
@@ -62,11 +62,10 @@ class Caller:
         on_call: Callable[[ToolCall], None] | None = None,
         show: Callable[[Event], Event | None] | None = None,
     ) -> float | None:
-        """Fill `assembly` with the model's answer. Gives back the seconds to the first delta.
+        """Fill `assembly` with the model's answer. Returns the seconds to the first delta.
 
-        Raises `Interrupted`, or whatever made the attempt fail; `assembly` then has what had
-        arrived. `on_call` hears of each call that is complete; `show` may change or hold back what
-        people see.
+        Raises `Interrupted`, or the error that made the attempt fail; `assembly` then has what
+        arrived. `on_call` is called with each complete call; `show` may change or suppress events.
         """
         stop = Stop(self._loop, self._limits.closing)
         self._silence.arm(stop.cancel)
@@ -84,7 +83,7 @@ class Caller:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._explain(StreamCut(), assembly)  # nobody cancelled us: it was the model's doing
+            self._explain(StreamCut(), assembly)  # we were not cancelled: the model raised it
         except Exception as error:
             self._explain(error, assembly)
         finally:
@@ -95,6 +94,8 @@ class Caller:
                 await _close(stream, self._limits.closing)
         if assembly.finish is None:
             self._explain(StreamCut(), assembly)
+        if assembly.finish == "error":
+            raise FinishedWithError
         if assembly.empty:
             raise ContentFiltered if assembly.finish == "content_filter" else EmptyResponse
         return tell.first
@@ -102,7 +103,7 @@ class Caller:
     async def _consume(
         self, stream: AsyncIterator[Delta], assembly: Assembly, tell: _Teller
     ) -> bool:
-        """Whether the stream came to its own end."""
+        """Consume the stream. Returns whether it reached its own end."""
         silence, sink, interruption = self._silence, self._sink, self._interruption
         limits, clock, feed = self._limits, self._silence.clock, assembly.feed
         began, put, plain = silence.last, sink.put, tell.plain
@@ -110,10 +111,10 @@ class Caller:
         heard = False
         async for delta in stream:
             kind, event = type(delta), feed(delta)
-            if kind is Notice:  # about the request: no part of an answer, and no sign of life
+            if kind is Notice:  # about the request: neither part of an answer nor a sign of life
                 tell.notice(event)
                 event = None
-            elif kind is Opened:  # another model is asked, and given as long as the first
+            elif kind is Opened:  # another model is called, with the same timeout
                 heard = False
                 silence.expect(limits.first_event)
             elif heard:
@@ -122,7 +123,8 @@ class Caller:
                 heard = True
                 silence.expect(limits.between_events)
             if event is not None:
-                if tell.first is None:  # a ping is heard, and is no delta of an answer
+                silence.content = silence.last
+                if tell.first is None:  # a ping is not a delta of an answer
                     tell.first = silence.last - began
                 if plain and type(event) is not ToolCalled:
                     put(event)
@@ -130,7 +132,7 @@ class Caller:
                     tell(event)
             if assembly.unannounced:
                 tell.late(assembly)
-            if interruption.requested or silence.fired:  # also where it goes on all the same
+            if interruption.requested or silence.fired:  # even if the stream continues
                 return False
             left -= 1
             if left < 0:
@@ -144,24 +146,27 @@ class Caller:
                 silence.waits_for_reader = True
                 await sink.room()
                 silence.waits_for_reader = False
-                silence.last = clock()
+                silence.last = silence.content = clock()
             elif not left % BREATH:
                 await anyio.lowlevel.checkpoint()
         return True
 
     def _explain(self, error: Exception, assembly: Assembly) -> None:
-        """Raise what really ended the stream: a stop of ours may surface as the model's error."""
+        """Raise the real cause: our own cancellation may surface as the model's error."""
         if assembly.finish is not None:
             return  # the answer is complete: how the connection ended no longer matters
         if self._interruption.requested:
             raise Interrupted from None
         if self._silence.fired:
-            raise StreamSilent(self._silence.patience) from None
-        raise error
+            raise self._silence.error() from None
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
 
 
 class _Teller:
-    """Says what a stream brings to whom it concerns."""
+    """Dispatches the events of a stream to the sink and the callbacks."""
 
     __slots__ = ("_on_call", "_put", "_show", "_sink", "first", "plain")
 
@@ -178,7 +183,7 @@ class _Teller:
         self._show = show
         self._sink = sink
         self.plain = show is None
-        """Everything is shown as it is."""
+        """Whether every event is shown unchanged."""
 
     def __call__(self, event: Event) -> None:
         shown = event if self._show is None else self._show(event)
@@ -194,7 +199,7 @@ class _Teller:
             self._sink.warn(shown.text)
 
     def late(self, assembly: Assembly) -> None:
-        """Calls whose end the provider did not say."""
+        """Dispatch calls whose end the provider did not mark."""
         calls, assembly.unannounced = assembly.unannounced, []
         for call in calls:
             self(ToolCalled(call))
@@ -210,9 +215,9 @@ async def _drain(stream: AsyncIterator[Delta], left: int) -> bool:
 
 
 async def _close(stream: AsyncIterator[Delta], seconds: float) -> None:
-    """Let a stream that was left half way go of its connection, bounded."""
+    """Close an unfinished stream, with a timeout."""
     with anyio.move_on_after(seconds, shield=True):
         try:
             await close(stream)
         except Exception:
-            return  # it is being thrown away: how it complains about that is of no use to anybody
+            return  # the stream is discarded: its error is of no use

@@ -1,29 +1,31 @@
-"""The committed messages of a run, with everything about them that is kept as they grow."""
+"""The committed messages of a run, with the folds over them that are kept up to date."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.kernel.context import Projection, Trim
+from holdfast.kernel.context import NOTHING_REMOVED, Projection, Removed, Trim
 from holdfast.kernel.messages import Message
 from holdfast.kernel.turn import Turn, fold, fold_all
 
 
 class History:
-    """Only grows. Taking one more message in costs the same however many there are."""
+    """A history that only grows. Appending costs the same, however long it is."""
 
     def __init__(self, messages: Sequence[Message], trim: Trim) -> None:
         self._messages = list(messages)
         self._projection = Projection(self._messages, trim)
         self.turn: Turn = fold_all(self._messages)
         self.call_ids = {call.id for message in self._messages for call in message.calls}
+        """Ids of all calls; a new call with one of them gets another id."""
 
     def append(self, message: Message) -> int:
-        """Commit a message; its position."""
+        """Append a message. Returns its position."""
         turn = fold(self.turn, message)
         self._messages.append(message)
         self.turn = turn
         self._projection.add(message)
+        self.call_ids.update(call.id for call in message.calls)
         return len(self._messages) - 1
 
     def __len__(self) -> int:
@@ -31,21 +33,29 @@ class History:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """To look at, as long as nothing is appended."""
+        """The messages, valid until the next append. Do not change the list."""
         return self._messages
 
     def to_send(self) -> tuple[Message, ...]:
-        """What a model is sent of it."""
+        """The messages to send to a model."""
         return self._projection.messages()
 
+    def take_removed(self) -> Removed:
+        """What was left out of `to_send` since the last call."""
+        removed = self._projection.removed
+        if removed is not NOTHING_REMOVED:
+            self._projection.removed = NOTHING_REMOVED
+        return removed
+
     def last_answer(self) -> Message | None:
-        """The last that models may see: a failed one is kept for people only."""
+        """The last answer that models may see; a failed one is for people only."""
         answers = (m for m in reversed(self._messages) if m.kind == "answer")
         return next((answer for answer in answers if answer.visibility != "user"), None)
 
     def before_last_calls(self) -> Sequence[Message]:
-        """The history that the last answer with calls was an answer to."""
+        """The history before the last answer with calls."""
         for position in range(len(self._messages) - 1, -1, -1):
-            if self._messages[position].calls:
+            message = self._messages[position]
+            if message.calls and message.visibility != "user":
                 return self._messages[:position]
         return ()

@@ -1,4 +1,4 @@
-"""What people want of a run while it goes on."""
+"""Input to a running run: steering, follow-ups, interruption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.kernel.messages import Message
 
 
 class Interruption:
-    """A person's wish to stop, and whatever must be stopped for it right now."""
+    """A requested interruption, and the callback that stops what runs right now."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -31,14 +31,14 @@ class Interruption:
 
 
 class Inbox:
-    """Messages that wait to be delivered, and the wish to stop."""
+    """Messages that wait to be delivered, and the interruption."""
 
     def __init__(self) -> None:
         self.steering: list[Message] = []
         self.follow_ups: list[Message] = []
         self.interruption = Interruption()
         self.on_steer: Callable[[], object] | None = None
-        """Whom a new steering message concerns right now."""
+        """Callback for a new steering message."""
         self.closed = False
 
     def steer(self, message: Message) -> None:

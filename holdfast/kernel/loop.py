@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
-from msgspec.structs import replace
-
 from holdfast.kernel import compact, prepare, results
+from holdfast.kernel.admission import CallContext
+from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.backoff import Patience, end_if_cancelled
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import (
     CallModel,
@@ -35,7 +36,6 @@ from holdfast.kernel.decide import (
     over_limit,
     size,
 )
-from holdfast.kernel.ending import check_output, interruption_marker, objection
 from holdfast.kernel.errors import Failure, classify
 from holdfast.kernel.events import (
     Compacted,
@@ -49,6 +49,8 @@ from holdfast.kernel.events import (
     ToolFinished,
 )
 from holdfast.kernel.execute import Batch, Executed
+from holdfast.kernel.failure_log import log_failure
+from holdfast.kernel.finish import check_output, interruption_marker, objection
 from holdfast.kernel.generate import Caller, Interrupted
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
@@ -62,17 +64,17 @@ from holdfast.kernel.messages import (
     injected,
     note,
     results_message,
+    with_runtime,
 )
-from holdfast.kernel.outcome import Ending, Failed, RunResult, Tally
 from holdfast.kernel.output import Repair
-from holdfast.kernel.patience import Patience, end_if_cancelled
+from holdfast.kernel.result import Ending, Failed, RunResult, Tally
 from holdfast.kernel.summarize import Summarizer
-from holdfast.kernel.way import Standing
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
 
 NO_FACTS: Final = Facts()
+RESUMED: Final = Facts(resumed=True)
 KILLED: Final = Failure("internal", "The run was torn down from outside.")
 
 
@@ -90,8 +92,6 @@ class Loop:
         compaction: AskedBy | None,
     ) -> None:
         self.result: RunResult | None = None
-        self.cause: Exception | None = None
-        """What was raised, when the run ended with an error."""
         self._agent = agent
         self._model = prepare.model_of(agent)
         self._policy = agent.policy
@@ -106,7 +106,12 @@ class Loop:
         """The calls of the last answer, when its stream started some of them."""
         self._active: frozenset[str] | None = None
         self._asked_at: int | None = None
+        self._attempt_began = 0.0
         """How long the history was when the model was last asked for an answer."""
+        self._resumed = True
+        """No step was made yet."""
+        self._attempts = 0
+        """At the last answer that was asked for."""
         self._tally = Tally()
         self._sink: Sink
         self._clock: Callable[[], float]
@@ -121,8 +126,12 @@ class Loop:
 
     # --- from the first event to the last ---
 
-    async def run(self, sink: Sink) -> RunResult:
-        """Drive the history until there is nothing left to do. Only cancellation is raised."""
+    async def run(self, sink: Sink) -> tuple[RunResult, Exception | None]:
+        """Drive the history until there is nothing left to do. Only cancellation is raised.
+
+        Also gives the exception that ended the run. It is not kept here: its traceback refers to
+        this, and to the history.
+        """
         self._sink = sink
         self._clock = asyncio.get_running_loop().time
         self._prepare(sink)
@@ -137,7 +146,7 @@ class Loop:
             # Nothing here waits: an event that is awaited in a cancelled task may never be sent.
             self._caller.close()
             self.result = self._end(ending, self._tally.summary(self._clock() - began))
-        return self.result
+        return self.result, ending.cause
 
     def _prepare(self, sink: Sink) -> None:
         """What needs the event loop, or somebody to tell things to."""
@@ -167,13 +176,17 @@ class Loop:
             return await self._drive()
         except Failed as error:
             cause = error.__cause__ or error.__context__
-            self.cause = cause if isinstance(cause, Exception) else None
-            return Ending("error", error.failure)
+            cause = cause if isinstance(cause, Exception) else None
+            return self._failed(error.failure, cause)
         except Exception as error:
-            self.cause = error
-            return Ending("error", classify(error, self._model.name))
+            return self._failed(classify(error, self._model.name), error)
         finally:
             await self._drop_batch()
+
+    def _failed(self, failure: Failure, cause: Exception | None) -> Ending:
+        model, attempt = self._model.name, self._attempts
+        log_failure(failure, chat=None, model=model, attempt=attempt, cause=cause)
+        return Ending("error", failure, cause=cause)
 
     def _end(self, ending: Ending, summary: Summary) -> RunResult:
         self._inbox.closed = True
@@ -188,8 +201,11 @@ class Loop:
             (*self._inbox.take_steering(), *self._inbox.take_follow_ups()),
             ending.output,
             tuple(self._sink.warnings),
+            ending.cut_by,
         )
-        self._sink.put(RunEnded(ending.reason, summary, ending.failure, ending.actions))
+        self._sink.put(
+            RunEnded(ending.reason, summary, ending.failure, ending.actions, ending.cut_by)
+        )
         return result
 
     def _take_prompt(self) -> None:
@@ -216,6 +232,7 @@ class Loop:
     async def _step(self) -> Ending | None:
         """Decide one step and do it."""
         step = decide(self._history.turn, self._facts(), self._rules)
+        self._resumed = False
         match step:
             case CallModel():
                 await self._call_model()
@@ -250,13 +267,13 @@ class Loop:
         batch = self._batch
         early = batch is not None and batch.busy
         if not (early or self._inbox.steering or self._compaction or self._journal):
-            return NO_FACTS
+            return RESUMED if self._resumed else NO_FACTS
         calls = self._journal
         if batch is not None and early:
             if self._inbox.steering:  # it may have come while no batch was listening
                 batch.steer()
             calls = {**calls, **batch.states()}
-        return Facts(bool(self._inbox.steering), self._compaction, calls)
+        return Facts(bool(self._inbox.steering), self._compaction, calls, resumed=self._resumed)
 
     def _size(self) -> int:
         return size(self._history.turn, self._rules)
@@ -299,8 +316,9 @@ class Loop:
         avoid: frozenset[str] = frozenset()
         attempt = 0
         while True:
-            attempt += 1
+            attempt = self._attempts = attempt + 1
             assembly = Assembly(self._model.name, self._agent.ports, history.call_ids)
+            self._attempt_began = self._clock()
             try:
                 return await self._attempt(assembly, avoid)
             except Interrupted:
@@ -328,8 +346,11 @@ class Loop:
         finally:
             self._inbox.on_steer = None
         self._hear_window(assembly.window)
-        self._history.call_ids |= assembly.ids
-        self._commit(assembly.message(), first, self._clock() - began)
+        self._commit(self._timed(assembly.message()), first, self._clock() - began)
+
+    def _timed(self, answer: Message) -> Message:
+        """An answer, whole or partial, with how long the attempt at it took."""
+        return with_runtime(answer, self._clock() - self._attempt_began)
 
     async def _try_again(self, failure: Failure, attempt: int, assembly: Assembly) -> bool:
         """After a failed attempt: wait and say yes, or no because something else comes first."""
@@ -344,9 +365,9 @@ class Loop:
         try:
             await self._patience.wait_or_give_up(failure, attempt, steerable=True)
         except Failed:
-            partial = assembly.partial("error")
+            partial = assembly.failed()
             if partial is not None:
-                self._commit(replace(partial, visibility="user"))
+                self._commit_for_people(self._timed(partial))
             raise
         return not (self._inbox.steering or self._interruption.requested)
 
@@ -359,11 +380,22 @@ class Loop:
         self, assembly: Assembly, finish: Literal["interrupted", "error"], why: str
     ) -> None:
         """Commit what arrived of an answer, and a result for each call that is complete in it."""
-        partial = assembly.partial(finish)
+        partial, half = assembly.partial(finish), assembly.half_written(finish)
         if partial is not None:
-            self._history.call_ids |= assembly.ids
-            self._commit(partial)
+            self._commit(self._timed(partial))
+        if half is not None:
+            self._commit_for_people(half)
+        if partial is None:
+            self._asked_at = len(self._history)  # for models nothing has come since
+        else:
             await self._interrupt_calls(why)
+
+    def _commit_for_people(self, message: Message) -> None:
+        """Commit what only people see. Calls that were still being written end with it."""
+        for result in message.results:
+            if result.outcome == "interrupted":  # any other came from the provider and was shown
+                self._sink.put(ToolFinished(result, 0.0))
+        self._commit(message)
 
     # --- running tools ---
 
@@ -382,13 +414,13 @@ class Loop:
         return batch
 
     def _new_batch(self) -> Batch:
-        standing = Standing(
-            failures=self._history.turn.failures,
+        context = CallContext(
+            turn=self._history.turn,
             active=self._active,
             states=self._journal,
             history=lambda: self.history,
         )
-        return Batch(self._toolbox, self._sink, standing)
+        return Batch(self._toolbox, self._sink, context)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that came to an end."""
@@ -483,7 +515,8 @@ class Loop:
         # While the guard thought about it somebody may have said something.
         if self._inbox.steering or self._inbox.follow_ups or self._interruption.requested:
             return None
-        return Ending(reason, output=fits.value)
+        cut = cut_by(self._history.last_answer()) if reason == "stop" else None
+        return Ending(reason, output=fits.value, cut_by=cut)
 
     async def _settle(self) -> Ending:
         """The user interrupted: answer what is open and leave the model a word about it."""

@@ -1,8 +1,7 @@
 """Messages and their parts: the history of a conversation, as frozen values.
 
-The only place where they become JSON and come back. Whatever text Python can hold survives the
-trip: what a database refuses (NUL, lone surrogates) is written with the escape described at
-`ESCAPE`.
+The only module that encodes them to JSON and decodes them. Any Python string survives the round
+trip: characters that a database refuses (NUL, lone surrogates) are escaped as `ESCAPE` describes.
 """
 
 from __future__ import annotations
@@ -18,22 +17,24 @@ from holdfast.kernel.errors import ConfigError, FormatError
 
 Role = Literal["user", "assistant", "tool", "system"]
 Kind = Literal[
-    "prompt",  # a person wrote it: a turn begins
-    "answer",  # a model wrote it
-    "results",  # what the tools of an answer returned
-    "checkpoint",  # stands for earlier messages when a model is asked
-    "injected",  # we wrote it for the model: see `Injection`
+    "prompt",  # written by a person: starts a turn
+    "answer",  # written by a model
+    "results",  # results of the tool calls of an answer
+    "checkpoint",  # replaces earlier messages in requests to the model
+    "injected",  # written by the loop for the model: see `Injection`
     "marker",  # tells the model what happened, for example that the user interrupted
-    "context",  # what a workspace says about itself
+    "context",  # instructions of a workspace; survives a compaction
     "note",  # tells people what happened
 ]
 Injection = Literal[
-    "recovery",  # an answer was cut by length, and is to go on
-    "repair",  # an answer did not have the form that was asked for
-    "guard",  # the stop guard objects to the end
+    "recovery",  # an answer was cut by length: the model is asked to continue
+    "repair",  # an answer did not have the required form: it is asked for again
+    "guard",  # the stop guard objects to ending the turn
 ]
 Visibility = Literal["both", "user", "model"]
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "interrupted", "error"]
+CutBy = Literal["content_filter", "length"]
+"""Finish reasons of an answer that is shown but incomplete."""
 Outcome = Literal[
     "ok",
     "failed",
@@ -46,65 +47,69 @@ Outcome = Literal[
     "timed_out",
 ]
 Metadata: TypeAlias = Mapping[str, Any]
-"""What a provider wants back verbatim, as `{provider: anything that is JSON}`."""
+"""Data that a provider requires back verbatim, as `{provider: any JSON value}`."""
 
 TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "note"})
-"""Kinds that do not count as *the last message* when the next step is decided."""
+"""Message kinds that are ignored when *the last message* decides the next step."""
 
 
 class Value(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """A frozen value. None can be part of itself, so the garbage collector need not look."""
+    """Base of frozen values. No value can contain itself, so the garbage collector ignores them."""
 
 
 class Tagged(Value, frozen=True, tag_field="type"):
-    """One of a closed union: its JSON says which."""
+    """Base of the members of a closed union; the JSON field `type` names the member."""
 
 
 class Text(Tagged, frozen=True, tag="text"):
-    """Text, of a prompt, an answer or a result."""
+    """Text of a prompt, an answer or a tool result."""
 
     text: str
     metadata: Metadata | None = None
 
 
 class Reasoning(Tagged, frozen=True, tag="reasoning"):
-    """What a model thought before it answered, where its provider shows it."""
+    """The model's reasoning before its answer, where the provider exposes it."""
 
     text: str
     signature: str | None = None
-    """Opaque proof of origin, replayed verbatim."""
+    """Opaque proof of origin, sent back to the provider verbatim."""
     started_at: int | None = None
+    """Arrival of the first piece, in microseconds since 1970."""
     finished_at: int | None = None
+    """Arrival of the last piece, in microseconds since 1970."""
     metadata: Metadata | None = None
 
 
 class ToolCall(Tagged, frozen=True, tag="call"):
-    """What a model asks for: a tool, by name, with arguments."""
+    """A model's request to run a tool: its name and arguments."""
 
     id: str
     tool: str
     arguments: str
-    """JSON text exactly as the model wrote it; also when it is not JSON (see `complaint`)."""
+    """Arguments exactly as the model wrote them, valid JSON or not (see `complaint`)."""
     complaint: str | None = None
-    """What the parser said, when the arguments are not JSON."""
+    """The parser's error message, if the arguments are not valid JSON."""
     called_at: int | None = None
+    """When the call was completely written, in microseconds since 1970."""
     provider_executed: bool = False
+    """Whether the provider runs the call itself; holdfast then never runs it."""
     metadata: Metadata | None = None
 
 
 class File(Tagged, frozen=True, tag="file"):
-    """A picture, a document or anything else with a media type: the bytes, or where they are."""
+    """An image, document or other content with a media type: its bytes, or a reference."""
 
     media_type: str
     name: str | None = None
     data: bytes | None = None
     ref: str | None = None
-    """Where the bytes are stored, when they are not here."""
+    """Reference to the stored bytes, if `data` is None."""
     metadata: Metadata | None = None
 
 
 class Source(Tagged, frozen=True, tag="source"):
-    """Where an answer has something from."""
+    """A source that an answer cites."""
 
     url: str
     title: str | None = None
@@ -112,44 +117,65 @@ class Source(Tagged, frozen=True, tag="source"):
 
 
 Content: TypeAlias = Union[Text, File]
-"""What a tool result is made of."""
+"""Content of a tool result."""
 
 
 class ToolResult(Tagged, frozen=True, tag="result"):
-    """What the model reads about a call, and how the call ended."""
+    """The result of a tool call: what the model reads, and how the call ended."""
 
     call_id: str
     tool: str
     content: tuple[Content, ...]
     outcome: Outcome = "ok"
     stops: bool = False
-    """Ends the turn: an `ok` result of a stop-after tool."""
+    """Whether the result ends the turn: an `ok` result of a stop-after tool."""
     provider_executed: bool = False
     metadata: Metadata | None = None
+    expected: bool = False
+    """Whether a failure is a regular negative answer of the tool, such as *not found* or *no
+    match*. The model can act on it, and the circuit breaker does not count it."""
+    started_at: int | None = None
+    """When the tool's function was called, in microseconds since 1970; None for a call that never
+    ran, or that a client or a provider ran."""
+    finished_at: int | None = None
+    """When the call ended, in microseconds since 1970; None if unknown, as after a crash."""
 
     @property
     def text(self) -> str:
+        """The text parts of the content, joined."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def seconds(self) -> float | None:
+        """Run time of the call; None if unknown."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at) / 1_000_000
 
 
 Part: TypeAlias = Union[Text, Reasoning, ToolCall, ToolResult, File, Source]
+"""Any part of a message."""
 
 
 class Usage(Value, frozen=True):
-    """Tokens of one model call. `input` is what was neither read from nor written to a cache."""
+    """Tokens of one model call, or the sum of several."""
 
     input: int = 0
+    """Input tokens neither read from nor written to a cache."""
     output: int = 0
+    """Output tokens, including reasoning."""
     reasoning: int = 0
-    """Of the output, how much was reasoning."""
+    """Reasoning tokens, a part of `output`."""
     cache_read: int = 0
+    """Input tokens read from the provider's cache."""
     cache_write: int = 0
+    """Input tokens written to the provider's cache."""
     cost: float | None = None
-    """In US dollars. A sum is of the calls whose price is known; None when no price is."""
+    """Cost in US dollars; None without a known price. A sum covers the calls with a known price."""
 
     @property
     def context(self) -> int:
-        """How much of the model's window the request and its answer fill."""
+        """Tokens of the model's context window that the request and its answer fill."""
         return self.input + self.cache_read + self.cache_write + self.output
 
     def __add__(self, other: Usage) -> Usage:
@@ -167,72 +193,85 @@ AskedBy = Literal["person", "overflow"]
 
 
 class Checkpoint(Value, frozen=True):
-    """What a checkpoint message stands for, by position in the history it was appended to."""
+    """Positions in the history that a checkpoint message replaces or shortens."""
 
     covers: int
-    """The summary replaces this many leading messages; 0 when nothing was ever summarized."""
+    """Number of leading messages that the summary replaces; 0 if nothing was ever summarized."""
     trims: int
-    """Bulky tool results among this many leading messages are sent shortened."""
+    """Number of leading messages whose bulky tool results are sent shortened."""
     before: int
-    """Estimated tokens of the next request before."""
+    """Estimated tokens of the next request before the compaction."""
     after: int
-    """... and after."""
+    """Estimated tokens of the next request after the compaction."""
     summarized: bool = True
-    """False when shortening old tool results was enough; the earlier summary is carried along."""
+    """Whether a summary was written; False when shortening old tool results was enough."""
     pinned: int | None = None
-    """Among the covered messages, the last prompt: kept verbatim behind the summary."""
+    """Position of the last prompt if it is covered: sent verbatim after the summary."""
     asked_by: AskedBy | None = None
-    """None when the threshold asked."""
+    """Cause of the compaction; None for the threshold."""
+    context: tuple[int, ...] = ()
+    """Positions of covered messages of kind `context` that are sent before the summary."""
+    context_tokens: int = 0
+    """Maximum tokens of those context messages; the oldest is cut to fit."""
 
 
 class Message(Value, frozen=True):
-    """One entry of a history. `kind` says where it came from, `visibility` who may see it."""
+    """One entry of a history. `kind` is its origin; `visibility` states who may see it."""
 
     role: Role
     parts: tuple[Part, ...]
     kind: Kind
     visibility: Visibility = "both"
     finish: Finish | None = None
+    """Why an answer ended; None for other messages."""
     usage: Usage | None = None
+    """Tokens of the model call that produced an answer."""
     model: str | None = None
-    """The model that wrote it, as `provider:model`."""
+    """Model that wrote the answer, as `provider:model`."""
     checkpoint: Checkpoint | None = None
     metadata: Metadata | None = None
     why: Injection | None = None
-    """Of what we injected: what for."""
+    """Purpose of an injected message."""
+    runtime: int | None = None
+    """Milliseconds from the request to the end of the answer."""
 
     def __post_init__(self) -> None:
         if self.kind == "checkpoint" and self.checkpoint is None:
-            raise ConfigError("a checkpoint message has to say what it stands for: set checkpoint")
+            raise ConfigError("a checkpoint message needs its positions: set checkpoint")
 
     @property
     def text(self) -> str:
+        """The text parts, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls among the parts."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
+        """The tool results among the parts."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
 Prompt: TypeAlias = Union[str, Part, Message, Sequence[Part]]
-"""What a caller may hand over as a user's message."""
+"""Forms in which a caller may pass a user's message."""
 
 
 def user_message(prompt: Prompt) -> Message:
-    """A prompt, in whichever form it was given, as a message that starts a turn."""
+    """Convert a prompt of any accepted form to a message that starts a turn."""
     if isinstance(prompt, Message):
         if (prompt.role, prompt.kind) != ("user", "prompt"):
             raise ConfigError(
-                f"a prompt is of the user, and this message is {prompt.kind} of the {prompt.role}: "
-                "give it as history"
+                f"the prompt is a message with role {prompt.role} and kind {prompt.kind}: pass it "
+                "as history"
             )
         return prompt
     if not prompt or (isinstance(prompt, str) and not prompt.strip()):
-        raise ConfigError("the prompt is empty: say something, or give none to go on as it is")
+        raise ConfigError(
+            "the prompt is empty: pass some text, or no prompt to continue the history"
+        )
     if isinstance(prompt, str):
         return Message("user", (Text(prompt),), "prompt")
     parts: tuple[Any, ...]
@@ -247,73 +286,83 @@ def user_message(prompt: Prompt) -> Message:
 
 
 def _check_file(file: File) -> None:
-    """Refuse here what every model would only be told of: whoever gave it can still mend it."""
+    """Refuse an unusable file here, where the caller can still fix it."""
     name = file.name or "a file"
     if not isinstance(file.data, bytes | None):
         raise ConfigError(f"the data of {name} is a {type(file.data).__name__}: use bytes")
     if file.data is None and file.ref is None:
-        raise ConfigError(f"{name} has no bytes: give them as data=…, or where they are as ref=…")
+        raise ConfigError(f"{name} has no bytes: pass data=…, or a reference as ref=…")
     if not isinstance(file.media_type, str) or "/" not in file.media_type:
-        raise ConfigError(f"{file.media_type!r} is no media type: use one such as image/png")
+        raise ConfigError(f"{file.media_type!r} is not a media type: use one such as image/png")
+
+
+def with_runtime(answer: Message, seconds: float) -> Message:
+    """The answer with the duration of its attempt."""
+    return msgspec.structs.replace(answer, runtime=round(seconds * 1_000))
 
 
 def results_message(results: Sequence[ToolResult]) -> Message:
+    """A message with the results of tool calls."""
     return Message("tool", tuple(results), "results")
 
 
 def injected(text: str, why: Injection | None = None) -> Message:
-    """A prompt of our own: the model sees it, people do not, and no turn begins with it."""
+    """A message from the loop to the model. People do not see it, and it does not start a turn."""
     return Message("user", (Text(text),), "injected", "model", why=why)
 
 
 def note(text: str) -> Message:
+    """A message for people; models do not see it."""
     return Message("system", (Text(text),), "note", "user")
 
 
 # --- JSON ---------------------------------------------------------------------------------------
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Version of the message format. 2 added the times of tool results and the runtime of answers."""
+FORMATS: Final = frozenset({1, 2})
+"""Versions that can be read. Version 1 is version 2 without times."""
 
 ESCAPE: Final = "\ue000"
-"""Stands in front of four hexadecimal digits: a code point that stored text cannot hold.
+"""Escape character: followed by four hexadecimal digits, a code point that stores cannot hold.
 
-That is NUL, a surrogate on its own, or this very character. It is a private-use character, so real
-text hardly ever has it, and text without any of the three is stored as it is.
+Escaped are NUL, lone surrogates and this character itself. It is a private-use character, so real
+text hardly ever contains it, and text without any of the three is stored unchanged.
 """
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff\ue000]")
 _ESCAPED: Final = re.compile("\ue000([0-9a-f]{4})")
 _ESCAPE_UTF8: Final = ESCAPE.encode()
 _ESCAPE_ASCII: Final = re.compile(rb"\\u[eE]000")
-"""As a store may say it that writes JSON in its own way."""
+"""The escape character as a store may write it that re-encodes JSON."""
 
 T = TypeVar("T")
 
 
 def encode(value: object) -> bytes:
-    """JSON that every store can hold, for any value of the kernel."""
+    """Encode any value of the kernel as JSON that every store can hold."""
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate
         return msgspec.json.encode(_escape(msgspec.to_builtins(value)))
-    # Looked for in the bytes, because nearly no text needs it and walking every value costs.
+    # Searched in the bytes: almost no text needs the escape, and walking every value is slow.
     if b"\\u0000" in data or _ESCAPE_UTF8 in data:
         return msgspec.json.encode(_escape(msgspec.to_builtins(value)))
     return data
 
 
 def decode(data: bytes | str, type: type[T]) -> T:
-    """The value that `encode` was given."""
+    """Decode a value from the JSON that `encode` wrote."""
     try:
         raw = data.encode() if isinstance(data, str) else data
         if _ESCAPE_UTF8 in raw or (b"\\u" in raw and _ESCAPE_ASCII.search(raw)):
             return msgspec.convert(_unescape(msgspec.json.decode(raw)), type)
         return msgspec.json.decode(raw, type=type)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise FormatError(f"this is not JSON that holdfast wrote: {error}") from None
+        raise FormatError(f"this is not JSON written by holdfast: {error}") from None
 
 
 def prepare_to_decode(*types: Any) -> None:
-    """Have msgspec look at types now, in one thread: two that do so at once crash the process."""
+    """Let msgspec analyze types now, in one thread: doing so in two threads crashes the process."""
     for each in types:
         msgspec.json.Decoder(each)
 
@@ -354,28 +403,30 @@ class _Version(Value, frozen=True):
 
 
 def dump(messages: Sequence[Message]) -> bytes:
-    """A history as JSON, with the version of its format."""
+    """Encode a history as JSON, with the version of its format."""
     history = tuple(messages) if isinstance(messages, Sequence) else (messages,)
     for message in history:
         if not isinstance(message, Message):
             raise FormatError(
-                f"{message!r:.80} is no message: give the messages of a history, as in "
+                f"{message!r:.80} is not a message: pass the messages of a history, as in "
                 "dump(result.history)"
             )
     try:
         return encode(_Stored(FORMAT, history))
     except (TypeError, ValueError, RecursionError) as error:
-        raise FormatError(f"the history holds something that is not JSON: {error}") from error
+        raise FormatError(f"the history contains a value that is not JSON: {error}") from error
 
 
 def load(data: bytes | str) -> tuple[Message, ...]:
-    """The history that `dump` was given."""
+    """Decode a history from the JSON that `dump` wrote."""
     if not isinstance(data, (bytes, str)):
-        raise FormatError(f"a {type(data).__name__} is no stored history: give what dump(…) gave")
-    version = decode(data, _Version).format
-    if version != FORMAT:
         raise FormatError(
-            f"this history has format {version}, and this version of holdfast reads {FORMAT}: "
-            "upgrade holdfast"
+            f"a {type(data).__name__} is not a stored history: pass what dump(…) returned"
+        )
+    version = decode(data, _Version).format
+    if version not in FORMATS:
+        raise FormatError(
+            f"this history has format {version}, and this version of holdfast reads up to "
+            f"{FORMAT}: upgrade holdfast"
         )
     return decode(data, _Stored).messages

@@ -24,33 +24,33 @@ from holdfast.kernel.messages import (
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
-"""From the least to the most."""
+"""Efforts from the lowest to the highest."""
 
 
 class Block(Value, frozen=True):
-    """A piece of the system prefix. `cache` marks the end of what should be cached."""
+    """A block of the system prefix. `cache` marks the end of what should be cached."""
 
     text: str
     cache: bool = False
 
 
 class ToolSpec(Value, frozen=True):
-    """What a model is told about a tool."""
+    """Declaration of a tool as it is sent to a model."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    """JSON schema of the arguments: an object."""
+    """JSON schema of the arguments, of type object."""
     native: Mapping[str, Mapping[str, Any]] = {}
-    """How a provider declares this tool itself, as `{provider: declaration}`. It is sent there in
-    place of the schema; we run the tool all the same."""
+    """A provider's own declaration of this tool, as `{provider: declaration}`, sent in place of the
+    schema; the tool still runs here."""
 
 
 class ProviderTool(Value, frozen=True):
-    """A tool that a provider has and runs: `web_search`, `web_fetch`, `code_execution`, ….
+    """A tool that the provider runs: `web_search`, `web_fetch`, `code_execution`, ….
 
-    `options` are words that several providers share (`max_uses`, `allowed_domains`,
-    `blocked_domains`, `user_location`); `native` is a declaration exactly as one provider wants it,
+    `options` are options that several providers share (`max_uses`, `allowed_domains`,
+    `blocked_domains`, `user_location`); `native` is a declaration exactly as one provider takes it,
     as `{provider: declaration}`.
     """
 
@@ -60,7 +60,7 @@ class ProviderTool(Value, frozen=True):
 
 
 def is_native(given: object) -> bool:
-    """Whether this says for each of some providers how it declares a tool."""
+    """Whether this is a mapping `{provider: declaration}`."""
     return isinstance(given, Mapping) and all(
         isinstance(provider, str) and isinstance(declaration, Mapping)
         for provider, declaration in given.items()
@@ -68,7 +68,7 @@ def is_native(given: object) -> bool:
 
 
 class Shape(Value, frozen=True):
-    """The form that an answer has to have: JSON that fits a schema."""
+    """Required form of an answer: JSON that fits a schema."""
 
     schema: Mapping[str, Any]
     name: str = "answer"
@@ -76,7 +76,7 @@ class Shape(Value, frozen=True):
 
 
 class Settings(Value, frozen=True, kw_only=True):
-    """How a model is called. What is None is left to the provider."""
+    """Parameters of a model call. None leaves a parameter to the provider."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -85,7 +85,7 @@ class Settings(Value, frozen=True, kw_only=True):
     frequency_penalty: float | None = None
     max_output_tokens: int | None = None
     options: Mapping[str, Mapping[str, Any]] = {}
-    """What only one provider knows, as `{provider: options}`."""
+    """Options of single providers, as `{provider: options}`."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -96,31 +96,31 @@ class Settings(Value, frozen=True, kw_only=True):
         for provider, options in self.options.items():
             if not isinstance(options, Mapping):
                 raise ConfigError(
-                    f"options has {provider!r}: {options!r}, and it is by provider: "
+                    f"options has {provider!r}: {options!r}, but is keyed by provider: "
                     "use {'anthropic': {…}}"
                 )
 
 
 class Request(Value, frozen=True, kw_only=True):
-    """One call of a model. The messages are repaired: every call has its result right behind it."""
+    """One model call. Its messages are repaired: the result of a tool call directly follows it."""
 
     system: tuple[Block, ...] = ()
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     provider_tools: tuple[ProviderTool, ...] = ()
     output: Shape | None = None
-    """Asked of every answer that calls no tool; whether it came so is for the caller to check."""
+    """Required form of an answer without tool calls; the caller checks the answer."""
     settings: Settings = Settings()
     effort: Effort | None = None
     cache_key: str | None = None
-    """The same for requests that begin alike: helps a provider to find what it has cached."""
+    """Equal for requests with the same prefix: helps a provider to find its cache."""
     stay_with: str | None = None
-    """The model that gave this turn's last answer: `Fallback` asks it first."""
+    """Model that gave this turn's last answer; `Fallback` calls it first."""
     avoid: frozenset[str] = frozenset()
-    """Names of models that already failed at this step: `Fallback` tries the others first."""
+    """Names of models that already failed at this step; `Fallback` tries the others first."""
 
 
-# --- What a stream is made of -------------------------------------------------------------------
+# --- Deltas of a stream -------------------------------------------------------------------------
 # A frequent delta is shown to people as it is, so three of these are events too.
 
 
@@ -137,7 +137,7 @@ class ReasoningDelta(Tagged, frozen=True, tag="reasoning_delta"):
 
 
 class CallStarted(Tagged, frozen=True, tag="call_started"):
-    """The model begins to write a call. Its arguments follow."""
+    """The model started to write a tool call. Its arguments follow."""
 
     call_id: str
     tool: str
@@ -145,59 +145,59 @@ class CallStarted(Tagged, frozen=True, tag="call_started"):
 
 
 class ArgumentsDelta(Tagged, frozen=True, tag="arguments_delta"):
-    """A piece of the arguments of a call as it arrives."""
+    """A piece of a call's arguments as it arrives. Shown, never stored."""
 
     call_id: str
     text: str
 
 
 class CallEnded(Value, frozen=True):
-    """The arguments of a call are complete. One that never ends is dropped with a cut answer."""
+    """The arguments of a call are complete. A call without this is dropped from a cut answer."""
 
     call_id: str
     metadata: Metadata | None = None
 
 
 class PartEnded(Value, frozen=True):
-    """Closes the text or reasoning that was open, with what must be replayed beside it."""
+    """Ends the open text or reasoning part, with what must be sent back with it."""
 
     signature: str | None = None
     metadata: Metadata | None = None
 
 
 class PartAdded(Value, frozen=True):
-    """A part that comes whole: a source, a file, the result of a call the provider executed."""
+    """A complete part: a source, a file, the result of a call that the provider executed."""
 
     part: Text | Reasoning | ToolCall | ToolResult | File | Source
 
 
 class Ping(Value, frozen=True):
-    """The provider is alive and has nothing to say, except perhaps what it has counted so far."""
+    """A sign of life without content; may carry the usage so far."""
 
     usage: Usage | None = None
-    """Of the whole answer, and counted if it is cut: `Finished` says it again, with the rest."""
+    """Usage of the answer so far, counted if the answer is cut; `Finished` carries the total."""
 
 
 class Opened(Value, frozen=True):
-    """From here on this model is asked. Says nothing about whether it is alive."""
+    """A call of this model starts. Not a sign of life."""
 
     model: str
 
 
 class Notice(Value, frozen=True):
-    """Something that people should be told, for example a file that the provider does not take."""
+    """A warning for people, for example about a file that the provider does not accept."""
 
     text: str
 
 
 class Finished(Value, frozen=True):
-    """The answer is complete. A stream that ends without it was cut, whatever it brought."""
+    """The answer is complete. A stream that ends without this was cut."""
 
     finish: Finish = "stop"
     usage: Usage | None = None
     metadata: Metadata | None = None
     window: int | None = None
-    """The model's context limit, when the provider says it."""
+    """The model's context limit in tokens, if the provider reports it."""
 
 
 Delta: TypeAlias = Union[
@@ -216,37 +216,37 @@ Delta: TypeAlias = Union[
 
 
 class Model(Protocol):
-    """Anything that answers.
+    """A model: a name, a context window and a stream of deltas for each request.
 
     `stream` is called once for each attempt. It yields deltas, `Finished` last, and raises when the
-    provider fails, best a `ProviderError` with the facts. It never retries: the loop does. When it
-    is cancelled or closed it lets go of its connection. It holds no cancel scope across a `yield`.
+    provider fails, preferably a `ProviderError` with the facts. It never retries: the loop does.
+    When cancelled or closed, it releases its connection. It holds no cancel scope across a `yield`.
     """
 
     @property
     def name(self) -> str:
-        """`provider:model`."""
+        """Name of the model, as `provider:model`."""
         ...
 
     @property
     def window(self) -> int | None:
-        """How many tokens fit, or None when nobody knows."""
+        """Context window in tokens; None if unknown."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
-        """An `async def` with `yield` in it, or a `def` that returns such a stream."""
+        """Stream the answer: an `async def` with `yield`, or a `def` that returns such a stream."""
         ...
 
 
 async def close(stream: AsyncIterator[Delta]) -> None:
-    """Let a stream go of what it holds, here and now. A plain iterator holds nothing."""
+    """Close a stream now, so that it releases its connection. A plain iterator holds none."""
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
         await aclose()
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no model, before it is asked for an answer."""
+    """Raise a `ConfigError` unless this is a model."""
     if isinstance(model, str):
         raise ConfigError(f"model is the text {model!r}: use holdfast.model({model!r})")
     if isinstance(model, type):
@@ -264,7 +264,16 @@ def check_model(model: object) -> None:
         )
 
 
+def known_efforts(model: Model) -> tuple[Effort, ...] | None:
+    """The efforts that a model supports; None if unknown.
+
+    Optional, unlike the rest of the protocol: an attribute `efforts` of the model.
+    """
+    efforts: tuple[Effort, ...] | None = getattr(model, "efforts", None)
+    return efforts
+
+
 def check_effort(effort: object) -> None:
-    """Refuse what nobody can think as hard as."""
+    """Raise a `ConfigError` for an unknown effort."""
     if effort is not None and effort not in EFFORTS:
         raise ConfigError(f"effort is {effort!r}: use one of {', '.join(EFFORTS)}, or None")

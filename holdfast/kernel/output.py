@@ -1,7 +1,7 @@
-"""The form that the last answer of a run has to have: asking for it, and checking whether it came.
+"""The output type: the required form of the final answer, and its check. Pure.
 
-Pure. Whoever drives a run asks `judge` when the run would stop; how often an answer was asked for
-again in this turn is read off the history like everything else.
+A driver calls `judge` when the run would stop; the number of repairs in this turn is read from the
+history like everything else.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from typing import Any, Final, TypeAlias, Union
 
 from msgspec import Struct
 
+from holdfast.kernel import answer
 from holdfast.kernel.errors import InvalidOutput
-from holdfast.kernel.messages import TRANSPARENT, Message, Text, ToolCall, ToolResult
+from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult
 from holdfast.kernel.model import Shape
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.schema import VALUE, BadArguments, complaint, form_of_answer
 
 BRACKETS: Final = frozenset("{}[]")
 WRAPPED: Final = re.compile(rf'\{{\s*"{VALUE}"\s*:')
-"""How the object begins that a value was asked for in."""
+"""Start of the object that wraps a value that is not an object itself."""
 
 
 class Fits(Struct, frozen=True):
-    """The answer is what was asked for."""
+    """The answer fits the output type."""
 
     value: Any
 
 
 class Misfit(Struct, frozen=True):
-    """It is not."""
+    """The answer does not fit the output type."""
 
     problems: tuple[str, ...]
 
 
 class Repair(Struct, frozen=True):
-    """Ask for the answer again: the model is told this."""
+    """Ask for the answer again with this text."""
 
     text: str
 
@@ -46,7 +47,7 @@ Verdict: TypeAlias = Union[Fits, Repair]
 
 
 class Output:
-    """An output type, as it is asked for and as it is checked. Built once for each agent."""
+    """An output type: its schema for requests, and its validator. Built once per agent."""
 
     def __init__(self, wanted: Any) -> None:
         form = form_of_answer(wanted)
@@ -57,10 +58,10 @@ class Output:
         self._is_text = value.get("type") == "string"
 
     def check(self, text: str) -> Fits | Misfit:
-        """The value that an answer gives, or all that is wrong with it.
+        """The value of an answer, or all its problems.
 
-        The text as it stands comes first. Then what a model that was not held to the form likes to
-        put around it may go: a fence, or words around the one object that there is.
+        The text is tried unchanged first, then without what an unconstrained model tends to add: a
+        code fence, or words around a single object.
         """
         misfit = Misfit(("the answer: there is no text in it",))
         for reading in _readings(text):
@@ -74,9 +75,10 @@ class Output:
         return misfit
 
     def _object(self, text: str) -> str:
-        """The text, or, where the value alone was written, the object that it belongs into.
+        """The text, or, if it is a bare value, the object that wraps it.
 
-        Where a text was asked for, what is no JSON of a text is the text itself: `true` is a word.
+        If a string is required, anything that is not a JSON string is the string itself: `true` is
+        a word.
         """
         if not self._form.wrapped:
             return text
@@ -88,7 +90,7 @@ class Output:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """What the answer in a text may be, the likeliest first."""
+    """Candidates for the answer in a text, the likeliest first."""
     text = text.strip()
     if not text:
         return
@@ -100,15 +102,15 @@ def _readings(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str) -> str:
-    """What is in the fence that a text consists of, or nothing."""
+    """Content of the code fence that the text consists of; empty without one."""
     if len(text) < 6 or not (text.startswith("```") and text.endswith("```")):
         return ""
     return text[3:-3].strip().removeprefix("json").strip()
 
 
 def _only_object(text: str) -> str | None:
-    """The one object that a text leads up to. In the middle of a sentence it is an example, and
-    brackets around it could mean anything."""
+    """The single object that a text leads up to. An object within a sentence is an example, and
+    other brackets around it are ambiguous."""
     start = text.find("{")
     try:
         _, end = json.JSONDecoder().raw_decode(text, start) if start >= 0 else (None, 0)
@@ -122,9 +124,9 @@ def _only_object(text: str) -> str | None:
 
 
 def judge(output: Output, history: Sequence[Message], repairs: int, policy: Policy) -> Verdict:
-    """Whether a run may stop with its last answer. Raises `InvalidOutput` once it never may.
+    """Whether a run may stop with its last answer. Raises `InvalidOutput` after the last repair.
 
-    `repairs` is how often in this turn it was already asked for again.
+    `repairs` is the number of repairs in this turn so far.
     """
     verdict = value_in(output, spoken(history))
     if isinstance(verdict, Fits):
@@ -135,36 +137,24 @@ def judge(output: Output, history: Sequence[Message], repairs: int, policy: Poli
 
 
 def value_in(output: Output, texts: Sequence[str]) -> Fits | Misfit:
-    """The value that the pieces of an answer give, or all that is wrong with it."""
+    """The value of an answer in several pieces, or all its problems."""
     verdict = output.check("".join(texts))
     if isinstance(verdict, Misfit) and len(texts) > 1:
-        # Asked to go on, a model may begin anew; one that is held to the form has to.
+        # Asked to continue, a model may start anew; a constrained one has to.
         anew = output.check(texts[-1])
         verdict = anew if isinstance(anew, Fits) else verdict
     return verdict
 
 
 def spoken(history: Sequence[Message]) -> list[str]:
-    """The text of the last answer; if it goes on from ones that were cut by length, theirs too."""
-    texts: list[str] = []
-    expected = "answer"
-    for message in reversed(history):
-        if message.visibility == "user" or message.kind in TRANSPARENT:
-            continue
-        if message.kind == "answer" and expected == "answer":
-            texts.append(_last_words(message))
-            expected = "recovery"
-        elif message.why == "recovery" and expected == "recovery":
-            expected = "answer"
-        else:
-            break
-    return texts[::-1]
+    """Texts of the last answer, including the pieces that were cut by length."""
+    return [_last_words(message) for message in answer.pieces(history)]
 
 
-def _last_words(answer: Message) -> str:
-    """The text behind what the provider executed: before it a model says what it is about to do."""
-    parts = answer.parts
+def _last_words(said: Message) -> str:
+    """The text after provider-executed calls: before them a model only announces what it does."""
+    parts = said.parts
     calls = (at for at, part in enumerate(parts) if isinstance(part, (ToolCall, ToolResult)))
     behind = parts[max(calls, default=-1) + 1 :]
     text = "".join(part.text for part in behind if isinstance(part, Text))
-    return text if text.strip() else answer.text
+    return text if text.strip() else said.text

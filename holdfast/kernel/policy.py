@@ -1,8 +1,8 @@
-"""Every constant of the loop, in one place, each with its default and each of them yours to change.
+"""Policy: every constant of the loop with its default, all configurable.
 
     Agent(..., policy=Policy(max_steps=50, retry=Retry(attempts=3)))
 
-Times are in seconds. A value that cannot be right is refused when the policy is built.
+Times are in seconds. An invalid value is refused when the policy is built.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ def _above(limit: float, **values: float) -> None:
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """How often and how late a failed model call is tried again."""
+    """Limits of retrying a failed model call."""
 
     attempts: int = 10
+    """Maximum number of attempts, including the first."""
     first_delay: float = 1.0
-    """Doubled for each further attempt, and drawn at random between 0 and that (full jitter)."""
+    """Upper bound of the first delay. It doubles with each attempt; the delay is drawn at random
+    between 0 and the bound (full jitter)."""
     max_delay: float = 60.0
+    """Maximum of that bound."""
     max_retry_after: float = 300.0
-    """A provider that asks for a longer wait than this ends the run instead."""
+    """Longest wait a provider may ask for; a longer one ends the run instead."""
 
     def __post_init__(self) -> None:
         _whole(1, attempts=self.attempts)
@@ -61,44 +64,54 @@ class Retry(Struct, frozen=True, kw_only=True):
 
 
 class Stream(Struct, frozen=True, kw_only=True):
-    """When an answer that is being streamed is given up."""
+    """Timeouts and limits of a streamed answer."""
 
     first_event: float = 60.0
-    """How long a model may take to say anything at all."""
+    """Timeout of the first event."""
     between_events: float = 600.0
-    """How long it may be silent after that. A ping ends a silence too."""
+    """Timeout between two later events. A ping is an event."""
+    without_content: float = 1_800.0
+    """Timeout between two events with content: pings alone keep a stream alive for this long."""
     closing: float = 5.0
-    """How long a stream that is over, or given up, may take to let go of its connection."""
+    """Timeout for a finished or abandoned stream to release its connection."""
     max_bytes: int = 32 * 1024 * 1024
+    """Maximum size of an answer."""
     max_events: int = 1_000_000
+    """Maximum number of events of an answer."""
 
     def __post_init__(self) -> None:
         _above(
             0,
             first_event=self.first_event,
             between_events=self.between_events,
+            without_content=self.without_content,
             closing=self.closing,
         )
         _whole(1, max_bytes=self.max_bytes, max_events=self.max_events)
 
 
 class Calls(Struct, frozen=True, kw_only=True):
-    """How the tool calls of one answer are run."""
+    """Limits of running the tool calls of one answer."""
 
     concurrency: int = 8
+    """Maximum number of parallel calls."""
     failures: int = 3
-    """A tool that failed this often in a row is refused for the rest of the turn."""
+    """Consecutive answers in which every result of a tool was a failure, after which the circuit
+    breaker refuses the tool. Expected failures do not count."""
+    cooldown: int = 3
+    """Answers for which the circuit breaker refuses a tool before it is tried again."""
     grace: float = 5.0
-    """How long a cancelled tool may clean up before it is abandoned."""
+    """Time a cancelled tool has to clean up before it is abandoned."""
     max_arguments: int = 8 * 1024 * 1024
-    """Longer arguments, in characters, are refused."""
+    """Maximum length of arguments in characters; longer ones are refused."""
     max_result: int | None = None
-    """Longer results, in bytes, are cut in the middle. None: a third of the model's window."""
+    """Maximum size of a result in bytes; a longer one is cut in the middle. None: about a third of
+    the model's window."""
     progress_length: int = 64 * 1024
-    """Longer progress, in characters, is cut: it is shown, not kept."""
+    """Maximum length of a progress report in characters; a longer one is cut."""
 
     def __post_init__(self) -> None:
-        _whole(1, concurrency=self.concurrency, failures=self.failures)
+        _whole(1, concurrency=self.concurrency, failures=self.failures, cooldown=self.cooldown)
         _at_least(0, grace=self.grace)
         _whole(1, max_arguments=self.max_arguments, progress_length=self.progress_length)
         if self.max_result is not None:
@@ -106,30 +119,33 @@ class Calls(Struct, frozen=True, kw_only=True):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """How much of the history is sent, and when and how it is summarized."""
+    """How much of the history is sent, and when it is compacted."""
 
     window: int | None = None
-    """How many tokens fit, where neither the provider nor the model says it. None: nobody knows,
-    and only the provider's overflow counts."""
+    """Context window in tokens, used if neither the provider nor the model states it. None:
+    unknown; the history is compacted only after the provider reports an overflow."""
     threshold: int = 70
-    """Percent of the window at which the history is compacted; 100 switches it off."""
+    """Percent of the window at which the history is compacted; 100 disables it."""
     keep: int = 20
     """Percent of the window that the newest steps may fill verbatim after a compaction."""
-    max_compactions: int = 3
-    """In one turn."""
     summary_attempts: int = 3
-    """Tries at a summary, each with less input, when it comes back empty, cut or too long."""
+    """Maximum attempts at a summary that is empty, cut or too long, each with less input."""
     summary_tokens: int = 8_192
+    """Maximum tokens of a summary."""
+    context_tokens: int = 8_192
+    """Maximum tokens of context messages that survive a compaction, the newest first; at most an
+    eighth of the window."""
     model: Model | None = None
-    """Who writes summaries. None: the agent's model."""
+    """Model that writes summaries. None: the agent's model."""
     trim_over: int = 4_000
-    """Old tool results longer than this, in characters, are shortened before anything is
+    """Length in characters above which old tool results are shortened before anything is
     summarized."""
     trim_to: int = 1_000
+    """Length in characters to which they are shortened."""
     relief: int = 85
-    """Percent of the threshold that shortening must get below to be enough."""
+    """Percent of the threshold that the request must fall below for shortening to be enough."""
     keep_results: int = 5
-    """The newest tool results that are never shortened."""
+    """Number of newest tool results that are never shortened."""
 
     def __post_init__(self) -> None:
         if self.model is not None:
@@ -143,34 +159,34 @@ class Context(Struct, frozen=True, kw_only=True):
                 f"keep is {self.keep} percent and threshold {self.threshold}: "
                 "what is kept must be less than what triggers a compaction"
             )
-        _whole(1, max_compactions=self.max_compactions, summary_attempts=self.summary_attempts)
+        _whole(1, summary_attempts=self.summary_attempts)
         _whole(256, summary_tokens=self.summary_tokens)
-        _whole(0, keep_results=self.keep_results)
+        _whole(0, keep_results=self.keep_results, context_tokens=self.context_tokens)
         _whole(1, trim_over=self.trim_over, trim_to=self.trim_to)
         if self.trim_to > self.trim_over:
             raise ConfigError(f"trim_to is {self.trim_to}: use 1 to trim_over, {self.trim_over}")
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """What the model is told in our own words. An empty marker is left out."""
+    """Texts that the loop sends to the model. An empty marker is left out."""
 
     recovery: str = (
-        "Your answer was cut off because it was too long. Go on exactly where it stopped, without "
-        "repeating or summarizing. If much is left, do it in smaller pieces."
+        "Your answer was cut off because it was too long. Continue exactly where it stopped, "
+        "without repeating or summarizing. If much is left, do it in smaller pieces."
     )
     repair: str = (
-        "Your last answer does not have the form that was asked for. Give the whole answer again, "
-        "as JSON and with nothing beside it. What is wrong:"
+        "Your last answer does not have the required form. Give the whole answer again, as JSON "
+        "and nothing else. Problems:"
     )
-    """What is wrong follows, one line for each problem."""
+    """Followed by the problems, one per line."""
     interrupted_answer: str = "[The user interrupted while you were answering.]"
     interrupted_tools: str = "[The user interrupted while your tool calls were running.]"
 
     def __post_init__(self) -> None:
         if not self.recovery.strip():
-            raise ConfigError("recovery is empty: to switch recoveries off, set recoveries=0")
+            raise ConfigError("recovery is empty: to disable recoveries, set recoveries=0")
         if not self.repair.strip():
-            raise ConfigError("repair is empty: to switch repairs off, set repairs=0")
+            raise ConfigError("repair is empty: to disable repairs, set repairs=0")
 
 
 _GROUPS: Final[Mapping[str, type]] = {
@@ -183,18 +199,18 @@ _GROUPS: Final[Mapping[str, type]] = {
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What an agent may take, and how it bears with failure. Build it with what differs."""
+    """Limits of an agent and its handling of failures. Pass only what differs from the defaults."""
 
     max_steps: int = 1_000
-    """Answers of the model in one turn."""
+    """Maximum number of model answers in one turn."""
     recoveries: int = 3
-    """How often in one turn an answer cut by length is asked to go on."""
+    """How often in one turn the model is asked to continue an answer cut by length."""
     repairs: int = 2
-    """How often in one turn an answer that does not fit the output type is asked for again."""
+    """How often in one turn the model is asked again for an answer that fits the output type."""
     guard_timeout: float = 30.0
-    """A stop guard that takes longer ends the run with an error."""
+    """Timeout of the stop guard; a longer check ends the run with an error."""
     buffer: int = 64
-    """Events that may wait for a slow reader before the run waits for it."""
+    """Events buffered for a slow reader before the run waits for it."""
     retry: Retry = Retry()
     stream: Stream = Stream()
     calls: Calls = Calls()
@@ -211,10 +227,10 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 UNKNOWN_WINDOW_RESULT: Final = 64 * 1024
-"""Bytes of a tool result that are kept when nobody knows the model's window."""
+"""Maximum bytes of a tool result when the model's window is unknown."""
 MIN_RESULT: Final = 16 * 1024
 
 
 def max_result(window: int | None) -> int:
-    """Bytes of one tool result: about a third of the window, at three bytes a token."""
+    """Maximum bytes of one tool result: about a third of the window, at three bytes per token."""
     return UNKNOWN_WINDOW_RESULT if window is None else max(MIN_RESULT, window)

@@ -1,7 +1,7 @@
-"""Everything of the outside world that the kernel touches, as one value that is passed in.
+"""Ports: the kernel's access to the outside world, as one value that is passed in.
 
 Wall clock, randomness, ids and threads come from here and from nowhere else in the kernel, so that
-a test (or a simulator) decides what they answer. Timers are the event loop's.
+a test (or a simulator) controls them. Timers are the event loop's.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def wall_clock() -> int:
-    """Now, in microseconds since 1970, UTC."""
+    """Current time in microseconds since 1970, UTC."""
     return time.time_ns() // 1_000
 
 
 def new_id() -> str:
-    """A UUID of version 7: later ones sort behind earlier ones."""
+    """A new UUID of version 7: later ones sort after earlier ones."""
     from uuid import UUID  # slow to import, and most runs need no id
 
     number = int.from_bytes(os.urandom(10)) | (time.time_ns() // 1_000_000) << 80
@@ -31,13 +31,14 @@ def new_id() -> str:
 
 
 def uniform() -> float:
+    """A random number, uniform in [0, 1)."""
     from random import random
 
     return random()
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Run a blocking function beside the event loop. Cancelled: the thread is left to end alone."""
+    """Run a blocking function in a thread. If cancelled, the thread is abandoned."""
     from anyio import to_thread
 
     return await to_thread.run_sync(function, abandon_on_cancel=True)
@@ -51,13 +52,13 @@ def from_thread(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Ports(Struct, frozen=True, kw_only=True):
-    """The outside world as a run sees it. Tests give their own: `holdfast.testing.ports()`."""
+    """The outside world as a run sees it. Tests pass their own: `holdfast.testing.ports()`."""
 
     now: Callable[[], int] = wall_clock
-    """Wall clock in microseconds, UTC: what people see. Durations are the event loop's."""
+    """Wall clock in microseconds, UTC, for people. Durations are the event loop's."""
     random: Callable[[], float] = uniform
-    """Uniform in [0, 1)."""
+    """Random number, uniform in [0, 1)."""
     new_id: Callable[[], str] = new_id
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = in_thread
-    """Where tools that are not `async` run."""
+    """Runs tools that are not `async` in a thread."""
     from_thread: Callable[[Callable[[], Coroutine[Any, Any, None]]], None] = from_thread

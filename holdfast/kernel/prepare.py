@@ -1,22 +1,24 @@
-"""What a driver derives from an agent: the rules it decides by, its toolbox, its requests."""
+"""What a driver derives from an agent: rules, toolbox and requests."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-from holdfast.kernel.context import Trim, repair
+from holdfast.kernel.admission import Toolbox
+from holdfast.kernel.context import NOTHING_REMOVED, Removed, Trim, repaired
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.policy import max_result
-from holdfast.kernel.way import Toolbox
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
 
+LOG: Final = logging.getLogger("holdfast")
 T = TypeVar("T")
 
 Active: TypeAlias = Callable[[Sequence[Message]], Iterable[str]]
@@ -24,7 +26,7 @@ Project: TypeAlias = Callable[[Sequence[Message]], Sequence[Message]]
 
 
 def model_of(agent: Agent) -> Model:
-    """Who answers. Also one that was given by its name is a model once the agent is built."""
+    """The agent's model; a name is resolved when the agent is built."""
     return cast(Model, agent.model)
 
 
@@ -33,7 +35,7 @@ def summary_model(agent: Agent) -> Model:
 
 
 def window_of(agent: Agent, reported: int | None) -> int | None:
-    """How many tokens fit, as far as anybody says. A summary's own model may be stricter."""
+    """Context window in tokens; None if unknown. The summary's model may have a smaller one."""
     own = reported or model_of(agent).window or agent.policy.context.window
     other = agent.policy.context.model
     windows = [own, other.window if other is not None else None]
@@ -50,7 +52,6 @@ def rules_of(agent: Agent, window: int | None) -> Rules:
     return Rules(
         max_steps=policy.max_steps,
         recoveries=policy.recoveries,
-        max_compactions=policy.context.max_compactions,
         limit=None if window is None or threshold == 100 else window * threshold // 100,
         overhead=agent.overhead,
         window=window,
@@ -77,22 +78,33 @@ def active_after(agent: Agent, history: Sequence[Message]) -> frozenset[str] | N
         return None
     names = _ask("active", agent.active, tuple(history))
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ConfigError(f"active gave {names!r}: it gives the names of tools, in a list")
+        raise ConfigError(f"active returned {names!r}: return a list of tool names")
     return frozenset(names)
 
 
 def _ask(name: str, hook: Callable[[tuple[Message, ...]], T], messages: tuple[Message, ...]) -> T:
-    """A hook's answer. One that raises is a failure to prepare, and worth another try."""
+    """Call a hook. An exception becomes a `PrepareError`, which is retried."""
     try:
         return hook(messages)
     except Exception as error:
         raise PrepareError(f"{name} failed: {describe(error)}") from error
 
 
+def _log_removed(source: str, removed: Removed) -> None:
+    if removed != NOTHING_REMOVED:
+        LOG.info(
+            "sequence repair removed %d tool calls and %d tool results of %s from the request",
+            removed.calls,
+            removed.results,
+            source,
+        )
+
+
 def build_request(
     agent: Agent, history: History, active: frozenset[str] | None, avoid: frozenset[str]
 ) -> Request:
     messages, specs = history.to_send(), agent.specs
+    _log_removed("the history", history.take_removed())
     if active is not None:
         specs = tuple(spec for spec in specs if spec.name in active)
     if agent.project is not None:
@@ -100,8 +112,10 @@ def build_request(
         if not isinstance(projected, Sequence) or not all(
             isinstance(message, Message) for message in projected
         ):
-            raise ConfigError(f"project gave {projected!r:.80}: it gives messages, in a list")
-        messages = repair(projected, trim_of(agent))
+            raise ConfigError(f"project returned {projected!r:.80}: return a list of messages")
+        projection = repaired(projected, trim_of(agent))
+        messages = projection.messages()
+        _log_removed("what project gave", projection.removed)
     form = agent.form
     return Request(
         system=agent.system,

@@ -31,8 +31,8 @@ class Unencodable(Exception):
         super().__init__(f"a value of type {kind} that cannot be written as JSON: {reason}")
 
 
-def result(call: ToolCall, outcome: Outcome, text: str) -> ToolResult:
-    return ToolResult(call.id, call.tool, (Text(text),), outcome)
+def result(call: ToolCall, outcome: Outcome, text: str, *, expected: bool = False) -> ToolResult:
+    return ToolResult(call.id, call.tool, (Text(text),), outcome, expected=expected)
 
 
 def returned(
@@ -58,7 +58,14 @@ def given(call: ToolCall, value: object) -> ToolResult:
     if not isinstance(value, ToolResult):
         return ToolResult(call.id, call.tool, content(value))
     made = _checked(value, ToolResult)
-    return ToolResult(call.id, call.tool, made.content, made.outcome, metadata=made.metadata)
+    return ToolResult(
+        call.id,
+        call.tool,
+        made.content,
+        made.outcome,
+        metadata=made.metadata,
+        expected=made.expected,
+    )
 
 
 def mark_stop(made: ToolResult, tool: Tool) -> ToolResult:
@@ -125,7 +132,13 @@ def _plain(value: Any) -> Any:
 
 
 def failed(call: ToolCall, error: BaseException) -> ToolResult:
-    return result(call, "failed", f"{call.tool} failed: {explain(error)}")
+    text = f"{call.tool} failed: {explain(error)}"
+    return result(call, "failed", text, expected=is_expected(error))
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether an exception is a tool's regular negative answer."""
+    return isinstance(error, ToolFailed) and error.expected
 
 
 def explain(error: BaseException) -> str:

@@ -1,5 +1,4 @@
-"""Whether, and when, a failed model call is tried again. Pure; this is the only place that decides
-it."""
+"""Retry decision: whether and when a failed model call is retried. Pure, and the only place."""
 
 from __future__ import annotations
 
@@ -13,21 +12,23 @@ from holdfast.kernel.policy import Retry
 
 
 class Wait(Struct, frozen=True):
-    """Try again after this many seconds."""
+    """Retry after this many seconds."""
 
     seconds: float
 
 
 class GiveUp(Struct, frozen=True):
+    """Do not retry."""
+
     why: str = ""
-    """What people should know beside the failure itself."""
+    """Sentence for people, in addition to the failure's message."""
 
 
 Verdict: TypeAlias = Union[Wait, GiveUp]
 
 
 def after(failure: Failure, attempt: int, policy: Retry, *, random: float, now: int) -> Verdict:
-    """What follows when attempt number `attempt` (from 1) failed.
+    """Decide what follows after attempt number `attempt` (from 1) failed.
 
     `random` is uniform in [0, 1), `now` is the wall clock in microseconds.
     """
@@ -37,7 +38,7 @@ def after(failure: Failure, attempt: int, policy: Retry, *, random: float, now: 
         return GiveUp(f"Given up after {attempt} attempts." if attempt > 1 else "")
     if failure.retry_after is not None and failure.retry_after > 0:
         if failure.retry_after > policy.max_retry_after:
-            return GiveUp(f"It asks to be tried again {_moment(now, failure.retry_after)}.")
+            return GiveUp(f"It asks to retry {_moment(now, failure.retry_after)}.")
         return Wait(failure.retry_after)
     # Exponents beyond the cap would overflow a float long before anybody waits that long.
     ceiling = min(policy.max_delay, policy.first_delay * 2.0 ** min(attempt - 1, 60))

@@ -1,4 +1,4 @@
-"""A run as its caller holds it: awaited, iterated, steered, interrupted, closed."""
+"""The `Run` handle: await it, iterate over its events, steer it, interrupt it, close it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 from warnings import warn
 
 import anyio
@@ -16,29 +16,31 @@ from holdfast.kernel.events import Event
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
-from holdfast.kernel.outcome import RunFailed, RunOver, RunResult
+from holdfast.kernel.result import RunFailed, RunOver, RunResult
+
+Ended: TypeAlias = tuple[RunResult, Exception | None]
+"""The result of a run, and the exception that ended it."""
 
 
 class Run:
-    """Begins when it is first awaited, iterated or entered; until then nothing happens.
+    """A run of an agent. It starts when it is first awaited, iterated or entered.
 
-    It is awaitable, not a coroutine: `asyncio.run` and `asyncio.create_task` want an `async`
-    function around it. It may be awaited any number of times. Each of its events is given to one
-    reader, once; after an `await` without a reader there are none left to read. A reader that is
-    kept and not read from holds the run up, also for whoever awaits it.
+    It is awaitable, not a coroutine: `asyncio.run` and `asyncio.create_task` need an `async`
+    function around it. It may be awaited any number of times. Each event is delivered to one
+    reader, once; after an `await` without a reader no events are left. A reader that is kept and
+    not read from blocks the run, and everything that awaits it.
 
-    With `async with`, or after `aclose()`, every task that the run started has ended at the next
-    line. A run that is simply dropped (a `break`, a cancelled reader) ends within a few turns of
-    the event loop.
+    After `async with` or `aclose()`, every task that the run started has ended. A run that is
+    dropped (a `break`, a cancelled reader) ends within a few iterations of the event loop.
     """
 
     def __init__(self, loop: Loop, inbox: Inbox, buffer: int) -> None:
-        # The task must not refer to this object: that it is dropped is how an abandoned run is
+        # The task must not refer to this object: its garbage collection is how an abandoned run is
         # noticed.
         self._loop = loop
         self._inbox = inbox
         self._channel = Channel(buffer)
-        self._task: asyncio.Task[RunResult] | None = None
+        self._task: asyncio.Task[Ended] | None = None
         self._readers = 0
         self._awaiting = 0
         self._closed = False
@@ -74,14 +76,17 @@ class Run:
             raise
         finally:
             self._awaiting -= 1
-        result = self._loop.result if task.cancelled() else task.result()
+        result, cause = (self._loop.result, None) if task.cancelled() else task.result()
         assert result is not None  # _ended
         if result.failure is not None:
-            raise RunFailed(result) from self._loop.cause
+            try:
+                raise RunFailed(result) from cause
+            finally:
+                del cause  # its traceback refers to this frame
         return result
 
     def _without_reader(self) -> None:
-        """Keep nothing to be read when nobody reads and somebody waits for the end."""
+        """Discard events while the run is awaited and has no reader."""
         if self._awaiting and not self._readers:
             self._channel.abandon()
 
@@ -97,7 +102,7 @@ class Run:
 
     def interrupt(self) -> None:
         """Stop now and keep what was produced. Does nothing once the run has ended."""
-        self._channel.release()  # nobody may hold up a run that was told to stop
+        self._channel.release()  # a slow reader must not block an interrupted run
         self._inbox.interruption.request()
 
     def _inbox_open(self) -> Inbox:
@@ -107,8 +112,8 @@ class Run:
 
     # --- beginning and end ---
 
-    def _start(self) -> asyncio.Task[RunResult] | None:
-        """The task of the run, begun now if it has not been; None when it never will be."""
+    def _start(self) -> asyncio.Task[Ended] | None:
+        """The task of the run, started if it has not been; None if the run was closed first."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(
                 self._loop.run(self._channel), name="holdfast run"
@@ -127,7 +132,7 @@ class Run:
                 await asyncio.wait([self._task])
 
     async def aclose(self) -> None:
-        """End the run, if it has not ended, and wait until nothing of it is left."""
+        """Cancel the run if it has not ended, and wait until all its tasks have ended."""
         self._closed = True
         self._channel.release()
         if self._task is None:
@@ -149,7 +154,7 @@ class Run:
     def __del__(self) -> None:
         task = self._task
         if task is None and not self._closed:
-            # As for a coroutine that is never awaited: somebody thinks that it ran.
+            # As for a coroutine that is never awaited: the caller may believe that it ran.
             warn("a run was never awaited, iterated or entered", RuntimeWarning, stacklevel=2)
         if task is None or task.done() or task.get_loop().is_closed():
             return
@@ -179,13 +184,13 @@ class Reader:
         self._run._without_reader()
 
 
-def _ended(loop: Loop, channel: Channel, task: asyncio.Task[RunResult]) -> None:
+def _ended(loop: Loop, channel: Channel, task: asyncio.Task[Ended]) -> None:
     """Not in a `finally` of the task: one that is cancelled before its first line has none."""
     if loop.result is None and task.cancelled():
         loop.never_began(channel)
     channel.close()
 
 
-def _drop(task: asyncio.Task[RunResult], channel: Channel) -> None:
+def _drop(task: asyncio.Task[Ended], channel: Channel) -> None:
     channel.abandon()
     task.cancel()

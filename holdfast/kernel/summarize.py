@@ -1,8 +1,9 @@
-"""Asking a model for a summary."""
+"""The summarizer: calls a model for a summary, with retries."""
 
 from __future__ import annotations
 
 from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.backoff import Patience
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.compact import Situation, Summarized, by_summary
 from holdfast.kernel.errors import ModelError, classify, ungrouped
@@ -11,13 +12,12 @@ from holdfast.kernel.generate import Caller, Interrupted
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request, TextDelta
-from holdfast.kernel.outcome import Failed
-from holdfast.kernel.patience import Patience
 from holdfast.kernel.ports import Ports
+from holdfast.kernel.result import Failed
 
 
 class Summarizer:
-    """One model, asked for summaries with the same patience as any other."""
+    """Requests summaries from one model, with the same backoff as any model call."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Summarizer:
         self._asked_by: AskedBy | None = None
 
     async def checkpoint(self, now: Situation) -> Message:
-        """A checkpoint with a summary. Raises `Interrupted`, or `Failed` when none can be had."""
+        """A checkpoint with a summary. Raises `Interrupted`, or `Failed` if there is no summary."""
         self._asked_by = now.asked_by
         try:
             message, problem = await by_summary(now, self._ask)

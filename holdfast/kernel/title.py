@@ -1,4 +1,4 @@
-"""A title for a conversation: what a model is asked, and what of its answer is one. Pure."""
+"""Title of a conversation: the request to the model, and the title in its answer. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from holdfast.kernel.messages import Message, Text
-from holdfast.kernel.model import Block, Request, Settings
+from holdfast.kernel.model import Block, Effort, Request, Settings
 
 INSTRUCTIONS: Final = """\
 You name conversations. You are given how one begins and what was last answered in it. Reply with \
@@ -17,7 +17,9 @@ ANSWERED: Final = "\n\nThe last answer:\n\n"
 SHARE: Final = 2_000
 """Characters of the prompt and of the answer that are shown to the model."""
 MAX_TOKENS: Final = 200
-"""A title needs few; a model that cannot be told not to think needs some before it."""
+"""Maximum output: enough for a title and a model's minimal reasoning."""
+MAX_TOKENS_THINKING: Final = 1_000
+"""Maximum output of a model without an effort, which may reason first."""
 LONGEST: Final = 80
 
 _QUOTES: Final = "\"'“”„«»\u2018\u2019"
@@ -26,14 +28,14 @@ _BEHIND: Final = " *-–—:;,."
 _LABEL: Final = re.compile(r"^title\s*:", re.IGNORECASE)
 
 
-def title_request(prompt: str, answer: str) -> Request:
-    """Ask for a title."""
+def title_request(prompt: str, answer: str, effort: Effort | None = "none") -> Request:
+    """The request for a title. With `effort=None` no effort is sent."""
     about = f"{BEGINS}{prompt[:SHARE]}{ANSWERED}{answer[:SHARE]}"
     return Request(
         system=(Block(INSTRUCTIONS),),
         messages=(Message("user", (Text(about),), "prompt"),),
-        settings=Settings(max_output_tokens=MAX_TOKENS),
-        effort="none",
+        settings=Settings(max_output_tokens=MAX_TOKENS_THINKING if effort is None else MAX_TOKENS),
+        effort=effort,
     )
 
 
@@ -42,13 +44,13 @@ def is_title_request(request: Request) -> bool:
 
 
 def prompt_of(request: Request) -> str:
-    """How the conversation begins that a title is asked for."""
+    """The prompt in a request for a title."""
     text = request.messages[-1].text if request.messages else ""
     return text.removeprefix(BEGINS).partition(ANSWERED)[0]
 
 
 def cleaned(text: str) -> str | None:
-    """A title of one short line, or None when there is none in the text."""
+    """The title in a model's answer, as one short line; None if there is none."""
     lines = (_line(line) for line in text.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")
     if len(line) > LONGEST:
@@ -64,7 +66,7 @@ def _line(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Without what stands around it: marks, a full stop, quotes on both sides."""
+    """The text without marks, a full stop and quotes around it."""
     text = text.lstrip(_IN_FRONT).rstrip(_BEHIND)
     if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
         return _bare(text[1:-1])

@@ -1,4 +1,4 @@
-"""Tools: what a model may ask for, and what running it may do to the world."""
+"""Tools: functions that a model may call, with their schema, effect and hooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
 
 from msgspec import Struct
 
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.messages import Message, ToolResult
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
@@ -18,8 +18,8 @@ from holdfast.kernel.schema import Values as Values
 Effect = Literal[
     "pure",  # may be run any number of times
     "idempotent",  # may be run again with the same call id
-    "once",  # is not run again when nobody knows whether it ran
-    "commit",  # returns writes that are made together with its result; only in a durable host
+    "once",  # is not run again if its outcome is unknown
+    "commit",  # returns writes that are committed with its result; only in a durable host
 ]
 WaitsFor = Literal["client", "answer", "child"]
 OnSteer = Literal["cancel", "finish"]
@@ -27,60 +27,77 @@ OnLost = Literal["tell", "ask"]
 
 
 class Commit(Struct, frozen=True):
-    """What a tool with effect `commit` returns: its result, and what is written with it."""
+    """Return value of a tool with effect `commit`: its result, and the writes committed with it."""
 
     value: Any
     writes: tuple[Any, ...] = ()
 
 
 class Nothing:
-    """Has nothing to wait for when awaited; may just as well be dropped."""
+    """An awaitable that completes at once; may be dropped without awaiting."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from ()
 
 
-class ToolContext:
-    """What a tool may know about the call it serves, as its first parameter.
+Children: TypeAlias = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
+"""Function that reads the chats that a chat has spawned."""
 
-    Its `validate` and `preview` may ask for it in the same way; they have no progress to tell.
+
+class ToolContext:
+    """Context of a tool call, passed to a tool whose first parameter is annotated with this type.
+
+    `validate` and `preview` hooks can take it in the same way; progress they report is ignored.
     """
 
-    __slots__ = ("_history", "_report", "call_id", "chat", "deadline", "workspace")
+    __slots__ = ("_children", "_history", "_report", "call_id", "chat", "deadline", "workspace")
 
     def __init__(
         self,
         call_id: str,
-        report: Callable[[str], Awaitable[None]],
+        report: Callable[..., Awaitable[None]],
         *,
         history: Callable[[], Sequence[Message]] = tuple,
         deadline: float | None = None,
         chat: str | None = None,
+        children: Children | None = None,
         workspace: object = None,
     ) -> None:
         self.call_id = call_id
-        """Also the idempotency key of a tool whose effect is `idempotent`."""
+        """Id of the call; also the idempotency key of a tool whose effect is `idempotent`."""
         self.deadline = deadline
-        """When the call will be cancelled, on the event loop's clock."""
+        """When the call will be cancelled, on the event loop's clock; None without a timeout."""
         self.chat = chat
+        """Id of the chat; None in a run in memory."""
         self.workspace = workspace
+        self._children = children
         self._history = history
         self._report = report
 
     @property
     def history(self) -> Sequence[Message]:
-        """What is committed: up to the answer that asks for this call, and without its results."""
+        """Committed messages up to the answer that contains this call, without its results."""
         return self._history()
 
-    def progress(self, text: str) -> Awaitable[None]:
-        """Tell people how far the call is. Await it in an `async` tool; just call it in another."""
-        return self._report(text)
+    async def children(self) -> Sequence[Mapping[str, Any]]:
+        """The agents that this chat has spawned, oldest first: id, name, title, status, error."""
+        if self._children is None:
+            raise ToolFailed("there are no child agents here: only a durable chat has them")
+        return await self._children()
+
+    def progress(self, text: str = "", data: object = None) -> Awaitable[None]:
+        """Report progress to people. Await it in an `async` tool; just call it in others.
+
+        `data`: a JSON value for programs, such as `{"done": 3, "of": 10}`.
+        """
+        return self._report(text) if data is None else self._report(text, data)
 
 
 class Tool:
-    """One tool, made by `@tool` or from a JSON schema. Without a function it is the client's.
+    """A tool, made by `@tool` or from a JSON schema. Without a function, the client runs it.
 
-    Properties that may depend on the arguments take a function of the validated arguments, by name.
+    Properties that may depend on the arguments accept a function of the validated arguments, which
+    it gets as a mapping by name.
     """
 
     def __init__(
@@ -142,8 +159,8 @@ class Tool:
             raise ConfigError(f"on_lost of {self.name} is {self.on_lost!r}: use tell or ask")
         if self.on_lost == "ask" and self.effect != "once":
             raise ConfigError(
-                f"{self.name} is {self.effect}, so that nobody need be asked whether it may run "
-                "again: leave on_lost out, or say effect='once'"
+                f"on_lost='ask' only applies to effect='once', and {self.name} is {self.effect}: "
+                "leave on_lost out, or set effect='once'"
             )
         if self.approval not in ("never", "ask") and not callable(self.approval):
             raise ConfigError(f"approval of {self.name}: use 'never', 'ask' or a function")
@@ -168,7 +185,7 @@ class Tool:
 
     @cached_property
     def arguments(self) -> Arguments:
-        """Schema and validator of the arguments. Built once, when first asked for."""
+        """Schema and validator of the arguments, built on first use."""
         context = self.takes_context  # first: it also finds whether we can read the function
         if self._schema is not None:
             return from_schema(self._schema)
@@ -180,7 +197,7 @@ class Tool:
         return self.function is not None and _first_is_context(self.function)
 
     def ask(self, hook: Callable[..., object], context: ToolContext, values: Values) -> object:
-        """What `validate` or `preview` says, perhaps awaitable. Either may want the context."""
+        """Call the `validate` or `preview` hook, with the context if it takes one."""
         return hook(context, values) if hook in self._want_context else hook(values)
 
     @cached_property
@@ -190,7 +207,7 @@ class Tool:
 
     @cached_property
     def in_thread(self) -> bool:
-        """Not `async`: it may block, so it runs beside the event loop."""
+        """Whether the function is not `async`: it may block, so it runs in a thread."""
         function = self.function
         return not (
             inspect.iscoroutinefunction(function)
@@ -233,8 +250,11 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> Any:
-    """Turn a typed function into a tool: schema from its annotations, description from its
-    docstring. `properties` are those of `Tool`: `@tool(effect="pure", timeout=5)`."""
+    """Decorator that makes a typed function a tool.
+
+    The schema comes from its annotations, the description from its docstring. `properties` are
+    those of `Tool`: `@tool(effect="pure", timeout=5)`.
+    """
 
     def make(function: Callable[..., Any]) -> Tool:
         chosen = {key: value for key, value in properties.items() if value is not None}
@@ -262,7 +282,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _description(function: Callable[..., Any], *, whole: bool) -> str:
-    """The docstring; unless `whole`, without what the schema will say of the parameters."""
+    """The docstring; unless `whole`, without the section about parameters, which the schema has."""
     from holdfast.kernel.schema import docstring
 
     return docstring.of(function) if whole else docstring.split(function)[0]
@@ -285,24 +305,24 @@ def _first_is_context(function: Callable[..., Any]) -> bool:
     return getattr(annotation, "__value__", annotation) is ToolContext  # what a `type` stands for
 
 
-# --- What stands between a call and its run -----------------------------------------------------
+# --- Decisions of a gate ------------------------------------------------------------------------
 
 
 class Allow(Struct, frozen=True):
-    """The gate lets the call pass."""
+    """Decision: run the call."""
 
 
 class Deny(Struct, frozen=True):
-    """The gate, or a person who was asked, says no."""
+    """Decision of a gate or a person: do not run the call."""
 
     reason: str = "denied"
 
 
 class Rewrite(Struct, frozen=True):
-    """The gate lets the call pass with other arguments."""
+    """Decision: run the call with other arguments."""
 
     arguments: Mapping[str, Any]
 
 
 Decision: TypeAlias = Union[Allow, Deny, Rewrite, None]
-"""None allows."""
+"""Decision of a gate. None allows the call."""

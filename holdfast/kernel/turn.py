@@ -1,7 +1,7 @@
-"""A fold over the history that keeps what `decide` reads, at constant cost per message.
+"""The `Turn`: a fold over the history with what `decide` reads, at constant cost per message.
 
-Nothing in here is state of its own: `fold` over the whole history gives the same `Turn` as keeping
-it up to date message by message. "This turn" starts at the last message that a person wrote.
+It holds no state of its own: folding the whole history gives the same `Turn` as updating it message
+by message. "This turn" starts at the last message that a person wrote.
 """
 
 from __future__ import annotations
@@ -16,44 +16,61 @@ from msgspec.structs import replace
 from holdfast.kernel.context import estimate
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
 
-NO_FAILURES: Final[Mapping[str, int]] = MappingProxyType({})
+
+class FailureStreak(Struct, frozen=True, gc=False):
+    """Consecutive answers of this turn in which every result of one tool was a failure."""
+
+    answers: int
+    """Number of such answers."""
+    step: int
+    """Number of the last such answer in this turn, from 1."""
+
+
+FAILURES: Final = ("failed", "timed_out")
+"""Outcomes that count for the circuit breaker. A refusal, for example, is not the tool's fault."""
+NO_FAILURES: Final[Mapping[str, FailureStreak]] = MappingProxyType({})
 
 
 class Turn(Struct, frozen=True, gc=False):
+    """What `decide` reads of a history."""
+
     length: int = 0
-    """Messages of the history so far."""
+    """Number of messages in the history."""
     last: Literal["prompt", "answer", "results"] | None = None
-    """The last message that is not transparent. What we inject counts as a prompt."""
+    """Kind of the last message that is not transparent. An injected message counts as a prompt."""
     calls: tuple[ToolCall, ...] = ()
-    """Of the last answer, those that the provider does not execute."""
+    """Calls of the last answer that the provider does not execute."""
     open: tuple[ToolCall, ...] = ()
-    """... and of these, those without a result."""
+    """Those of `calls` without a result."""
     cut: bool = False
-    """The last message is an answer cut by length, without a complete call."""
+    """Whether the last message is an answer cut by length, without a complete call."""
     model: str | None = None
-    """Who gave the last answer of this turn."""
+    """Model that gave the last answer of this turn."""
     stopped: bool = False
-    """A stop-after tool succeeded, and nothing was delivered, injected or answered since."""
+    """Whether a stop-after tool succeeded, with nothing delivered, injected or answered since."""
     steps: int = 0
-    """Answers in this turn."""
+    """Number of answers in this turn."""
     recoveries: int = 0
-    """Times in this turn that a cut answer was asked to go on."""
+    """How often in this turn the model was asked to continue a cut answer."""
     repairs: int = 0
-    """Times in this turn that an answer was asked for again because of its form."""
-    failures: Mapping[str, int] = NO_FAILURES
-    """Failures in a row of each tool, in this turn."""
+    """How often in this turn the model was asked to repair the form of an answer."""
+    failures: Mapping[str, FailureStreak] = NO_FAILURES
+    """Failure streaks by tool. An answer that does not use a tool leaves its streak unchanged."""
+    passed: tuple[str, ...] = ()
+    """Tools with a success since the last answer. An expected failure counts as one."""
     size: int = 0
-    """Tokens of the next request: last reported usage, plus an estimate of what came since."""
+    """Tokens of the next request: last reported usage, plus an estimate of later messages."""
     measured: bool = False
     """Whether `size` includes the system prefix and the tools, because a provider counted them."""
     compactable: int = 0
-    """Answers since the last summary."""
-    compactions: int = 0
-    """Summaries in this turn."""
+    """Number of answers since the last summary."""
+    summarized: bool = False
+    """Whether this turn has a summary."""
     size_after: int | None = None
-    """Size at the first answer after this turn's last summary."""
+    """Tokens of the first request that was answered after this turn's last checkpoint, once the
+    turn has a summary."""
     relieved: bool = False
-    """A checkpoint was written since the last answer."""
+    """Whether a checkpoint was written since the last answer."""
 
 
 def fold(turn: Turn, message: Message) -> Turn:
@@ -72,6 +89,7 @@ def fold(turn: Turn, message: Message) -> Turn:
 
 
 def fold_all(messages: Iterable[Message], turn: Turn | None = None) -> Turn:
+    """The turn after several more messages."""
     turn = turn or Turn()
     for message in messages:
         turn = fold(turn, message)
@@ -85,7 +103,7 @@ def _answer(turn: Turn, message: Message) -> Turn:
             calls += (part,)
     reported = context_of(message)
     size = reported or turn.size + estimate(message)
-    first = turn.compactions > 0 and turn.size_after is None
+    first = turn.summarized and turn.size_after is None
     return Turn(
         length=turn.length + 1,
         last="answer",
@@ -100,13 +118,13 @@ def _answer(turn: Turn, message: Message) -> Turn:
         size=size,
         measured=turn.measured or reported > 0,
         compactable=turn.compactable + 1,
-        compactions=turn.compactions,
-        size_after=size if first else turn.size_after,
+        summarized=turn.summarized,
+        size_after=_request_of(turn, message) if first else turn.size_after,
     )
 
 
 def context_of(message: Message) -> int:
-    """Tokens that the request and its answer fill; 0 where nobody has counted them."""
+    """Tokens that the request and its answer fill; 0 if the provider did not report them."""
     usage = message.usage
     if usage is None or not usage.context:  # a provider that reports zeros reports nothing
         return 0
@@ -115,12 +133,22 @@ def context_of(message: Message) -> int:
     return usage.context
 
 
+def _request_of(turn: Turn, answer: Message) -> int:
+    """Tokens of the request for an answer. The answer is left out: no summary makes it shorter."""
+    usage = answer.usage
+    return usage.context - usage.output if usage and usage.context else turn.size
+
+
 def _results(turn: Turn, message: Message) -> Turn:
     open, failures, stopped = turn.open, turn.failures, turn.stopped
+    passed = turn.passed
     for part in message.parts:
         if type(part) is ToolResult:
             open = _without(open, part.call_id)
-            failures = count_failure(failures, part)
+            if part.outcome == "ok" or part.expected:
+                passed, failures = _pass(part.tool, passed, failures)
+            elif part.outcome in FAILURES and part.tool not in passed:
+                failures = _count(part.tool, turn.steps, failures)
             stopped = stopped or (part.stops and part.outcome == "ok")
     return Turn(
         length=turn.length + 1,
@@ -133,10 +161,11 @@ def _results(turn: Turn, message: Message) -> Turn:
         recoveries=turn.recoveries,
         repairs=turn.repairs,
         failures=failures,
+        passed=passed,
         size=turn.size + estimate(message),
         measured=turn.measured,
         compactable=turn.compactable,
-        compactions=turn.compactions,
+        summarized=turn.summarized,
         size_after=turn.size_after,
         relieved=turn.relieved,
     )
@@ -148,20 +177,45 @@ def _without(calls: tuple[ToolCall, ...], call_id: str) -> tuple[ToolCall, ...]:
     return tuple(call for call in calls if call.id != call_id)
 
 
-def count_failure(failures: Mapping[str, int], result: ToolResult) -> Mapping[str, int]:
-    """Failures in a row of each tool, after one more result.
+def _pass(
+    tool: str, passed: tuple[str, ...], failures: Mapping[str, FailureStreak]
+) -> tuple[tuple[str, ...], Mapping[str, FailureStreak]]:
+    """A success ends a tool's streak, and keeps the other results of its answer from counting."""
+    if tool not in passed:
+        passed = (*passed, tool)
+    if tool in failures:
+        failures = {name: streak for name, streak in failures.items() if name != tool}
+    return passed, failures
 
-    Only `failed` counts and only `ok` resets: a refusal says nothing about the tool.
+
+def _count(
+    tool: str, step: int, failures: Mapping[str, FailureStreak]
+) -> Mapping[str, FailureStreak]:
+    """A failure prolongs a tool's streak, once for each answer."""
+    streak = failures.get(tool)
+    if streak is None:
+        return {**failures, tool: FailureStreak(1, step)}
+    if streak.step == step:
+        return failures
+    return {**failures, tool: FailureStreak(streak.answers + 1, step)}
+
+
+def refused_for(turn: Turn, tool: str, failures: int, cooldown: int) -> int | None:
+    """Circuit breaker: for how many further answers a tool is refused; None if it may run.
+
+    It opens after `failures` consecutive answers that failed and refuses for `cooldown` answers.
+    Then the tool is tried again: one more answer of failures opens it again.
     """
-    if result.outcome == "failed":
-        return {**failures, result.tool: failures.get(result.tool, 0) + 1}
-    if result.outcome == "ok" and result.tool in failures:
-        return {tool: count for tool, count in failures.items() if tool != result.tool}
-    return failures
+    streak = turn.failures.get(tool)
+    if streak is None or streak.answers < failures:
+        return None
+    answer = turn.steps if turn.open else turn.steps + 1  # without open calls it is being streamed
+    since = answer - streak.step
+    return cooldown - since if 0 < since <= cooldown else None
 
 
 def _prompt(turn: Turn, message: Message) -> Turn:
-    """What a person wrote begins a turn with new counters; what we injected does not."""
+    """A person's message starts a turn with new counters; an injected one does not."""
     common = replace(
         turn,
         length=turn.length + 1,
@@ -173,7 +227,7 @@ def _prompt(turn: Turn, message: Message) -> Turn:
         size=turn.size + estimate(message),
     )
     if message.kind == "injected":
-        if message.why == "repair":  # also behind a cut answer: then it was cut once too often
+        if message.why == "repair":  # also after a cut answer: then it was cut once too often
             return replace(common, repairs=turn.repairs + 1)
         return replace(common, recoveries=turn.recoveries + turn.cut)
     return replace(
@@ -183,7 +237,8 @@ def _prompt(turn: Turn, message: Message) -> Turn:
         recoveries=0,
         repairs=0,
         failures=NO_FAILURES,
-        compactions=0,
+        passed=(),
+        summarized=False,
         size_after=None,
     )
 
@@ -192,11 +247,16 @@ def _checkpoint(turn: Turn, message: Message) -> Turn:
     checkpoint = message.checkpoint
     assert checkpoint is not None  # a checkpoint message without one cannot be loaded
     common = replace(
-        turn, length=turn.length + 1, size=checkpoint.after, measured=True, relieved=True
+        turn,
+        length=turn.length + 1,
+        size=checkpoint.after,
+        measured=True,
+        relieved=True,
+        size_after=None,
     )
     if not checkpoint.summarized:
         return common
-    return replace(common, compactable=0, compactions=turn.compactions + 1, size_after=None)
+    return replace(common, compactable=0, summarized=True)
 
 
 def _transparent(turn: Turn, message: Message) -> Turn:

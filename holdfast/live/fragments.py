@@ -1,6 +1,6 @@
-"""What is shown of a running attempt, piece by piece. Pure.
+"""Fragments: the content of deltas, and how they are merged, cut and shortened. Pure.
 
-A fragment is the event itself, so that whoever can show a run of this process can show one that
+A fragment is the event itself, so that code which shows a run of this process can show one that
 runs elsewhere with the same code. `Omitted` is the one thing that only a stream says.
 """
 
@@ -33,7 +33,7 @@ from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, T
 
 
 class Omitted(Tagged, frozen=True, tag="omitted"):
-    """Stands for output of running calls that took more room than an attempt has for it."""
+    """Marker for tool output that was omitted because it exceeded the attempt's limit."""
 
     call_ids: tuple[str, ...]
 
@@ -57,7 +57,7 @@ Shown: TypeAlias = Union[Event, Fragment]
 
 
 def fragment_of(event: Shown) -> Fragment | None:
-    """What is shown live of an event. None when it says nothing, or is told by the database."""
+    """The fragment of an event; None if it is empty or reaches readers through the database."""
     kind = type(event)
     if kind is TextDelta or kind is ReasoningDelta or kind is ArgumentsDelta:
         return event if event.text else None  # type: ignore[union-attr, return-value]
@@ -65,7 +65,7 @@ def fragment_of(event: Shown) -> Fragment | None:
 
 
 def _rare(event: Shown) -> Fragment | None:
-    """Of what does not come with every token: there a match takes too long."""
+    """Fragments of rare events; for frequent ones a match is too slow."""
     match event:
         case TextDelta() | ReasoningDelta() | ArgumentsDelta():
             return event  # not reached: here so that the list is complete
@@ -82,7 +82,7 @@ def _rare(event: Shown) -> Fragment | None:
 
 
 def of_calls(events: Iterable[Shown]) -> list[Fragment]:
-    """What calls that run here say of themselves, and no answer of a model has in it."""
+    """Fragments reported by calls that run here, which are not part of a model's answer."""
     said = [event for event in events if type(event) in _OF_CALLS and not _ran_elsewhere(event)]
     return cast("list[Fragment]", said)
 
@@ -98,9 +98,9 @@ _OF_CALLS: Final = frozenset((ToolStarted, ToolProgressed, ToolFinished, Omitted
 
 
 def kin(fragment: Fragment) -> object:
-    """Equal for neighbours that can be one fragment, and for no others.
+    """Key that is equal for neighbours that can be merged, and for no others.
 
-    Asked of every delta, so classes are compared: `isinstance` of a frozen value takes longer.
+    Called for every delta, so classes are compared: `isinstance` is slower.
     """
     kind = type(fragment)
     if kind is TextDelta or kind is ReasoningDelta or kind is Omitted:
@@ -113,7 +113,7 @@ def kin(fragment: Fragment) -> object:
 
 
 def joined(fragments: Sequence[Fragment]) -> Fragment:
-    """Neighbours that are kin, as one."""
+    """Merge fragments of equal `kin`."""
     first = fragments[0]
     if isinstance(first, Omitted):
         ids = [id for part in fragments if isinstance(part, Omitted) for id in part.call_ids]
@@ -122,20 +122,20 @@ def joined(fragments: Sequence[Fragment]) -> Fragment:
 
 
 def texts(pieces: Sequence[Fragment]) -> list[str]:
-    """What each of some pieces says that are kin."""
+    """The texts of fragments of equal `kin`."""
     if type(pieces[0]) is Compacting:
         return [piece.delta for piece in pieces]  # type: ignore[union-attr]
     return [piece.text for piece in pieces]  # type: ignore[union-attr]
 
 
 def without_start(piece: Fragment, length: int) -> Fragment:
-    """The rest of a piece, from a place in its text on."""
+    """A fragment without the first `length` characters of its text."""
     (text,) = texts([piece])
     return _with_text(piece, text[length:])
 
 
 def pieces(whole: Fragment, ends: Sequence[int]) -> Iterator[Fragment]:
-    """The pieces that were joined, from where in its text each of them ended."""
+    """Split a merged fragment again, given the end of each piece's text."""
     (text,), start = texts([whole]), 0
     for end in ends:
         yield _with_text(whole, text[start:end])
@@ -152,11 +152,11 @@ def _with_text(piece: Fragment, text: str) -> Fragment:
 
 
 def shortened(output: Fragment, room: int) -> Fragment:
-    """Output of a call with `room` characters at either end. It says what is missing."""
+    """Tool output cut to `room` characters at either end, with a note of what is missing."""
     if isinstance(output, ToolFinished):
         return replace(output, result=_short_result(output.result, room))
     assert isinstance(output, ToolProgressed)
-    return replace(output, text=_ends(output.text, room))
+    return replace(output, text=_ends(output.text, room), data=None)
 
 
 def _short_result(result: ToolResult, room: int) -> ToolResult:
@@ -179,9 +179,9 @@ def _ends(text: str, room: int) -> str:
 
 
 def parts_of(fragments: Iterable[Fragment]) -> tuple[Part, ...]:
-    """The answer that an attempt has shown so far. A call that is still being written goes.
+    """The answer that an attempt has shown so far, without calls that are still being written.
 
-    Only what was shown: a signature, for example, is not among it.
+    Only what was shown: signatures, for example, are not included.
     """
     parts: list[Part | None] = []
     places: dict[str, int] = {}
@@ -206,7 +206,7 @@ def parts_of(fragments: Iterable[Fragment]) -> tuple[Part, ...]:
 
 
 def _run(group: Iterable[Part | None]) -> list[Part]:
-    """Parts of one kind that follow each other; text and reasoning in one."""
+    """Neighbouring parts of one kind, with text and reasoning merged."""
     run = [part for part in group if part is not None]
     if run and isinstance(run[0], (Text, Reasoning)):
         text = "".join(part.text for part in run if isinstance(part, (Text, Reasoning)))

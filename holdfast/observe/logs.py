@@ -1,4 +1,4 @@
-"""Logs: a line for people, or a line of JSON, each with the chat that it is about."""
+"""Log formats: text for people or JSON lines, each with the chat that it is about."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any, Final, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
+
+from holdfast.kernel.escape import escape, escape_line
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -17,20 +20,21 @@ PLACES: Final = ("chat", "worker", "epoch", "attempt")
 
 
 class Driven(Protocol):
-    """What a task is about."""
+    """What a task works on, for its log lines."""
 
     @property
     def place(self) -> Mapping[str, object]:
-        """Chat, worker, epoch and attempt, as they are now."""
+        """Current chat, worker, epoch and attempt."""
         ...
 
 
 DRIVEN: Final[ContextVar[Driven | None]] = ContextVar("holdfast_driven", default=None)
-"""Set once by whoever drives a chat, and inherited by all that it starts: its tools, its writes.
-It is looked into only when something is logged."""
+"""What the current task works on. Set once by a runner and inherited by all tasks that it starts;
+read only when something is logged."""
 
 
 def place() -> Mapping[str, object]:
+    """Chat, worker, epoch and attempt of the current task; empty outside of one."""
     driven = DRIVEN.get()
     return {} if driven is None else driven.place
 
@@ -53,20 +57,22 @@ class _Lines(logging.Formatter):
 
 
 class TextLines(_Lines):
-    """`10:42:07 warning holdfast.worker: trying again (chat 0193…, attempt 2)`"""
+    """Lines of text: `10:42:07 warning holdfast.worker: retrying (chat 0193…, attempt 2)`."""
 
     def _line(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        words = f"{at} {record.levelname.lower()} {record.name}: {record.getMessage()}"
+        message = escape_line(record.getMessage())
+        words = f"{at} {record.levelname.lower()} {record.name}: {message}"
         about = ", ".join(f"{name} {value}" for name, value in place().items())
         if about:
             words += f" ({about})"
         trouble = self._trouble(record)
-        return words if trouble is None else f"{words}\n{trouble}"
+        # Indented, so that no line of an exception's text can pass for a line of the log.
+        return words if trouble is None else f"{words}\n{indent(escape(trouble), '  ')}"
 
 
 class JsonLines(_Lines):
-    """One object a line: `time`, `level`, `logger`, `message`, the place, and `error`."""
+    """JSON lines: `time`, `level`, `logger`, `message`, chat, worker, epoch, attempt, `error`."""
 
     def _line(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -84,8 +90,7 @@ class JsonLines(_Lines):
 
 
 def _plain(text: str) -> str:
-    """Half of a pair of surrogates, which a model or a file name may have, is no reason to be
-    silent."""
+    """Text with lone surrogates escaped, which JSON lines cannot hold."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -95,9 +100,9 @@ def set_up_logs(
     redact: Callable[[str], str],
     stream: TextIO | None = None,
 ) -> Callable[[], None]:
-    """Write the log of this process, ours from `level` up and that of libraries from warnings up.
+    """Set up logging: our messages from `level` up, those of libraries from warnings up.
 
-    The result takes it back.
+    Returns a function that undoes it.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter((JsonLines if form == "json" else TextLines)(redact))

@@ -1,8 +1,8 @@
-"""Who is told what a worker does: the one seam for numbers, traces and recordings.
+"""The `Observer` protocol: the one interface for metrics, traces and recordings of a worker.
 
-A worker has one `Observer`, and each chat that it drives has a `Witness` from it. Both are called
-where things happen, on the event loop, and between two steps: they have to be quick, wait for
-nothing and raise nothing. Nobody is told of single deltas.
+A worker has one `Observer`, and each chat that it drives gets a `Witness` from it. Both are called
+on the event loop, between steps: they must be quick, never wait and never raise. They are not
+notified of single deltas.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.kernel.admission import Middleware
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Finish, Message, Outcome, Usage
 from holdfast.kernel.model import (
@@ -25,86 +26,88 @@ from holdfast.kernel.model import (
     Request,
     close,
 )
-from holdfast.kernel.way import Middleware
 
 Purpose: TypeAlias = Literal["answer", "summary", "title"]
+Compaction: TypeAlias = Literal["summary", "trim", "failed", "interrupted", "no_progress"]
+"""Outcome of a compaction; `no_progress` ends a turn that is too large even after a summary."""
 
 
 class Stretch(Struct, frozen=True):
-    """A chat in the hands of one worker, from its claim to its rest."""
+    """The time for which one worker drives a chat, from claim to release."""
 
     chat: str
     agent: str
     worker: str
     epoch: int
     attempt: Callable[[], int]
-    """Which attempt at the next step it is, now."""
+    """Current number of the attempt at the next step."""
 
 
 class Said(Struct, frozen=True):
-    """What came of asking a model once."""
+    """Outcome of one model call."""
 
     model: str
-    """Who answered, or was to."""
+    """Model that was called, as `provider:model`."""
     seconds: float
+    """Duration of the call."""
     first: float | None = None
-    """Seconds to the first delta, of an answer that is complete."""
+    """Seconds to the first delta of a complete answer."""
     usage: Usage | None = None
     finish: Finish | None = None
-    """Why the model stopped; None when it did not come to that."""
+    """Why the model stopped; None if the call failed."""
     error: BaseException | None = None
     message: Callable[[], Message] | None = None
-    """The answer itself, for who asks for it; only of one that is complete."""
+    """Function that returns the answer; None unless it is complete."""
     why: Purpose = "answer"
-    """What it was asked for."""
+    """Purpose of the call."""
 
 
 class Witness:
-    """Sees one chat while it is driven here. This one looks away."""
+    """Observer of one chat while it is driven here. The base class ignores everything."""
 
     around: tuple[Middleware, ...] = ()
-    """Wrapped around the run of every tool call."""
+    """Middleware around the run of every tool call."""
 
     def begins(self) -> None:
-        """In the task that drives the chat, and in front of everything else."""
+        """Driving starts. Called first, in the task that drives the chat."""
 
     def asks(self, model: Model, request: Request) -> Model:
-        """A model is about to be asked. Gives back who is: it, or something around it."""
+        """A model is about to be called. Returns the model to call: this one, or a wrapper."""
         return model
 
     def answered(self, said: Said) -> None:
-        """The end of what `asks` was the beginning of, whatever it is."""
+        """The model call that `asks` announced has ended, successfully or not."""
 
-    def called(self, tool: str, outcome: Outcome, seconds: float) -> None:
-        """A tool call has its result. `tool` is empty for one that there is not."""
+    def called(self, tool: str, outcome: Outcome, seconds: float, size: int) -> None:
+        """A tool call has its result, of `size` bytes. `tool` is empty for an unknown tool."""
 
     def retries(self, failure: Failure) -> None:
-        """An attempt failed, and there will be another."""
+        """An attempt failed and will be retried."""
 
-    def compacted(self, summarized: bool) -> None:
-        """The history was shortened, by a summary or without one."""
+    def compacted(self, outcome: Compaction) -> None:
+        """A compaction ended, successfully or not."""
 
     def turned(self, reason: str, failure: Failure | None = None) -> None:
-        """A turn came to its end, or to where somebody has to act."""
+        """A turn ended, or waits for an action."""
 
     def ends(self) -> None:
-        """The chat rests, or is somebody else's. The last that is heard."""
+        """Driving ended: the chat is idle or has another owner. Called last."""
 
 
 class Observer:
-    """Sees one worker. This one looks away."""
+    """Observer of one worker. The base class ignores everything."""
 
     def claimed(self, taken_over: bool) -> None:
-        """A chat was claimed; `taken_over`: from a worker that died."""
+        """A chat was claimed; `taken_over` from a worker that died."""
 
     def drives(self, stretch: Stretch) -> Witness:
-        """A chat is about to be driven. `begins` follows."""
+        """A chat is about to be driven; `begins` follows."""
         return NOBODY
 
     def names(self, stretch: Stretch) -> Witness:
-        """A chat at rest is about to be given a title: one model call, and nothing else is heard.
+        """A title of an idle chat is about to be generated, with one model call.
 
-        It is not driven meanwhile, so neither `begins` nor `ends` is called.
+        The chat is not driven meanwhile, so neither `begins` nor `ends` is called.
         """
         return NOBODY
 
@@ -114,7 +117,7 @@ UNOBSERVED = Observer()
 
 
 def several(observers: Sequence[Observer]) -> Observer:
-    """All of them as one."""
+    """Combine several observers to one."""
     if not observers:
         return UNOBSERVED
     return observers[0] if len(observers) == 1 else _Observers(observers)
@@ -153,17 +156,17 @@ class _Witnesses(Witness):
         for one in self._all:
             one.answered(said)
 
-    def called(self, tool: str, outcome: Outcome, seconds: float) -> None:
+    def called(self, tool: str, outcome: Outcome, seconds: float, size: int) -> None:
         for one in self._all:
-            one.called(tool, outcome, seconds)
+            one.called(tool, outcome, seconds, size)
 
     def retries(self, failure: Failure) -> None:
         for one in self._all:
             one.retries(failure)
 
-    def compacted(self, summarized: bool) -> None:
+    def compacted(self, outcome: Compaction) -> None:
         for one in self._all:
-            one.compacted(summarized)
+            one.compacted(outcome)
 
     def turned(self, reason: str, failure: Failure | None = None) -> None:
         for one in self._all:
@@ -175,10 +178,9 @@ class _Witnesses(Witness):
 
 
 class Watched:
-    """A model for summaries and titles, whose every call a witness hears of.
+    """A model for summaries and titles that notifies a witness of every call.
 
-    Whoever makes summaries may ask several times, and tells nobody. It looks at each delta, which
-    an answer could not afford.
+    It inspects each delta, which would be too slow for answers.
     """
 
     def __init__(

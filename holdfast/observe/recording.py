@@ -1,7 +1,7 @@
-"""Recordings: what a model was asked and what it said, delta by delta, in a file for each chat.
+"""Recordings of model calls: requests and deltas, in one file per chat.
 
-For looking into one turn, and for playing it again in a test (`holdfast.testing.recorded`). Off
-unless somebody asks for it. A line is JSON: a `request`, its `delta`s, and an `end`.
+For inspecting a turn, and for replaying it in a test (`holdfast.testing.recorded`). Off by default.
+Each line is JSON: a `request`, its `delta`s, and an `end`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG: Final = logging.getLogger("holdfast")
 
 
 class Recorder(Observer):
-    """Writes one file for each chat into a directory that only its owner may read."""
+    """Observer that records model calls, one file per chat, in a directory private to its owner."""
 
     def __init__(
         self, directory: str, redact: Callable[[str], str], now: Callable[[], int]
@@ -41,7 +41,7 @@ class Recorder(Observer):
             os.makedirs(directory, mode=0o700, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"nothing can be recorded in {directory} ({error.strerror}): name another directory"
+                f"cannot record in {directory} ({error.strerror}): use another directory"
             ) from None
         self.directory = directory
         self._redact = redact
@@ -51,11 +51,11 @@ class Recorder(Observer):
         return _Recorded(self, stretch, quote(stretch.chat, safe=""))
 
     def names(self, stretch: Stretch) -> Witness:
-        """In a file of its own: the other is a script of what the chat's turns were answered."""
+        """Record titles in a separate file; the main file can be replayed as the chat's turns."""
         return _Recorded(self, stretch, f"{quote(stretch.chat, safe='')}.title")
 
     def write(self, name: str, stretch: Stretch, lines: Sequence[dict[str, Any]]) -> None:
-        """A recording that cannot be written is no reason to fail a turn."""
+        """Append lines to a recording. A failed write is logged and does not fail the turn."""
         head = {"at": self._now(), "epoch": stretch.epoch, "attempt": stretch.attempt()}
         text = "".join(f"{encode({**head, **line}).decode()}\n" for line in lines)
         path = os.path.join(self.directory, f"{name}.jsonl")
@@ -64,10 +64,10 @@ class Recorder(Observer):
             with open(file, "w", encoding="utf-8") as out:
                 out.write(self._redact(text))
         except OSError as error:
-            LOG.warning("a recording cannot be written: %s", error)
+            LOG.warning("cannot write a recording: %s", error)
 
     def redacted(self, deltas: Sequence[Delta]) -> Iterator[Delta]:
-        """A secret that arrived in pieces is found too: they are then one."""
+        """Deltas without secrets; deltas whose joined text contains one are merged."""
         for run in _runs(deltas):
             first = run[0]
             if not isinstance(first, (TextDelta, ReasoningDelta, ArgumentsDelta)):
@@ -91,7 +91,7 @@ class _Recorded(Witness):
 
 
 class _Model:
-    """Answers as another does, and writes it down."""
+    """Wraps a model and records its calls."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Model:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         asked = {"what": "request", "model": self.name, "request": request}
-        self._write([asked])  # also when the process does not survive it
+        self._write([asked])  # first, in case the process dies
         said: list[Delta] = []
         end: dict[str, Any] = {"what": "end"}
         stream = self._model.stream(request)
@@ -130,7 +130,7 @@ class _Model:
 
 
 def _error(error: BaseException) -> dict[str, str]:
-    if not isinstance(error, Exception):  # stopped from here: no doing of the model
+    if not isinstance(error, Exception):  # cancelled here, not a failure of the model
         return {"type": type(error).__name__}
     return {"type": type(error).__name__, "kind": classify(error).kind, "message": str(error)}
 
@@ -140,7 +140,7 @@ def _line(delta: Delta) -> dict[str, Any]:
 
 
 def _runs(deltas: Sequence[Delta]) -> Iterator[Sequence[Delta]]:
-    """Neighbours that are pieces of one text."""
+    """Groups of neighbouring deltas that are pieces of one text."""
     run: list[Delta] = []
     for delta in deltas:
         if run and _text_of(delta) != _text_of(run[-1]):
@@ -156,4 +156,4 @@ def _text_of(delta: Delta) -> object:
         return type(delta)
     if isinstance(delta, ArgumentsDelta):
         return delta.call_id
-    return delta, object()  # nobody's neighbour
+    return delta, object()  # equal to nothing

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is written down for people: by their value, and by what names them."""
+"""Redaction: removes secrets from logs, traces and recordings, by value and by name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import msgspec
 
 HIDDEN: Final = "[hidden]"
 SHORTEST: Final = 6
-"""A shorter value would hide half of every text, and is no secret worth its name."""
+"""Minimum length of a secret: a shorter value would match ordinary text."""
 NAMES: Final = (
     "authorization", "proxy-authorization", "api-key", "x-api-key",
-    "x-goog-api-key", "x-csrf-token", "x-auth-token", "access-token", "refresh-token",
+    "x-goog-api-key", "x-session-key", "download-key", "x-auth-token", "access-token",
+    "refresh-token",
     "client-secret", "password", "passwd", "secret-key", "private-key",
 )  # fmt: skip
-"""Headers and fields whose value is nobody's business, with `-`, `_` or nothing between words."""
+"""Headers and fields whose value is secret, with `-`, `_` or nothing between words."""
 SUGGESTIVE: Final = re.compile(
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|DSN)(_\d+)?$", re.IGNORECASE
 )
-"""How the name of an environment variable ends that holds a secret."""
+"""Endings of names of environment variables that hold a secret."""
 
 _WORDS: Final = "|".join(name.replace("-", "[-_]?") for name in NAMES)
 _NAMED: Final = re.compile(
@@ -30,21 +31,22 @@ _NAMED: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _COOKIE: Final = re.compile(r"""(cookie\\*["']?\s*[:=]\s*\\*["']?)[^"'\\\r\n]+""", re.IGNORECASE)
-"""To the end: each of several may be the one that lets somebody in."""
+"""Cookies, to the end of the value: each of several may be a credential."""
 _BEARER: Final = re.compile(r"\b(bearer\s+)[a-z0-9._~+/=-]{8,}", re.IGNORECASE)
-_OURS: Final = re.compile(r"\bhf[sl]?_[A-Za-z0-9_-]{43}")
-"""Tokens, sessions and links that we gave out."""
+_OURS: Final = re.compile(r"\bhf[sldk]?_[A-Za-z0-9_-]{43}")
+"""Tokens, sessions, their keys, and links that the server issued."""
 _IN_URL: Final = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@\"'\\]*:)[^\s@/\"'\\]+(?=@)", re.I)
 
 
 class Redactor:
-    """Knows the secrets of a process, and takes them out of text."""
+    """Replaces the secrets of a process in text."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
         self._known: re.Pattern[str] | None = None
 
     def know(self, *secrets: str) -> None:
+        """Add values to redact."""
         for secret in secrets:
             if len(secret.strip()) >= SHORTEST:
                 self._values.update(_spellings(secret.strip()))
@@ -52,7 +54,7 @@ class Redactor:
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def __call__(self, text: str) -> str:
-        """JSON stays JSON: neither a quote nor a backslash is touched."""
+        """The text without secrets. JSON stays valid: quotes and backslashes are kept."""
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
         text = _OURS.sub(HIDDEN, text)
@@ -63,7 +65,7 @@ class Redactor:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """As it is, in JSON, in JSON inside JSON, and in a URL."""
+    """Spellings of a secret: as it is, in a URL, in JSON, and in JSON inside JSON."""
     yield secret
     yield quote(secret, safe="")
     once = msgspec.json.encode(secret).decode()[1:-1]
@@ -72,5 +74,5 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """The values of variables that are named like secrets."""
+    """Values of environment variables that are named like secrets."""
     return [value for name, value in environ.items() if SUGGESTIVE.search(name)]

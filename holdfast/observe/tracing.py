@@ -1,7 +1,7 @@
 """Traces by OpenTelemetry's conventions for generative AI: a turn, its model calls, its tools.
 
-Only OpenTelemetry's API is used: without an SDK in the process every span is a no-op. What people
-and models say is left out unless it is asked for.
+Only OpenTelemetry's API is used: without an SDK in the process every span is a no-op. Content of
+messages is left out unless it is enabled.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.kernel.admission import Proceed
 from holdfast.kernel.errors import ConfigError, Failure, classify
 from holdfast.kernel.messages import ToolCall, encode
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.tool import Values
-from holdfast.kernel.way import Proceed
 from holdfast.observe.observer import Observer, Said, Stretch, Witness
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""What the conventions call a provider, where it is not our name for it."""
+"""Names of providers in the conventions, where they differ from ours."""
 FINISHES: Final[Mapping[str, str]] = {"tool_calls": "tool_call"}
 
 
 class Tracing(Observer):
-    """Makes spans of what a worker does."""
+    """Observer that records turns, model calls and tool calls as spans."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Tracing(Observer):
         content: bool = False,
         provider: TracerProvider | None = None,
     ) -> None:
-        """`content`: also what was said. Without a provider, that of the process."""
+        """`content` includes messages. Without `provider`, the one of the process is used."""
         try:
             from opentelemetry import trace
         except ImportError:
             raise ConfigError(
-                "traces need OpenTelemetry: install holdfast[otel], or turn traces off"
+                "traces need OpenTelemetry: install holdfast[otel], or disable traces"
             ) from None
         self._tracer = trace.get_tracer("holdfast", tracer_provider=provider)
         self._content = redact if content else None
@@ -69,14 +69,14 @@ class _Traced(Witness):
         *,
         turns: bool = True,
     ) -> None:
-        """Without `turns` a model call is a trace of its own."""
+        """Without `turns`, each model call is a separate trace."""
         from opentelemetry import context, trace
 
         self._tracer, self._stretch, self._content = tracer, stretch, content
         self._api, self._contexts = trace, context
         self._turns = turns
         self._turn: Span | None = None
-        # A turn is its own trace: whoever started the worker has nothing to do with it.
+        # A turn is a trace of its own, unrelated to whatever started the worker.
         self._above: Context = context.Context()
         self._asked: tuple[Span, Token[Any]] | None = None
         self.around = (self._call,)
@@ -87,7 +87,7 @@ class _Traced(Witness):
         self._below()
 
     def _below(self) -> Context:
-        """The context of the turn, which begins with the first thing that is done for it."""
+        """The context of the turn's span, which is started on first use."""
         if not self._turns:
             return self._above
         if self._turn is None:
@@ -137,7 +137,7 @@ class _Traced(Witness):
             attributes["gen_ai.input.messages"] = self._told(request.messages)
         kind, below = self._api.SpanKind.CLIENT, self._below()
         span = self._start(f"chat {name or provider}", kind, below, attributes)
-        # Current meanwhile, so that what an HTTP client tells of itself hangs below it.
+        # Current during the call, so that spans of an HTTP client become its children.
         token = self._contexts.attach(self._api.set_span_in_context(span, below))
         self._asked = span, token
         return model

@@ -1,4 +1,4 @@
-"""Where a model is asked, and as whom: what the four protocols check and say alike."""
+"""Address and headers of an endpoint: checks and errors shared by the four protocols."""
 
 from __future__ import annotations
 

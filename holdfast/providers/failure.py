@@ -1,4 +1,4 @@
-"""What a provider says when it refuses or fails, as one `ProviderError`. Pure.
+"""Converts the failures of every provider into one `ProviderError`. Pure.
 
 Every provider wraps its errors in its own way, and gateways in front of it add theirs. All of them
 are read here, because any of them may come from any address.

@@ -1,4 +1,4 @@
-"""What no provider can hold an answer to, of the language of JSON schema."""
+"""Keywords of JSON schema that no provider can enforce on an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP port: how providers reach the network, and the one implementation that really does.
+"""The HTTP port of the providers, and its implementation with aiohttp.
 
 A provider posts a request and reads the body of the answer as it arrives. Everything that a client
 library says about a connection is said here in our own errors, once.

@@ -1,4 +1,4 @@
-"""What is known about a model: how much fits, what it costs, what it takes."""
+"""Profile of a model: context window, prices and supported input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which profile a model has: the facts are in `profiles.json`, and are found by a model's name."""
+"""Looks up the profile of a model by its name; the data are in `profiles.json`."""
 
 from __future__ import annotations
 

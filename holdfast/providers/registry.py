@@ -1,4 +1,4 @@
-"""From `provider:model` to a `Model`: who can be asked, where, and with which key.
+"""Resolves `provider:model` to a `Model`: its protocol, address and key.
 
 The only place that reads the environment for it. Making a model asks nobody: whether the key is
 right and the model exists is heard with the first answer.
@@ -15,8 +15,8 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.providers import profiles
+from holdfast.providers.catalog import PROVIDERS, Protocol, ProviderFacts
 from holdfast.providers.endpoint import is_address
-from holdfast.providers.known import PROVIDERS, Protocol, ProviderFacts
 from holdfast.providers.profile import Profile
 
 if TYPE_CHECKING:
@@ -134,6 +134,18 @@ def unusable_providers(
     return tuple(found)
 
 
+def is_configured(
+    provider: str, environ: Mapping[str, str] | None = None, base_url: str | None = None
+) -> bool:
+    """Whether there is a key for the provider, or an address where it needs no key."""
+    return _is_usable(PROVIDERS[provider], os.environ if environ is None else environ, base_url)
+
+
+def address_variables(provider: str) -> tuple[str, ...]:
+    """Environment variables that may hold the provider's base URL, in order."""
+    return PROVIDERS[provider].urls
+
+
 def has_key(provider: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment has a key for it, also where it needs none."""
     environ = os.environ if environ is None else environ
@@ -171,7 +183,10 @@ def _broken(facts: ProviderFacts, environ: Mapping[str, str], given: str | None)
 def _missing(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str:
     key, url = " or ".join(facts.keys), " or ".join(facts.urls)
     if facts.base_url is not None and not facts.needs_key:
-        return f"needs no key: asked at {facts.base_url}; set {url} when it runs elsewhere"
+        return (
+            f"needs no key: asked at {facts.base_url}; set {url} when it runs elsewhere, "
+            "or to let the chats of a server name it"
+        )
     wanted = [key] if facts.needs_key and _first(environ, facts.keys) is None else []
     if facts.base_url is None and not _is_placed(facts, environ, given):
         wanted.append(url)

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes in, as they arrive, and the data of each event out. Pure."""
+"""Parser for server-sent events: bytes in as they arrive, the data of each event out. Pure."""
 
 from __future__ import annotations
 

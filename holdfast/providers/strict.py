@@ -1,4 +1,4 @@
-"""A JSON schema in the form that OpenAI's strict mode takes. Pure.
+"""Converts a JSON schema for OpenAI's strict mode. Pure.
 
 Strict mode holds a model to a schema token by token, and therefore takes only a part of the
 language: every object is closed and has all of its fields, and many rules are unknown to it.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.providers.body import encoded
 from holdfast.providers.grammar import UNSAYABLE
+from holdfast.providers.json_body import encoded
 
 Schema = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
-"""The API as an aiohttp application: a request is let in, read, carried out and answered.
+"""The API as an aiohttp application: authorises a request, decodes it, runs it and responds.
 
-Everything particular is elsewhere: who asks in `identity`, who may in `policy`, what is done in
-`routes`. What goes wrong becomes a `Problem` here, whatever it is.
+Authentication is in `identity`, authorisation in `policy`, the operations in `routes`. Every error
+becomes a `Problem` here.
 """
 
 from __future__ import annotations
@@ -10,24 +10,35 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+import anyio
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Struct, structs
+from multidict import MultiDict, MultiMapping
 
-from holdfast.chat.errors import ChatNotFound
+from holdfast.chat.errors import ChatNotFound, Corrupt
 from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import Ports
-from holdfast.observe.meters import Meters
+from holdfast.observe.metrics import Meters
+from holdfast.server.chat_list_stream import Rosters
 from holdfast.server.fanout import Hub, StreamOptions
-from holdfast.server.identity.access import Access
-from holdfast.server.identity.address import address_of
 from holdfast.server.identity.audit import keep_pruned
-from holdfast.server.mistake import in_words
-from holdfast.server.operation import OPERATIONS, Call, Content, Operation, headers_of
+from holdfast.server.identity.auth_config import Access
+from holdfast.server.identity.client_address import address_of
+from holdfast.server.json import KEY, from_json, to_json
+from holdfast.server.json import PREFIX as PREFIX
+from holdfast.server.operation import (
+    DOWNLOAD,
+    DOWNLOAD_KEY,
+    OPERATIONS,
+    Call,
+    Content,
+    Operation,
+    headers_of,
+)
 from holdfast.server.policy import POLICY, Caller, Need, Standing, Verdict, verdict
 from holdfast.server.problem import (
-    AWAY,
     INTERNAL,
     MEDIA,
     TITLES,
@@ -41,29 +52,30 @@ from holdfast.server.problem import (
     Unauthenticated,
     problem_of,
 )
-from holdfast.server.roster import Rosters
-from holdfast.server.wire import KEY, from_json, to_json
-from holdfast.server.wire import PREFIX as PREFIX
-from holdfast.store.database import Database, Unavailable
+from holdfast.server.validation_errors import in_words
+from holdfast.store.database import Damaged, Database, OutcomeUnknown, Unavailable
 
 LOG: Final = logging.getLogger("holdfast.server")
 ROOTED: Final = frozenset(("/healthz", "/readyz", "/metrics", "/openapi.json"))
-"""What is served without the prefix too: where those who look for it look."""
+"""Paths that are also served without the prefix, where probes and tools look for them."""
 KEY_LENGTH: Final = 200
-KNOWN: Final = web.RequestKey("known", bool)
-"""Of a request of somebody who was let in."""
+IMPORTS: Final = 2
+"""Imports that are parsed and written at a time. Others wait, with their bodies in files."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of a server: sizes in bytes, retention in days."""
+
     body: int = 1024 * 1024
-    """Bytes of JSON."""
+    """Largest JSON body in bytes."""
     file: int = 32 * 1024 * 1024
+    """Largest uploaded file in bytes."""
     transfer: int = 64 * 1024 * 1024
-    """Bytes of a chat that is imported."""
+    """Largest chat that can be imported, in bytes."""
     quota: int = 5 * 1024 * 1024 * 1024
-    """Bytes of all files of a user."""
+    """Bytes of all files of one user."""
     audit: int = 365
-    """Days that an entry of the audit log is kept."""
+    """Days that an audit log entry is kept."""
     streams: StreamOptions = StreamOptions()
 
     def __post_init__(self) -> None:
@@ -73,20 +85,20 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Protocol):
-    """Knows who asks. With `async still(caller, chat_id) -> bool` it also says whether they still
-    may, which is asked again and again while they watch (`chat_id`: None for all their chats)."""
+    """Authenticates callers. May also have `async still(caller, chat_id) -> bool`: whether a caller
+    may still read a chat (None: any), which is checked repeatedly while they watch."""
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """None for somebody who shows nothing. `Unauthenticated` when what they show is no good."""
+        """The caller; None without a credential. Raises `Unauthenticated` for an invalid one."""
         ...
 
     async def standing(self, caller: Caller, chat_id: str) -> Standing | None:
-        """How they stand to a chat; None when there is no such chat."""
+        """How the caller relates to a chat; None if there is no such chat."""
         ...
 
 
 class Server:
-    """What all requests work with."""
+    """What all requests share: the host of the chats, the database, identity, limits, streams."""
 
     def __init__(
         self,
@@ -106,12 +118,15 @@ class Server:
         self.limits = limits
         self.access = access
         self.meters = meters or Meters()
-        """The numbers of this process."""
+        """Metrics of this process."""
         self.base_urls = base_urls
-        """Of providers that the settings name another one for than their own."""
+        """Base URLs of providers, where the settings override the default."""
         self.hub = Hub(limits.streams, getattr(identity, "still", None), self._is_there)
         """Serves the streams."""
         self.rosters = Rosters(host.feed, self.hub.spawn)
+        self.imports = anyio.Semaphore(IMPORTS)
+        """Held by an import while its body is parsed: each takes several times its size in
+        memory, and its thread competes with the event loop for the GIL."""
 
     async def _is_there(self, chat_id: str) -> bool:
         try:
@@ -122,10 +137,10 @@ class Server:
 
 
 def application(server: Server, operations: Iterable[Operation] | None = None) -> web.Application:
-    """The API over what a server has."""
+    """The API of a server as an aiohttp application."""
     app = web.Application(middlewares=[problems], client_max_size=server.limits.body)
     if operations is None:
-        import holdfast.server.routes  # noqa: F401 - which makes them
+        import holdfast.server.routes  # noqa: F401 - registers the operations
 
     for each in OPERATIONS.values() if operations is None else operations:
         handler = _handler(server, each, POLICY[each.method, each.path])
@@ -140,14 +155,14 @@ def application(server: Server, operations: Iterable[Operation] | None = None) -
     async def begin_pruning(_: web.Application) -> None:
         server.hub.spawn(keep_pruned(server.db, server.limits.audit))
 
-    # Before connections are waited for: a stream ends only when it is told to.
+    # Before aiohttp waits for connections: a stream ends only when the hub ends it.
     app.on_shutdown.append(end_streams)
     app.on_startup.append(begin_pruning)
     return app
 
 
 def _methods(operation: Operation) -> tuple[str, ...]:
-    """What can be read can be asked about. A stream has no size and no end."""
+    """GET also serves HEAD, except for a stream, which has neither size nor end."""
     ends = operation.method == "GET" and operation.events is None
     return (operation.method, "HEAD") if ends else (operation.method,)
 
@@ -160,13 +175,13 @@ def _handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         _check_names(request)
+        request[DOWNLOAD] = operation.download
         try:
             caller = await admitted(server, need, request)
         except ChatUnknown:
             if not await _was_done(server, operation, request):
                 raise
             return web.Response(status=operation.status)
-        request[KNOWN] = caller is not None
         call = Call(server, caller, _key(request), _address(server, request))
         given = _names(operation, request) | _asked(operation, request)
         if operation.raw:
@@ -187,11 +202,11 @@ def _handler(
 
 
 async def _unless_too_deep(handled: Awaitable[Any]) -> Any:
-    """What could just be read may be too deep to be looked through. Nothing was changed then."""
+    """Turn a body nested too deeply to process into a 400. Nothing was changed then."""
     try:
         return await handled
     except RecursionError:
-        raise BadRequest("the body has too much inside of one another: send less") from None
+        raise BadRequest("the body is nested too deeply: send less") from None
 
 
 def _names(operation: Operation, request: web.Request) -> dict[str, Any]:
@@ -202,7 +217,7 @@ def _names(operation: Operation, request: web.Request) -> dict[str, Any]:
 
 
 async def _was_done(server: Server, operation: Operation, request: web.Request) -> bool:
-    """Whether there is no such chat because the caller has asked for just this already."""
+    """Whether the chat is missing because this very request, sent before, deleted it."""
     key = _key(request)
     if operation.was_done is None or key is None:
         return False
@@ -211,7 +226,7 @@ async def _was_done(server: Server, operation: Operation, request: web.Request) 
 
 
 async def admitted(server: Server, need: Need, request: web.Request) -> Caller | None:
-    """Who asks, when they may. The one place where that is decided."""
+    """The caller, if they may do this. The only place where that is decided."""
     if need is Need.NOTHING:
         return None
     caller = await server.identity.caller(request)
@@ -223,15 +238,15 @@ async def admitted(server: Server, need: Need, request: web.Request) -> Caller |
         case Verdict.YES:
             return caller
         case Verdict.WHO:
-            raise Unauthenticated("say who you are: send Authorization: Bearer <token>")
+            raise Unauthenticated("authentication is required: send Authorization: Bearer <token>")
         case Verdict.NO:
-            raise Forbidden("you may not do this: ask whoever it belongs to, or an administrator")
+            raise Forbidden("you are not allowed to do this: ask the owner or an administrator")
         case Verdict.UNKNOWN:
             raise ChatUnknown(f"there is no chat {chat_id!r}", chat=chat_id)
 
 
 class ChatUnknown(NotFound):
-    """As the chat itself would say it: nobody learns from it what there is."""
+    """The chat does not exist, or the caller may not know that it does: both look the same."""
 
     kind = "chat_not_found"
 
@@ -248,15 +263,20 @@ def _key(request: web.Request) -> str | None:
 
 
 def _asked(operation: Operation, request: web.Request) -> dict[str, Any]:
+    query = _without_key(request.query) if operation.download else request.query
     if operation.query is not None:
-        return {"query": _query(request, operation.query)}
-    if request.query:
-        raise BadRequest(f"nothing can be asked with ?{next(iter(request.query))}: leave it out")
+        return {"query": _query(query, operation.query)}
+    if query:
+        raise BadRequest(f"unknown query parameter ?{next(iter(query))}: leave it out")
     return {}
 
 
+def _without_key(query: MultiMapping[str]) -> MultiMapping[str]:
+    return MultiDict((name, value) for name, value in query.items() if name != DOWNLOAD_KEY)
+
+
 def _check_names(request: web.Request) -> None:
-    """That no name in the path has a character which no database holds."""
+    """Refuse names in the path with characters that no database can store."""
     for name, value in request.match_info.items():
         if not _storable(value):
             raise NotFound(f"there is no {name} {value!r}")
@@ -266,9 +286,9 @@ def _storable(text: str) -> bool:
     return "\x00" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
-def _query(request: web.Request, kind: type) -> Any:
+def _query(query: MultiMapping[str], kind: type) -> Any:
     given: dict[str, Any] = {}
-    for name, value in request.query.items():
+    for name, value in query.items():
         if name in given:
             raise BadRequest(f"?{name} is given twice: give it once")
         if not _storable(value):
@@ -296,10 +316,12 @@ async def _body(request: web.Request, kind: type, limit: int) -> Any:
     except msgspec.ValidationError as error:
         raise BadBody(f"body: {in_words(error, kind)}") from None
     except msgspec.DecodeError as error:
-        raise BadRequest(f"the body is no JSON: {error}") from None
+        raise BadRequest(f"the body is not valid JSON: {error}") from None
 
 
 class Unsupported(Refused):
+    """The body has a media type that the operation does not accept."""
+
     kind = "unsupported_media_type"
     status = 415
 
@@ -315,22 +337,21 @@ def _response(operation: Operation, value: object) -> web.Response:
     )
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @web.middleware
 async def problems(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
+    """Middleware that turns every error into a problem response, and logs those of the server."""
     try:
         return await handler(request)
     except HoldfastError as error:
         headers = error.headers if isinstance(error, Refused) else {}
-        problem = problem_of(error)
-        if isinstance(error, Unavailable) and not request.get(KNOWN, False):
-            problem = AWAY
+        problem = _problem_of(request, error)
         if problem is None or problem.status >= 500:
-            LOG.error("%s %r failed", request.method, request.path, exc_info=error)
+            _log(request, error)
         return problem_response(problem or INTERNAL, headers)
     except web.HTTPException as error:
         return problem_response(_of_aiohttp(request, error), error.headers)
@@ -341,7 +362,7 @@ async def problems(
             LOG.exception("%s %r failed", request.method, request.path)
         else:
             LOG.debug(
-                "%s %r: nobody waits for it any more (%s)", request.method, request.path, error
+                "%s %r: the client has disconnected (%s)", request.method, request.path, error
             )
         return problem_response(INTERNAL)
     except Exception:
@@ -349,9 +370,30 @@ async def problems(
         return problem_response(INTERNAL)
 
 
+def _problem_of(request: web.Request, error: HoldfastError) -> Problem | None:
+    problem = problem_of(error)
+    chat = request.match_info.get("chat")
+    if isinstance(error, Damaged) and problem is not None and chat is not None:
+        detail = f"chat {chat}: {problem.detail}"
+        return structs.replace(problem, detail=detail, facts={"chat": chat})
+    return problem
+
+
+def _log(request: web.Request, error: HoldfastError) -> None:
+    """Log one line for a database error, however many requests meet it, and a traceback for any
+    other, which is a defect of this program."""
+    cause = error.__cause__ if isinstance(error, Refused) else error
+    if isinstance(cause, (Unavailable, OutcomeUnknown, Damaged, Corrupt)):
+        LOG.error("%s %r failed: %s", request.method, request.path, cause)
+    elif isinstance(error, Refused):
+        LOG.error("%s %r failed: %s", request.method, request.path, error)
+    else:
+        LOG.error("%s %r failed", request.method, request.path, exc_info=error)
+
+
 def _broken_body() -> web.Response:
-    """Nobody knows where it ends: so nothing more is read from this connection."""
-    detail = "the body breaks off, or is not encoded as its headers say: send it again"
+    """A 400 that closes the connection, since the end of the body is unknown."""
+    detail = "the body is incomplete, or not encoded as its headers say: send it again"
     response = problem_response(Problem("bad_request", 400, TITLES[400], detail))
     response.force_close()
     return response
@@ -362,6 +404,7 @@ def _is_gone(request: web.Request) -> bool:
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] = {}) -> web.Response:
+    """A problem as a response, with the headers that clients act on."""
     more = {name: value for name, value in headers.items() if name.lower() in _KEPT}
     body = to_json(problem)
     return web.Response(status=problem.status, body=body, content_type=MEDIA, headers=more)
@@ -373,11 +416,11 @@ _KEPT: Final = frozenset(("allow", "www-authenticate", "retry-after"))
 def _of_aiohttp(request: web.Request, error: web.HTTPException) -> Problem:
     match error:
         case web.HTTPNotFound():
-            detail = f"there is no {request.path}: {PREFIX}/openapi.json lists what there is"
+            detail = f"there is no {request.path}: {PREFIX}/openapi.json lists all paths"
             return Problem("no_such_path", 404, TITLES[404], detail)
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
-            detail = f"{request.path} has no {request.method}: use {allowed}"
+            detail = f"{request.path} does not accept {request.method}: use {allowed}"
             return Problem("method_not_allowed", 405, TITLES[405], detail)
         case _:
             title = TITLES.get(error.status, error.reason)

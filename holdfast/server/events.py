@@ -1,7 +1,7 @@
-"""What goes over a stream, as programs elsewhere read it: an id, a name, and JSON. Pure.
+"""Events of a stream as they are sent: an id, a name, and JSON. Pure.
 
-The id is the cursor: who comes back shows the last one. `wire_of` and `event_of` are each other's
-opposite for everything that a chat says.
+The id is the cursor: a reconnecting reader sends the last one. `wire_of` and `event_of` are each
+other's inverse for every event of a chat.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.chat.listing import Shown
-from holdfast.chat.state import Queued, Stored
+from holdfast.chat.rows import Queued, Stored
+from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.chat.stream import (
     ActionsChanged,
     ChatChanged,
@@ -25,9 +26,8 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.chat.view import Pending, Snapshot
 from holdfast.live.fragments import Fragment
-from holdfast.server.roster import (
+from holdfast.server.chat_list_stream import (
     Begun,
     ChatDeleted,
     ChatListed,
@@ -35,57 +35,65 @@ from holdfast.server.roster import (
     Moment,
     RosterEvent,
 )
-from holdfast.server.wire import from_json, to_json
+from holdfast.server.json import from_json, to_json
 
 Reason: TypeAlias = Literal["shutdown", "slow", "failed", "revoked", "deleted"]
+"""Why the server ends a stream."""
 
 
 class End(Struct, frozen=True):
-    """The server ends the stream."""
+    """The last event of a stream that the server ends."""
 
     reason: Reason
     reconnect: bool
-    """Whether it is worth coming back with the last id."""
+    """Whether the reader should reconnect with the last id."""
 
 
 SHUTDOWN: Final = End("shutdown", True)
 SLOW: Final = End("slow", True)
-"""The reader took nothing for too long."""
+"""The reader read nothing for too long."""
 FAILED: Final = End("failed", True)
-"""Something went wrong here."""
+"""An internal error of the server."""
 REVOKED: Final = End("revoked", False)
 DELETED: Final = End("deleted", False)
 
 BEAT: Final = "beat"
-"""Says nothing but that the server is there; with an id, also where the reader is."""
+"""A heartbeat; with an id, it also carries the reader's cursor."""
 
 Said: TypeAlias = Union[StreamEvent, RosterEvent, End]
+"""Any event that a stream sends."""
 
 
 class Wire(Struct, frozen=True, gc=False):
-    """An event as it is written, whatever it is written to."""
+    """An encoded event, for any kind of connection."""
 
     id: str | None
-    """None when it leaves the reader where it is."""
+    """Cursor after the event; None if it does not move the cursor."""
     event: str
     data: bytes
     """JSON, in one line."""
 
 
 class NumbersData(Struct, frozen=True):
+    """Data of a `superseded` event: numbers of the superseded messages."""
+
     numbers: tuple[int, ...]
 
 
 class QueueData(Struct, frozen=True):
+    """Data of a `queue` event: the whole queue, in order."""
+
     queue: tuple[Queued, ...]
 
 
 class ActionsData(Struct, frozen=True):
+    """Data of an `actions` event: all pending actions."""
+
     actions: tuple[Pending, ...]
 
 
 class DeltaData(Struct, frozen=True, gc=False):
-    """`epoch`, `history_version` and `attempt` name the attempt that says it."""
+    """Data of a `delta` event. `epoch`, `history_version` and `attempt` identify the attempt."""
 
     epoch: int
     history_version: int
@@ -96,11 +104,15 @@ class DeltaData(Struct, frozen=True, gc=False):
 
 
 class ResetData(Struct, frozen=True):
+    """Data of a `reset` event: which state the reader has to discard."""
+
     what: Literal["live", "history"]
     more_before: int | None = None
 
 
 class DeletedData(Struct, frozen=True):
+    """Data of a `deleted` event: id of the chat."""
+
     id: str
 
 
@@ -114,7 +126,7 @@ PAYLOADS: Final[Mapping[str, Any]] = {
     "reset": ResetData,
     "end": End,
 }
-"""What the data of each event of a chat's stream is."""
+"""Type of the data of each event of a chat's stream, by name."""
 
 LIST_PAYLOADS: Final[Mapping[str, Any]] = {
     "chat": Shown,
@@ -122,10 +134,11 @@ LIST_PAYLOADS: Final[Mapping[str, Any]] = {
     "reset": ResetData,
     "end": End,
 }
-"""The same of the stream of all chats."""
+"""Type of the data of each event of the chat-list stream, by name."""
 
 
 def wire_of(said: Said) -> Wire:
+    """Encode an event."""
     if type(said) is LiveDelta:  # nearly all are
         at = said.cursor
         delta = DeltaData(at.epoch, at.history, at.attempt, said.first, said.last, said.fragment)
@@ -163,7 +176,7 @@ def _named(said: StreamEvent | RosterEvent) -> tuple[str, object]:
 
 
 def event_of(wire: Wire) -> StreamEvent | End | None:
-    """What a chat's stream said. None for an event that this version does not know."""
+    """Decode an event of a chat's stream; None for one that this version does not know."""
     data = _data(wire, PAYLOADS)
     if data is None or isinstance(data, End):
         return data
@@ -171,7 +184,7 @@ def event_of(wire: Wire) -> StreamEvent | End | None:
 
 
 def list_event_of(wire: Wire) -> RosterEvent | End | None:
-    """What the stream of all chats said. None for an event that this version does not know."""
+    """Decode an event of the chat-list stream; None for one that this version does not know."""
     if wire.event == BEAT:
         return None if wire.id is None else Begun(Moment.parse(wire.id))
     data = _data(wire, LIST_PAYLOADS)
@@ -215,4 +228,4 @@ def _said(cursor: Cursor, data: object) -> StreamEvent:
         case ResetData(what, more_before):
             return Reset(cursor, what, more_before)
         case _:
-            raise AssertionError(f"{data!r:.80} is the data of no event")
+            raise AssertionError(f"{data!r:.80} is not the data of an event")

@@ -1,13 +1,13 @@
-"""Everybody who watches something here, written to together, once a tick.
+"""Fan-out: serves all streams of a process, writing to all readers together, once per tick.
 
-Who is at the same place of the same chat shares one `Source`: one look at the database for each
-change, one encoding of what there is to say, and for each reader one write to its connection. No
-task is woken for it. Who comes, or comes back, begins with a source of its own, at its cursor; as
-soon as that has told what the chat's first source has told, the two become one.
+Readers at the same cursor of the same subject share one `Source`: one query for each change, one
+encoding of the events, and for each reader one write to its connection. No task is woken for it. A
+new or reconnecting reader starts on its own source, at its cursor, and is merged into the first
+source of the subject once both have sent the same events.
 
-A reader whose connection takes nothing is left alone: it leaves its source with the cursor of what
-it was last written, and goes on from there when there is room again. So it costs its write buffer,
-and nobody waits for it.
+A reader whose connection is full is parked: it leaves its source with the cursor of what was last
+written to it, and resumes from there when there is room again. So it costs its write buffer, and no
+other reader waits for it.
 """
 
 from __future__ import annotations
@@ -39,37 +39,38 @@ from holdfast.server.problem import TooMany
 
 LOG: Final = logging.getLogger("holdfast.server")
 ROUND: Final = 1.0
-"""Seconds between two rounds of all readers, for what is not in a hurry."""
+"""Seconds between two rounds over all readers, for heartbeats and permission checks."""
 RETRY: Final = 0.05
-"""Seconds between two looks at whether a connection takes something again."""
+"""Seconds between two checks whether a stalled connection has room again."""
 JOIN: Final = 0.1
-"""Seconds until it is tried again whether two places are one by now."""
+"""Seconds between two attempts to merge two sources."""
 
 Form: TypeAlias = Callable[[Sequence[Wire]], bytes]
-"""How events are written on a kind of connection."""
+"""Encodes events for a kind of connection."""
 Still: TypeAlias = Callable[[Caller, str | None], Awaitable[bool]]
-"""Whether a caller may still read a chat, or, without one, anything at all."""
+"""Whether a caller may still read a chat or, for None, anything at all."""
 
 There: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Whether there is this chat."""
+"""Whether a chat exists."""
 
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
     """How streams are served. Times are in seconds."""
 
     tick: float = 0.025
-    """Each reader is written to once in this time, with everything since the last."""
+    """Each reader is written to at most once in this time, with everything since the last write."""
     buffer: int = 256 * 1024
-    """Bytes: a connection that holds more of what it was given is given nothing."""
+    """Bytes: a connection with more than this unsent is not written to."""
     slow: float = 20.0
-    """A reader that takes nothing for this long is told to come back, and cut."""
+    """A reader that reads nothing for this long is told to reconnect, and disconnected."""
     heartbeat: float = 15.0
+    """A stream without events sends a heartbeat this often."""
     recheck: float = 2.0
-    """How often it is asked whether readers still may."""
+    """How often the permissions of readers are checked again."""
     per_user: int = 500
-    """Streams that one user, or whoever has a link, may have open here."""
+    """Most streams that one user, or all readers of one link, may have open here."""
     linger: float = 5.0
-    """A connection that was told the end and is not closed after this is cut."""
+    """A connection that is still open this long after its `end` event is closed."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -78,11 +79,13 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
 
 
 class TooManyStreams(TooMany):
+    """The caller has too many open streams."""
+
     kind = "too_many_streams"
 
 
 class Stream(Protocol):
-    """What is watched, from one place on: a `ChatStream`, a `Roster`."""
+    """Events of one subject from one cursor on: a `ChatStream` or a `Roster`."""
 
     @property
     def due(self) -> float: ...
@@ -99,18 +102,18 @@ class Stream(Protocol):
 
 
 class Subject(Struct, frozen=True):
-    """What a reader watches."""
+    """What a reader watches: a chat, or a user's chat list."""
 
     name: str
-    """The same for all who watch the same."""
+    """Key of the subject: readers with the same name share sources."""
     open: Callable[[Any], Stream]
-    """From a cursor on, or from None."""
+    """Opens a stream after a cursor, or from the start for None."""
     chat: str | None = None
-    """The chat, when it is one."""
+    """Id of the chat; None for a chat list."""
 
 
 class Reader:
-    """One connection that watches something."""
+    """One connection that watches a subject."""
 
     __slots__ = (
         "beat", "caller", "cursor", "form", "heard", "over", "source", "subject", "transport",
@@ -128,19 +131,19 @@ class Reader:
         self.transport = transport
         self.form = form
         self.beat = beat
-        """What says that the server is still there."""
+        """The encoded heartbeat."""
         self.subject = subject
         self.cursor = cursor
-        """Where it is, while it has no source."""
+        """Cursor of the reader, while it has no source."""
         self.caller = caller
         self.source: Source | None = None
         self.heard: float | None = None
-        """When it last answered, if it does at all."""
+        """When the reader last answered a ping; None if its connection has no pings."""
         self.over: asyncio.Future[End | None] = asyncio.get_running_loop().create_future()
 
 
 class Source:
-    """A place in what is watched, and everybody who is there."""
+    """A stream at one cursor, and the readers that share it."""
 
     __slots__ = (
         "armed", "cursor", "given", "looking", "peers", "readers", "rouse", "stream", "subject",
@@ -150,13 +153,13 @@ class Source:
     def __init__(self, subject: Subject, cursor: Any, now: float, peers: list[Source]) -> None:
         self.subject = subject
         self.peers = peers
-        """All places in the same: this one too."""
+        """All sources of the same subject, including this one."""
         self.cursor = cursor
-        """Of what everybody here was last written."""
+        """Cursor of what was last written to all readers here."""
         self.stream = subject.open(cursor)
         self.readers: dict[Reader, None] = {}
         self.given = False
-        """Whether it has begun to tell: until then others at the same cursor may enter."""
+        """Whether the first query is done: until then readers at the same cursor may join."""
         self.looking = False
         self.armed = False
         self.timer: asyncio.TimerHandle | None = None
@@ -165,7 +168,7 @@ class Source:
 
 
 class Stalled(Struct):
-    """A reader that has no room, and since when it has taken nothing."""
+    """State of a reader whose connection is full: bytes unsent, and since when unchanged."""
 
     size: int
     since: float
@@ -187,7 +190,7 @@ class Hub:
         self._stalled: dict[Reader, Stalled] = {}
         self._dirty: dict[Source, None] = {}
         self._open: Counter[str] = Counter()
-        """Streams by user."""
+        """Number of open streams by user."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._tick_timer: asyncio.TimerHandle | None = None
         self._round_timer: asyncio.TimerHandle | None = None
@@ -197,35 +200,35 @@ class Hub:
         self._checking = False
         self._closed = False
 
-    # --- from outside ---
+    # --- interface ---
 
     def __len__(self) -> int:
-        """How many readers there are."""
+        """Number of readers."""
         return len(self._stalled) + sum(len(source.readers) for source in self._all_sources())
 
     @property
     def sources(self) -> int:
-        """How many places are looked from."""
+        """Number of sources."""
         return sum(map(len, self._sources.values()))
 
     @property
     def stalled(self) -> int:
-        """How many readers have no room."""
+        """Number of readers whose connection is full."""
         return len(self._stalled)
 
     @property
     def buffered(self) -> int:
-        """Bytes that connections hold and nobody has taken."""
+        """Bytes written to connections and not yet sent."""
         return sum(reader.transport.get_write_buffer_size() for reader in self._readers())
 
     @contextmanager
     def admitted(self, user: str) -> Iterator[None]:
-        """One more stream of this user, for as long as the block lasts. Raises `TooManyStreams`."""
+        """Count one more stream of this user while the block runs. Raises `TooManyStreams`."""
         limit = self._options.per_user
         if self._open[user] >= limit:
             raise TooManyStreams(
-                f"{limit} streams of yours are open here: close some, or watch all your chats with "
-                "one (GET /stream)",
+                f"you have {limit} open streams here: close some, or watch all your chats with one "
+                "(GET /stream)",
                 limit=limit,
             )
         self._open[user] += 1
@@ -237,7 +240,7 @@ class Hub:
                 del self._open[user]
 
     async def serve(self, reader: Reader) -> End | None:
-        """Write to a reader until it leaves, or it has to: what it was told then."""
+        """Write to a reader until it disconnects (None) or its stream is ended (the `End` sent)."""
         if self._closed:
             self._tell_end(reader, SHUTDOWN)
         elif not reader.over.done():
@@ -249,13 +252,13 @@ class Hub:
             self._leave(reader)
 
     def leave(self, reader: Reader) -> None:
-        """Its connection has come to an end."""
+        """Remove a reader whose connection has closed."""
         self._leave(reader)
         if not reader.over.done():
             reader.over.set_result(None)
 
     async def close(self) -> None:
-        """Tell everybody to come back, elsewhere or later, and serve nobody any more."""
+        """Tell all readers to reconnect, elsewhere or later, and accept no more of them."""
         self._closed = True
         for reader in list(self._readers()):
             self._end(reader, SHUTDOWN)
@@ -267,7 +270,7 @@ class Hub:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done beside the streams; it is ended with them."""
+        """Run a task beside the streams; it is cancelled with them."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -275,9 +278,9 @@ class Hub:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            LOG.error("serving streams failed", exc_info=task.exception())
+            LOG.error("a task of the stream server failed", exc_info=task.exception())
 
-    # --- who is where ---
+    # --- readers and sources ---
 
     def _all_sources(self) -> Iterator[Source]:
         for sources in self._sources.values():
@@ -289,7 +292,7 @@ class Hub:
             yield from source.readers
 
     def _place(self, reader: Reader) -> None:
-        """Let a reader go on from its cursor."""
+        """Let a reader continue from its cursor, in a source of its own or a fresh one there."""
         sources = self._sources.setdefault(reader.subject.name, [])
         for source in sources:
             if not source.given and source.cursor == reader.cursor:
@@ -329,7 +332,7 @@ class Hub:
         transport = reader.transport
         if not transport.is_closing():
             transport.write(reader.form([wire_of(end)]))
-            # Whoever does not take this either may not keep the connection.
+            # A reader that does not read this event either loses its connection.
             _loop().call_later(self._options.linger, transport.abort)
         reader.over.set_result(end)
 
@@ -340,7 +343,7 @@ class Hub:
         self._mark(source)
 
     def _mark(self, source: Source) -> None:
-        """There may be something new at this place."""
+        """Serve a source at the next tick."""
         self._dirty[source] = None
         if self._tick_timer is None and not self._closed:
             loop = _loop()
@@ -359,15 +362,15 @@ class Hub:
             self._drain()
 
     def _serve(self, source: Source, now: float) -> None:
-        """What goes wrong with one place is nobody else's trouble."""
+        """Serve one source, so that an error in it affects no other."""
         try:
             self._pump(source, now)
         except Exception:
-            LOG.exception("%s cannot be told", source.subject.name)
+            LOG.exception("%s: sending events failed", source.subject.name)
             self._end_all(source, FAILED)
 
     def _pump(self, source: Source, now: float) -> None:
-        """Write what there is to everybody at a place, and see to it that there will be more."""
+        """Write pending events to the readers of a source, and arrange for the next ones."""
         stream = source.stream
         if events := stream.take():
             self._write(source, events, now)
@@ -414,7 +417,7 @@ class Hub:
         source.cursor, source.wrote = events[-1].cursor, now
 
     def _merge(self, source: Source, now: float) -> bool:
-        """Have this place's readers join the first who watch the same, if they are as far."""
+        """Merge a source into the first of its subject, if both have sent the same events."""
         first = source.peers[0]
         if not first.given:
             return False
@@ -431,7 +434,7 @@ class Hub:
         self._mark(first)
         return True
 
-    # --- looks ---
+    # --- queries ---
 
     def _start_look(self, source: Source) -> None:
         source.looking = True
@@ -443,7 +446,7 @@ class Hub:
         except ChatNotFound:
             self._end_all(source, DELETED)
         except Exception:
-            LOG.exception("%s cannot be watched", source.subject.name)
+            LOG.exception("%s: reading changes failed", source.subject.name)
             self._end_all(source, FAILED)
         finally:
             source.looking = False
@@ -453,13 +456,13 @@ class Hub:
             self._mark(source)
         else:
             source.given = True
-            self._serve(source, _now())  # at once: somebody waits for the first page
+            self._serve(source, _now())  # at once: a reader waits for the first page
 
     def _end_all(self, source: Source, end: End) -> None:
         for reader in list(source.readers):
             self._end(reader, end)
 
-    # --- who has no room ---
+    # --- stalled readers ---
 
     def _stall(self, reader: Reader, cursor: Any) -> None:
         self._leave(reader)
@@ -530,7 +533,7 @@ class Hub:
             reader.transport.write(reader.beat)
 
     async def _recheck(self, still: Still) -> None:
-        """End the streams of everybody who may not read any more."""
+        """End the streams of callers who may not read any more."""
         asked: dict[tuple[Caller, str | None], list[Reader]] = {}
         for reader in self._readers():
             if reader.caller is not None:
@@ -544,10 +547,10 @@ class Hub:
             self._checking = False
 
     async def _over(self, still: Still, caller: Caller, chat: str | None) -> End | None:
-        """Why a caller may not read any more; None when they may."""
+        """Why a caller's streams end; None if they may still read."""
         if await _may(still, caller, chat):
             return None
-        # Nobody may read a chat that was deleted, and its stream may not have heard of it yet.
+        # Deletion revokes access too, and the stream may not have been notified of it yet.
         if chat is None or self._there is None or await _is_there(self._there, chat):
             return REVOKED
         return DELETED
@@ -557,7 +560,7 @@ async def _may(still: Still, caller: Caller, chat: str | None) -> bool:
     try:
         return await still(caller, chat)
     except Exception as error:
-        LOG.warning("nobody knows whether a reader still may: asked again (%r)", error)
+        LOG.warning("could not re-check a reader's permission; will retry (%r)", error)
         return True
 
 
@@ -565,7 +568,7 @@ async def _is_there(there: There, chat: str) -> bool:
     try:
         return await there(chat)
     except Exception as error:
-        LOG.warning("nobody knows whether chat %s was deleted: taken for there (%r)", chat, error)
+        LOG.warning("could not check whether chat %s still exists; will retry (%r)", chat, error)
         return True
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the operations."""
+"""The OpenAPI document, generated from the operations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.server.operation import OPERATIONS, Operation
+from holdfast.server.json import PREFIX
+from holdfast.server.operation import DOWNLOAD_KEY, OPERATIONS, Operation
 from holdfast.server.policy import POLICY, Need
 from holdfast.server.problem import MEDIA, Problem
-from holdfast.server.wire import PREFIX
 
 REF: Final = "#/components/schemas/{name}"
 JSON: Final = "application/json"
@@ -21,13 +21,14 @@ JSON: Final = "application/json"
 
 @cache
 def document() -> Mapping[str, Any]:
-    """Of all operations."""
-    import holdfast.server.routes  # noqa: F401 - which makes them
+    """The OpenAPI document of all operations."""
+    import holdfast.server.routes  # noqa: F401 - registers the operations
 
     return described(OPERATIONS.values())
 
 
 def described(operations: Iterable[Operation]) -> dict[str, Any]:
+    """The OpenAPI document of these operations."""
     every = list(operations)
     schemas, components = _schemas(every)
     paths: dict[str, dict[str, Any]] = {}
@@ -38,7 +39,7 @@ def described(operations: Iterable[Operation]) -> dict[str, Any]:
         "info": {
             "title": "Holdfast",
             "version": version("holdfast"),
-            "description": "Durable agent chats: see docs/http.md for what it all means.",
+            "description": "Durable agent chats. See docs/http.md for the concepts.",
         },
         "paths": paths,
         "components": {
@@ -49,7 +50,7 @@ def described(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of each type, by its repr, and what these refer to."""
+    """The schema of each type, by its repr, and the components that these refer to."""
     types: list[Any] = [Problem]
     for each in operations:
         gives = each.gives if each.media == JSON else None
@@ -92,11 +93,14 @@ def _parameters(operation: Operation, schemas: Mapping[str, Any]) -> list[dict[s
     ]
     if operation.query is not None:
         made += _query(operation.query)
+    if operation.download:
+        text = {"type": "string"}
+        made.append({"name": DOWNLOAD_KEY, "in": "query", "required": False, "schema": text})
     if operation.events is not None:
-        what = "The id of the last event that was seen: the stream goes on behind it."
+        what = "Id of the last event received: the stream continues after it."
         made.append(_header("Last-Event-ID", what, {"type": "string"}))
     if operation.keyed:
-        what = "Names the request: sent again with the same key, it is carried out once."
+        what = "Names the request: sent again with the same key, it takes effect once."
         schema = {"type": "string", "minLength": 1, "maxLength": 200}
         made.append(_header("Idempotency-Key", what, schema))
     return made
@@ -128,5 +132,5 @@ def _responses(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, An
         done["content"] = {media: {"schema": schema} for media in operation.media.split(", ")}
     return {
         str(operation.status): done,
-        "default": {"description": "Why it was not done", "content": problem},
+        "default": {"description": "Why the request failed", "content": problem},
     }

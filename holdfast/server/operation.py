@@ -1,7 +1,8 @@
-"""An operation of the API: what is asked, what is answered, and the function that does it.
+"""Operations of the API: a route, its types, and the function that handles it.
 
-The function says it all: parameters named in the path, `query` and `body` with their types, and
-what it returns. Requests are checked against it and the OpenAPI document is made from it.
+The function's signature defines the operation: parameters named in the path, `query` and `body`
+with their types, and the type of the response. Requests are validated against it and the OpenAPI
+document is generated from it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_type_hints
 from urllib.parse import quote
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct, structs
 
 from holdfast.server.policy import Caller
@@ -22,41 +24,47 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
+"""The function that handles an operation."""
+
+DOWNLOAD: Final = web.RequestKey("download", bool)
+"""Request key: whether the operation accepts a download key."""
+DOWNLOAD_KEY: Final = "download_key"
+"""Name of the query parameter that carries a download key."""
 
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 
 
 class Call(Struct, frozen=True):
-    """A request that was let in."""
+    """An authorised request."""
 
     server: Server
     caller: Caller | None
-    """None where anybody may ask."""
+    """The authenticated caller; None where no authentication is required."""
     key: str | None = None
-    """What the caller named the request, so that it is carried out once."""
+    """The `Idempotency-Key` of the request."""
     address: str = ""
-    """Where the request came from."""
+    """Address of the client."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
-    """To be added to the answer."""
+    """Headers to add to the response."""
 
     @property
     def user(self) -> str:
-        """Whose things this is about."""
-        assert self.caller is not None  # the policy says so for all that ask for it
+        """Id of the calling user."""
+        assert self.caller is not None  # the policy requires one for all operations that read this
         return self.caller.user
 
 
 class Content(Struct, frozen=True):
-    """An answer that is not JSON of ours."""
+    """A response that is not JSON."""
 
     body: bytes
     media: str
     name: str | None = None
-    """Of the file that a browser should save it as; None to show it."""
+    """Name of the file that a browser should save; None to show it."""
 
 
 def headers_of(media: str, name: str | None = None) -> dict[str, str]:
-    """Of an answer that is not JSON of ours. `name`: of the file that a browser should save."""
+    """Headers of a response that is not JSON. `name`: of the file that a browser should save."""
     headers = {"Content-Type": media, "X-Content-Type-Options": "nosniff"}
     if name is not None:
         quoted = quote(name, safe="", errors="replace")
@@ -65,38 +73,43 @@ def headers_of(media: str, name: str | None = None) -> dict[str, str]:
 
 
 class Operation(Struct, frozen=True, kw_only=True):
+    """One operation of the API: a method and a path, its types, and its handler."""
+
     method: Method
     path: str
-    """Below /api/v1."""
+    """Path below /api/v1."""
     summary: str
     handle: Handler
     status: int
     names: Mapping[str, type]
-    """The parameters in the path, with their types."""
+    """Parameters in the path, with their types."""
     query: type | None
     body: type | None
     gives: Any
-    """The type of the answer; None for no content."""
+    """Type of the response; None for no content."""
     media: str
-    """Of the answer."""
+    """Media type of the response."""
     raw: bool
-    """The function gets the request itself, and may give the response itself."""
+    """The handler gets the request itself, and may return the response itself."""
     takes: str | None = None
-    """The media type of a body that is not JSON, and that a raw function reads by itself."""
+    """Media type of a body that is not JSON, which a raw handler reads by itself."""
     events: Mapping[str, Any] | None = None
-    """Of a stream: the type of the data of each event, by its name."""
+    """For a stream: the type of the data of each event, by its name."""
     keyed: bool = True
-    """Whether a request that changes something may be named by a key."""
+    """Whether the operation accepts an `Idempotency-Key`."""
     was_done: Handler | None = None
-    """Of what takes its chat away: whether this very request has done so already."""
+    """For an operation that deletes its chat: whether this very request has already done so."""
+    download: bool = False
+    """Browsers request it by URL alone, so a session may send its download key in the query."""
 
     @property
     def id(self) -> str:
+        """The operation id: the name of the handler."""
         return self.handle.__name__
 
 
 OPERATIONS: Final[dict[tuple[str, str], Operation]] = {}
-"""All of them, by method and path, in the order of their definition."""
+"""All operations, by method and path, in the order of their definition."""
 
 
 def operation(
@@ -111,12 +124,13 @@ def operation(
     events: Mapping[str, Any] | None = None,
     keyed: bool = True,
     was_done: Handler | None = None,
+    download: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Make a function an operation of the API."""
+    """Register a function as an operation of the API."""
 
     def register(handle: Handler) -> Handler:
         if (method, path) in OPERATIONS:
-            raise ValueError(f"{method} {path} is there already")
+            raise ValueError(f"{method} {path} is already registered")
         made = described(method, path, summary, handle, status, media, raw)
         OPERATIONS[method, path] = structs.replace(
             made,
@@ -124,6 +138,7 @@ def operation(
             events=events,
             keyed=keyed and method != "GET",
             was_done=was_done,
+            download=download,
         )
         return handle
 
@@ -133,6 +148,7 @@ def operation(
 def described(
     method: Method, path: str, summary: str, handle: Handler, status: int, media: str, raw: bool
 ) -> Operation:
+    """The operation that a handler's signature describes."""
     hints = get_type_hints(handle, include_extras=True)
     gives = hints.pop("return")
     names = {name: hints.pop(name) for name in _NAMES.findall(path)}
@@ -141,7 +157,7 @@ def described(
     hints.pop(first)
     left = set(hints) - {"request"}
     if left:
-        raise TypeError(f"{handle.__name__}: where do {', '.join(sorted(left))} come from?")
+        raise TypeError(f"{handle.__name__}: unknown parameters {', '.join(sorted(left))}")
     return Operation(
         method=method,
         path=path,

@@ -1,4 +1,4 @@
-"""Who may do what: one table of all routes, and one pure function that reads it."""
+"""Authorisation: one table of what each route requires, and one pure function that reads it."""
 
 from __future__ import annotations
 
@@ -12,57 +12,60 @@ Role: TypeAlias = Literal["admin", "member", "viewer"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 ALL_SCOPES: Final[frozenset[Scope]] = frozenset(("read", "write", "admin"))
 LOCAL: Final = ""
-"""The user that a chat of a program without users belongs to."""
+"""Id of the only user of a local server, and owner of chats of programs without users."""
 
 
 class Caller(Struct, frozen=True):
-    """Who asks."""
+    """An authenticated caller."""
 
     user: str
-    """The id of the user; empty for the only one of a local server."""
+    """Id of the user; empty for the only one of a local server."""
     role: Role
     scopes: frozenset[Scope] = ALL_SCOPES
-    """What the token that was shown is good for."""
+    """Scopes of the token."""
     token: str | None = None
-    """The id of the token, session or link that was shown."""
+    """Id of the token, session or link that authenticated the request."""
     link: str | None = None
-    """The chat whose link was shown, for one who has nothing else to show."""
-    csrf: str | None = None
-    """Of a session: what its page has to say with what changes something."""
+    """The chat of a share link, for a caller with no other credential."""
+    download_key: str | None = None
+    """For a session: the key that its page adds to the URLs of files and exports."""
 
 
 class Need(StrEnum):
-    """What a route asks of whoever calls it."""
+    """What a route requires of its caller."""
 
     NOTHING = "nothing"
-    """Anybody may, also somebody unknown."""
+    """No authentication."""
     READ = "read"
-    """Any user: what is shown is the caller's own."""
+    """Any user; the route returns only data of the caller."""
     WRITE = "write"
-    """Any user but a viewer: what is changed is the caller's own."""
+    """Any user but a viewer; the route changes only data of the caller."""
     READ_CHAT = "read_chat"
-    """Whoever the chat belongs to, or was shared with."""
+    """The chat's owner, or a caller it is shared with."""
     MARK_CHAT = "mark_chat"
-    """The same, but nobody who has only a link: what is kept is the caller's own."""
+    """As `READ_CHAT`, but not by link: what is stored belongs to the user."""
     WRITE_CHAT = "write_chat"
-    """Whoever the chat belongs to: tools act in their name."""
+    """The chat's owner: tools act in their name."""
     ADMIN = "admin"
+    """An administrator."""
 
 
 class Standing(Struct, frozen=True):
-    """How a caller stands to a chat."""
+    """How a caller relates to a chat."""
 
     owns: bool = False
     shared: bool = False
 
 
 class Verdict(StrEnum):
+    """Result of an authorisation check."""
+
     YES = "yes"
     WHO = "who"
-    """Not without saying who asks."""
+    """Authentication is required."""
     NO = "no"
     UNKNOWN = "unknown"
-    """The caller may not even know that it is there."""
+    """The caller may not even know that the chat exists."""
 
 
 _SCOPES: Final[Mapping[Need, Scope]] = {
@@ -76,7 +79,7 @@ _SCOPES: Final[Mapping[Need, Scope]] = {
 
 
 def verdict(need: Need, caller: Caller | None, chat: Standing | None = None) -> Verdict:
-    """Whether a caller may. `chat`: how they stand to the chat in question; None: there is none."""
+    """Whether a caller may. `chat`: how they relate to the chat in the path; None: no such chat."""
     if need is Need.NOTHING:
         return Verdict.YES
     if caller is None:
@@ -115,6 +118,7 @@ POLICY: Final[Mapping[tuple[str, str], Need]] = {
     ("POST", "/chats/{chat}/interrupt"): Need.WRITE_CHAT,
     ("POST", "/chats/{chat}/retry"): Need.WRITE_CHAT,
     ("POST", "/chats/{chat}/compact"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/title"): Need.WRITE_CHAT,
     ("PUT", "/chats/{chat}/read"): Need.MARK_CHAT,
     ("GET", "/chats/{chat}/queue"): Need.READ_CHAT,
     ("PUT", "/chats/{chat}/queue"): Need.WRITE_CHAT,
@@ -156,4 +160,4 @@ POLICY: Final[Mapping[tuple[str, str], Need]] = {
     ("DELETE", "/chats/{chat}/shares/{id}"): Need.WRITE_CHAT,
     ("GET", "/audit"): Need.ADMIN,
 }
-"""Every route there is, by method and path: one that is missing here is not served."""
+"""What each route requires, by method and path. A route that is missing here is not served."""

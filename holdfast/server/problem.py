@@ -1,7 +1,21 @@
-"""What the API answers when it does not do as asked: one shape, with a kind that stays the same.
+"""Problems: the one shape of an error response, with a stable `kind`.
 
 `application/problem+json` (RFC 9457): `kind` is for programs, `detail` is for people and says what
-to do, `facts` are what it was refused on.
+to do, `facts` are the values that the refusal is based on.
+
+    HoldfastError
+    └── Refused                 400 bad_request
+        ├── BadRequest          400 bad_request
+        ├── BadBody             422 invalid_body
+        ├── Unauthenticated     401 unauthenticated
+        ├── Forbidden           403 forbidden
+        ├── NotFound            404 not_found
+        ├── Conflict            409 conflict
+        ├── TooLarge            413 too_large
+        └── TooMany             429 too_many
+
+Modules derive their own with a more precise `kind`. Errors of chats and of the database are
+translated by `problem_of`.
 """
 
 from __future__ import annotations
@@ -29,26 +43,26 @@ from holdfast.chat.errors import (
 )
 from holdfast.chat.files import FileNotFound, QuotaExceeded
 from holdfast.kernel.errors import ConfigError, HoldfastError
-from holdfast.store.database import OutcomeUnknown, StoreError, Unavailable
+from holdfast.store.database import Damaged, NotWritable, OutcomeUnknown, StoreError, Unavailable
 
 MEDIA: Final = "application/problem+json"
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):
-    """Why a request was not carried out."""
+    """Why a request failed."""
 
     kind: str
-    """A label that programs may rely on."""
+    """A stable label for programs."""
     status: int
     title: str
-    """What the status means."""
+    """Meaning of the status."""
     detail: str
     """What is wrong, and what to do."""
     facts: Mapping[str, Any] = {}
 
 
 class Refused(HoldfastError):
-    """A request that the server does not carry out."""
+    """A request that the server refuses, with a status and a kind."""
 
     kind: ClassVar[str] = "bad_request"
     status: ClassVar[int] = 400
@@ -60,41 +74,55 @@ class Refused(HoldfastError):
 
 
 class BadRequest(Refused):
-    pass
+    """The request is malformed."""
 
 
 class BadBody(Refused):
+    """The body is JSON, but not what the operation accepts."""
+
     kind = "invalid_body"
     status = 422
 
 
 class Unauthenticated(Refused):
+    """The request has no credential, or an invalid one."""
+
     kind = "unauthenticated"
     status = 401
     headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
 
 
 class Forbidden(Refused):
+    """The caller is not allowed to do this."""
+
     kind = "forbidden"
     status = 403
 
 
 class NotFound(Refused):
+    """There is no such thing, or the caller may not know of it."""
+
     kind = "not_found"
     status = 404
 
 
 class Conflict(Refused):
+    """The request conflicts with the current state."""
+
     kind = "conflict"
     status = 409
 
 
 class TooLarge(Refused):
+    """The request is larger than the server accepts."""
+
     kind = "too_large"
     status = 413
 
 
 class TooMany(Refused):
+    """A limit on a number of things is reached."""
+
     kind = "too_many"
     status = 429
 
@@ -133,11 +161,11 @@ _STATUS: Final[Mapping[type[ChatError], int]] = {
     TooDeep: 422,
     Corrupt: 500,
 }
-"""Of what a chat refuses. All else is a conflict with the state that it is in."""
+"""Status of the errors of a chat; 409 for all others, which conflict with the chat's state."""
 
 
 def problem_of(error: BaseException) -> Problem | None:
-    """What to answer for an error; None for one that is nobody's but ours."""
+    """The problem to answer an error with; None for an internal error."""
     match error:
         case Refused():
             return _problem(error.kind, error.status, str(error), error.facts)
@@ -147,12 +175,15 @@ def problem_of(error: BaseException) -> Problem | None:
         case ConfigError():
             return _problem("invalid_input", 422, str(error))
         case OutcomeUnknown():
-            detail = f"{error}. Ask again with the same Idempotency-Key: it is done once"
-            return _problem("outcome_unknown", 503, detail)
+            return UNKNOWN
+        case NotWritable():
+            return READ_ONLY
         case Unavailable():
-            return _problem("database_unavailable", 503, str(error))
+            return AWAY
+        case Damaged():
+            return DAMAGED
         case StoreError():
-            return _problem("database_refused", 500, "the database refused; see the server's log")
+            return _problem("database_refused", 500, "database error: see the server's log")
         case _:
             return None
 
@@ -167,12 +198,26 @@ def _plain(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: msgspec.to_builtins(value, enc_hook=str) for name, value in facts.items()}
 
 
+# The error itself may name the path or the host of the database, which is for the log alone.
 AWAY: Final = _problem(
     "database_unavailable",
     503,
-    "the database does not answer: try again; the server's log says why",
+    "the database does not respond: try again; the server's log says why",
 )
-"""For somebody unknown, to whom it is not said which database that is."""
-INTERNAL: Final = _problem(
-    "internal", 500, "something went wrong here: the server's log has the details"
+READ_ONLY: Final = _problem(
+    "database_unavailable",
+    503,
+    "the database cannot be written to, nothing was changed: try again; the server's log says why",
 )
+UNKNOWN: Final = _problem(
+    "outcome_unknown",
+    503,
+    "the connection to the database was lost, so it is unknown whether this was done: send the "
+    "request again with the same Idempotency-Key, and it takes effect once",
+)
+DAMAGED: Final = _problem(
+    "corrupt",
+    500,
+    "stored data cannot be read: run `holdfast doctor`, which names the damaged rows",
+)
+INTERNAL: Final = _problem("internal", 500, "internal error: see the server's log for details")

@@ -1,7 +1,7 @@
-"""Server-sent events: how they are written, and a response that gives itself to the hub.
+"""Server-sent events: their encoding, and the response that hands its connection to the hub.
 
-What is said is written to the connection itself, past the response: it was encoded for all readers
-at once, with the frame of its HTTP chunk.
+Events are written to the connection directly, past the response: they are encoded once for all
+readers, including the framing of the HTTP chunk.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 BEAT: Final = b":\n\n"
-"""A comment, so that nobody on the way takes the connection for dead."""
+"""A comment, so that no proxy considers the connection dead."""
 
 
 def plain(events: Sequence[Wire]) -> bytes:
-    """Events as a body without chunks has them."""
+    """Events for a body that is not chunked."""
     return b"".join(map(_written, events))
 
 
 def chunked(events: Sequence[Wire]) -> bytes:
-    """The same as one HTTP chunk."""
+    """Events as one HTTP chunk."""
     return chunk(plain(events))
 
 
 def chunk(data: bytes) -> bytes:
+    """Data as one HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -54,11 +55,12 @@ def _written(wire: Wire) -> bytes:
 async def respond(
     hub: Hub, request: web.Request, subject: Subject, cursor: Any, caller: Caller | None
 ) -> web.StreamResponse:
+    """Serve a stream as server-sent events until it ends."""
     response = web.StreamResponse(headers=HEADERS)
     response.force_close()
     await response.prepare(request)
     transport = request.transport
-    if isinstance(transport, asyncio.Transport):  # None: it has gone already
+    if isinstance(transport, asyncio.Transport):  # None: the client has disconnected
         in_chunks = response.headers.get(hdrs.TRANSFER_ENCODING) == "chunked"
         form: Form = chunked if in_chunks else plain
         beat = chunk(BEAT) if in_chunks else BEAT

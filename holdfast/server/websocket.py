@@ -1,7 +1,7 @@
-"""The same events over WebSocket: each one a text frame with `id`, `event` and `data`.
+"""Events over WebSocket: each one a text frame with `id`, `event` and `data`.
 
-Nothing is taken from the client but the frames of the protocol itself. What is said is written to
-the connection itself, past the response: it was encoded for all readers at once.
+The client may send only control frames. Events are written to the connection directly, past the
+response: they are encoded once for all readers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from holdfast.server.events import Reason, Wire
 from holdfast.server.fanout import Hub, Reader, Subject
 from holdfast.server.policy import Caller
 
+PROTOCOL: Final = "holdfast"
+"""Subprotocol that a page offers beside its session key: browsers require one to be accepted."""
 LONGEST: Final = 4096
-"""Bytes of a message that is read in order to be refused."""
+"""Longest message that is read before it is refused, in bytes."""
 CODES: Final[Mapping[Reason, int]] = {
     "shutdown": WSCloseCode.GOING_AWAY,
     "slow": WSCloseCode.TRY_AGAIN_LATER,
@@ -27,7 +29,8 @@ CODES: Final[Mapping[Reason, int]] = {
     "revoked": WSCloseCode.POLICY_VIOLATION,
     "deleted": WSCloseCode.OK,
 }
-REFUSAL: Final = b"this stream takes no messages: send them to the API"
+"""Close code for each reason."""
+REFUSAL: Final = b"this stream accepts no messages: send them to the API"
 
 
 def frames(events: Sequence[Wire]) -> bytes:
@@ -48,21 +51,25 @@ def _frame(wire: Wire) -> bytes:
 
 PING: Final = b"\x89\x00"
 BEAT: Final = PING + frames([Wire(None, NOTHING, b"null")])
-"""The ping shows who is still there. Pages are not told of pings: for them there is an event."""
+"""Pings detect dead clients. Browsers hide pings from pages, so there is an event too."""
 
 
 def is_asked_for(request: web.Request) -> bool:
+    """Whether the request is a WebSocket handshake."""
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def respond(
     hub: Hub, request: web.Request, subject: Subject, cursor: Any, caller: Caller | None
 ) -> web.StreamResponse:
-    # Frames that are the same for everybody cannot be compressed for each.
-    socket = web.WebSocketResponse(compress=False, autoping=False, max_msg_size=LONGEST)
+    """Serve a stream over WebSocket until it ends."""
+    # Frames shared by all readers cannot be compressed for each.
+    socket = web.WebSocketResponse(
+        protocols=(PROTOCOL,), compress=False, autoping=False, max_msg_size=LONGEST
+    )
     await socket.prepare(request)
     transport = request.transport
-    if not isinstance(transport, asyncio.Transport):  # it has gone already
+    if not isinstance(transport, asyncio.Transport):  # the client has disconnected
         return socket
     reader = Reader(transport, frames, BEAT, subject, cursor, caller)
     refused: list[WSMessage] = []
@@ -70,7 +77,7 @@ async def respond(
         group.start_soon(_listen, hub, socket, reader, refused)
         end = await hub.serve(reader)
         group.cancel_scope.cancel()
-    # Only now: nothing may be written behind the frame that closes.
+    # Only now: nothing may be written after the close frame.
     if end is not None:
         await socket.close(code=CODES[end.reason], message=end.reason.encode())
     elif refused:
@@ -81,7 +88,7 @@ async def respond(
 async def _listen(
     hub: Hub, socket: web.WebSocketResponse, reader: Reader, refused: list[WSMessage]
 ) -> None:
-    """Answer the frames of the protocol, until the client leaves or says something else."""
+    """Answer control frames until the client disconnects or sends anything else."""
     loop = asyncio.get_running_loop()
     reader.heard = loop.time()
     while True:
@@ -89,7 +96,10 @@ async def _listen(
         reader.heard = loop.time()
         match message.type:
             case WSMsgType.PING:
-                await socket.pong(message.data)
+                try:
+                    await socket.pong(message.data)
+                except ConnectionError:  # the client closed the connection after its ping
+                    break
             case WSMsgType.PONG:
                 pass
             case WSMsgType.TEXT | WSMsgType.BINARY:

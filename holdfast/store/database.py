@@ -1,8 +1,24 @@
-"""The contract of a store: whole transactions as functions, and notices after their commit.
+"""The contract of a store: whole transactions as functions, notices after their commit, errors.
 
 A transaction is an `async` function of a `Tx`. It waits for nothing but the database: on SQLite it
 runs, without ever being suspended, in a thread or on the event loop itself. Everything above this
-layer is written once, in SQL that both databases read; what differs is the `Dialect`.
+layer is written once, in SQL that both databases accept; the differences are in the `Dialect`.
+
+The errors:
+
+    HoldfastError
+    └── StoreError
+        ├── Unavailable         not reachable or not writable now; nothing was changed
+        │   ├── NotWritable     readable only: full disk, replaced file, standby server
+        │   ├── Closed          used outside of the block that opened it
+        │   ├── Lost, Stale     PostgreSQL: the connection broke (`postgres/`)
+        │   └── Busy            PostgreSQL: a conflict; the transaction is run again (`postgres/`)
+        ├── OutcomeUnknown      the commit may or may not have happened: read it back
+        ├── OtherLoop           used on another event loop
+        ├── Damaged             a stored value cannot be decoded
+        ├── Violation           a constraint refused a row; nothing was changed
+        └── CannotOpen          the message says what to do
+            └── InUse           another process has the SQLite file open
 """
 
 from __future__ import annotations
@@ -26,27 +42,28 @@ NO_PARAMS: Final[Params] = {}
 
 
 class Dialect(Struct, frozen=True):
-    """All that differs between the two databases in the text of a statement."""
+    """The differences between the two databases in the text of a statement."""
 
     name: Literal["sqlite", "postgres"]
     lock: str
-    """Behind a SELECT: its rows cannot be changed by others until the end of the transaction."""
+    """Suffix of a SELECT that locks its rows until the end of the transaction."""
     skip_locked: str
-    """The same, without the rows that somebody else holds."""
+    """Suffix of a SELECT that locks its rows and skips those locked by others."""
     now: str
-    """The database's clock, in microseconds since 1970."""
+    """Expression for the database's clock, in microseconds since 1970."""
     writes_in_with: bool
-    """Whether a WITH may hold an UPDATE or an INSERT, so that one statement is a transaction."""
+    """Whether a WITH may contain an UPDATE or an INSERT, so that one statement is a transaction."""
 
     def one_of(self, expression: str, param: str) -> str:
-        """A condition: the expression is among the texts of a list given as a parameter."""
+        """Return a condition: the expression is in a list of texts given as a parameter."""
         if self.name == "sqlite":
             return f"{expression} IN (SELECT value FROM json_each(:{param}))"
         return f"{expression} = ANY(:{param})"
 
 
 SQLITE: Final = Dialect("sqlite", lock="", skip_locked="", now=":now", writes_in_with=False)
-"""One writer at a time: nobody to wait for, nobody to skip. `:now` is bound by the connection."""
+"""One writer at a time, so there are no row locks to wait for. `:now` is bound by the
+connection."""
 POSTGRES: Final = Dialect(
     "postgres",
     # Weaker than FOR UPDATE, so that a foreign-key check of another row does not wait for it.
@@ -58,20 +75,20 @@ POSTGRES: Final = Dialect(
 
 
 class Changed(Struct, frozen=True):
-    """A chat has a new snapshot."""
+    """Notice: a chat has a new snapshot."""
 
     chat: str
     version: int
 
 
 class Claimable(Struct, frozen=True):
-    """A chat wants a worker."""
+    """Notice: a chat is runnable and needs a worker."""
 
     chat: str
 
 
 class Missed(Struct, frozen=True):
-    """Notices may have been lost: look at everything once."""
+    """Notice: notices may have been lost, so query everything once."""
 
 
 Notice: TypeAlias = Changed | Claimable | Missed
@@ -79,33 +96,33 @@ Notice: TypeAlias = Changed | Claimable | Missed
 
 
 class Tx(Protocol):
-    """A transaction, as the function that runs in it sees it. Parameters are `:named`."""
+    """A transaction, as passed to the function that runs in it. Parameters are `:named`."""
 
     @property
     def dialect(self) -> Dialect: ...
 
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
-        """All rows that a statement gives. Also for a write with RETURNING."""
+        """Return all rows of a statement. Also for a write with RETURNING."""
         ...
 
     async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
-        """All rows that a statement gives, for one set of parameters after the other."""
+        """Return all rows of a statement, run once for each set of parameters."""
         ...
 
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         ...
 
     async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement; returns the number of changed rows."""
         ...
 
     async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
-        """Run a statement once for each of several sets of parameters."""
+        """Run a statement once for each set of parameters."""
         ...
 
     def tell(self, notice: Notice) -> None:
-        """Send a notice once this is committed. One that is rolled back tells nobody anything."""
+        """Send a notice once this transaction is committed. A rollback discards it."""
         ...
 
 
@@ -113,14 +130,15 @@ Transaction: TypeAlias = Callable[[Tx], Awaitable[T]]
 
 
 class Bulk(Protocol[A_contra, T_co]):
-    """A frequent transaction that many callers run at once, in a form for one and one for many."""
+    """A frequent transaction that many callers run at once, with a form for one and one for
+    many."""
 
     async def alone(self, tx: Tx, one: A_contra) -> T_co: ...
 
     async def together(self, tx: Tx, many: Sequence[A_contra]) -> Sequence[T_co | None]:
-        """For different chats. None for one that could not take part: it then runs alone.
+        """Run it for several chats. None for one that could not take part: it then runs alone.
 
-        In exactly one statement where that is a transaction, see `Dialect.writes_in_with`.
+        Must be exactly one statement where `Dialect.writes_in_with` holds.
         """
         ...
 
@@ -133,16 +151,18 @@ class Database(Protocol):
 
     @property
     def exclusive(self) -> bool:
-        """Whether nobody else can have it open for writing: then every other worker is dead."""
+        """Whether no other process can have it open for writing: then every other worker is
+        dead."""
         ...
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        """Run a transaction and commit it. What it raises rolls it back and is raised here.
+        """Run a transaction and commit it. An exception rolls it back and is raised here.
 
-        `short`: it touches a few rows that it finds by their keys, so that handing it to another
-        thread would take longer than to run it.
-        Once begun it cannot be withdrawn: a caller that is cancelled still waits for the outcome,
-        at most `OUTCOME` seconds. `OutcomeUnknown` says that nobody knows whether it is committed.
+        `short`: it touches a few rows by their keys, so that handing it to another thread would
+        take longer than running it.
+
+        Once begun it cannot be withdrawn: a cancelled caller still waits for the outcome, at most
+        `OUTCOME` seconds. `OutcomeUnknown` means that it may or may not be committed.
         """
         ...
 
@@ -151,40 +171,51 @@ class Database(Protocol):
         ...
 
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        """Run a transaction that only reads, on one consistent snapshot. `short`: as in `write`."""
+        """Run a read-only transaction on one consistent snapshot. `short`: as in `write`."""
         ...
 
     def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
-        """Hear every notice, of this process and of others. The result ends it."""
+        """Receive every notice of this and other processes. Call the result to stop."""
+        ...
+
+    def check_writable(self) -> None:
+        """Raise `NotWritable` while writes are known to fail: a deleted file, a full disk.
+
+        Sends no query and writes nothing.
+        """
         ...
 
 
 OUTCOME: Final = 10.0
-"""Seconds that a caller waits to hear what became of its transaction."""
+"""Seconds that a caller waits for the outcome of its transaction."""
 GROUP: Final = 50
-"""The most transactions that share a commit."""
+"""Maximum number of transactions that share a commit."""
 
 Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Entered while the database is waited for: a loop with virtual time stands still meanwhile."""
+"""Entered while waiting for the database: a loop with virtual time stands still meanwhile."""
 
 
 class StoreError(HoldfastError):
-    """What a database refuses or cannot do."""
+    """Base class of the errors of a database."""
 
 
 class Unavailable(StoreError):
-    """The database cannot be reached, or not written to, now. Nothing was changed."""
+    """The database cannot be reached, or cannot be written, now. Nothing was changed."""
+
+
+class NotWritable(Unavailable):
+    """The database can be read but not written: a full disk, a replaced file, a standby."""
 
 
 class Closed(Unavailable):
-    """The database is not open any more, or not here."""
+    """The database is closed, or was opened elsewhere."""
 
     def __init__(self) -> None:
         super().__init__("the database is closed: use it inside the block that opened it")
 
 
 class OtherLoop(StoreError):
-    """Asked from another event loop than the one that the database was opened on."""
+    """The database was used on another event loop than the one that opened it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -194,14 +225,18 @@ class OtherLoop(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The connection was lost while a transaction was being committed."""
+    """The connection was lost during a commit, which may or may not have happened."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"nobody knows whether this was committed, read it back: {why}")
+        super().__init__(f"it is unknown whether this was committed, read it back: {why}")
+
+
+class Damaged(StoreError):
+    """A stored value cannot be decoded, such as text that is not UTF-8."""
 
 
 class Violation(StoreError):
-    """A constraint or a guard of the database refused a row. Nothing was changed."""
+    """A constraint or a trigger of the database refused a row. Nothing was changed."""
 
 
 class CannotOpen(StoreError):
@@ -209,4 +244,4 @@ class CannotOpen(StoreError):
 
 
 class InUse(CannotOpen):
-    """Another process has the file, which serves one at a time."""
+    """Another process has the SQLite file open, which allows one at a time."""

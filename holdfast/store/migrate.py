@@ -1,7 +1,7 @@
-"""Migrations: numbered files of SQL that bring a database to the schema of this version.
+"""Migrations: numbered SQL files that bring a database to the schema of this version.
 
-They go forward only, each in a transaction of its own, each once. What a database has had is in
-its table `migrations`.
+Forward only, each in its own transaction, each once. The table `migrations` records what was
+applied.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FILE: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql", re.ASCII)
 
 
 class Migration(Struct, frozen=True):
-    """One step of the schema."""
+    """One migration of the schema."""
 
     number: int
-    """Counted from 1, without a gap."""
+    """Number of the migration, from 1 without a gap."""
     name: str
     sql: str
 
@@ -42,15 +42,15 @@ class Script(Tx, Protocol):
 
 
 class Migrating(Protocol):
-    """What a store offers to those who change its schema."""
+    """The part of a store that migrations need."""
 
     async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
-        """Run a transaction and commit it, while no other process is in one of these."""
+        """Run and commit a transaction, while no other process runs one of these."""
         ...
 
 
 class Reading(Protocol):
-    """What a store offers to those who only look."""
+    """The part of a store that `check` needs."""
 
     async def read(self, transaction: Callable[[Tx], Awaitable[T]]) -> T: ...
 
@@ -58,14 +58,15 @@ class Reading(Protocol):
 async def migrate(
     store: Migrating, dialect: Dialect, known: Sequence[Migration] | None = None
 ) -> list[str]:
-    """Apply what the database lacks; the names of what was applied. `known`: ours by default.
+    """Apply the missing migrations; returns their names. `known` defaults to those of this version.
 
-    `CannotOpen` when it has had something else than the first ones of those that are known.
+    Raises `CannotOpen` when the applied migrations are not a prefix of the known ones.
     """
     steps = migrations(dialect) if known is None else known
 
     async def one(tx: Script) -> str | None:
-        """Look again each time: between two transactions another process may have gone on."""
+        """Apply the next migration. Reads the state each time: another process may have applied
+        some."""
         if not await tx.one(THERE[dialect.name]) and dialect.name == "sqlite":
             await _refuse_foreign(tx)
         missing = _missing(await _applied(tx), steps)
@@ -81,7 +82,7 @@ async def migrate(
 
 
 async def _refuse_foreign(tx: Tx) -> None:
-    """A file that somebody else keeps tables in is not ours to change."""
+    """Refuse a file that contains another program's tables."""
     row = await tx.one("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
     if row is not None:
         raise CannotOpen(
@@ -108,11 +109,11 @@ THERE: Final = {
     "sqlite": "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migrations'",
     "postgres": "SELECT 1 WHERE to_regclass('migrations') IS NOT NULL",
 }
-"""Whether any migration was ever applied."""
+"""Query for whether any migration was ever applied."""
 
 
 def migrations(dialect: Dialect, directory: Traversable | None = None) -> tuple[Migration, ...]:
-    """The migrations of a dialect in their order: those of this version, or of a directory."""
+    """Return the migrations of a dialect in order: those of this version, or of a directory."""
     directory = directory or files("holdfast.store") / "migrations" / dialect.name
     found = sorted(
         _read(file) for file in directory.iterdir() if file.name.endswith(".sql") and file.is_file()
@@ -159,12 +160,12 @@ async def _apply(tx: Script, migration: Migration) -> None:
 
 
 def _missing(applied: Sequence[tuple[int, str]], known: Sequence[Migration]) -> Sequence[Migration]:
-    """What a database still lacks, from what it has had and what this version knows."""
+    """Return the missing migrations, from the applied and the known ones."""
     for place, (number, name) in enumerate(applied):
         had = _label(number, name)
         if number > len(known):
             raise CannotOpen(
-                f"the database is of a newer version, this one does not know its migration {had}: "
+                f"the database is of a newer version: this one does not have its migration {had}: "
                 "upgrade holdfast"
             )
         if number != place + 1:

@@ -1,4 +1,4 @@
-"""Notices within this process: everybody who listens is told."""
+"""Distribution of notices to the listeners in this process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Hear: TypeAlias = Callable[[Notice], None]
 
 
 class Notices:
-    """Who listens. Used on the event loop's thread only."""
+    """The listeners. Used on the event loop's thread only."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, Hear] = {}
 
     def listen(self, hear: Hear) -> Callable[[], None]:
-        """Hear every notice from now on, on the event loop's thread. The result ends it."""
+        """Receive every notice from now on, on the event loop's thread. Call the result to stop."""
         key = object()
         self._listeners[key] = hear
 
@@ -30,12 +30,13 @@ class Notices:
         return end
 
     def tell(self, notices: Iterable[Notice]) -> None:
-        """Tell everybody, in the order in which they began. One that raises disturbs nobody."""
+        """Send notices to all listeners, in the order of registration. An exception affects one
+        only."""
         for notice in notices:
             for key, hear in tuple(self._listeners.items()):
-                if key not in self._listeners:  # ended by one that was told before it
+                if key not in self._listeners:  # removed by a listener that ran before it
                     continue
                 try:
                     hear(notice)
                 except Exception:
-                    LOG.exception("a listener failed on %r; the others were told", notice)
+                    LOG.exception("a listener failed on %r; the others were notified", notice)

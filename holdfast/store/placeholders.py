@@ -1,4 +1,4 @@
-"""From `:named` parameters, which both databases' SQL is written with, to values in an order."""
+"""Conversion of `:named` parameters, used in all SQL, to positional values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast.store.database import Params, StoreError
 
-# A colon is a parameter only outside of what is quoted or a comment, and not in a cast or a slice.
+# A colon is a parameter only outside of quotes and comments, and not in a cast or a slice.
 _TOKEN: Final = re.compile(
     r"""
       (?<!\w) [eE] ' (?: [^'\\] | \\. | '' )* '
@@ -28,20 +28,21 @@ _TOKEN: Final = re.compile(
 
 
 class Statement(Struct, frozen=True):
-    """A statement with numbered parameters, and the names of their values in that order."""
+    """A statement with numbered parameters, and the names of their values in order."""
 
     text: str
     names: tuple[str, ...]
 
 
 class Taken(Struct, frozen=True):
-    """How the values of a statement are taken from what it is given, in the order of its names."""
+    """Takes the values of a statement from a mapping, in the order of its names."""
 
     take: Callable[[Params], tuple[Any, ...]]
     now: int | None
-    """The place of `:now`, which the connection knows and nobody gives."""
+    """Index of `:now`, which the connection provides; None when it is not used."""
 
     def values(self, params: Params, now: int) -> tuple[Any, ...]:
+        """Return the values in order."""
         try:
             values = self.take(params)
         except KeyError as missing:
@@ -52,12 +53,13 @@ class Taken(Struct, frozen=True):
 
 
 def missing_value(missing: KeyError) -> StoreError:
+    """Return the error for a parameter without a value."""
     return StoreError(f"no value was given for :{missing.args[0]}")
 
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> Statement:
-    """A name that comes twice is one parameter."""
+    """Convert a statement to numbered parameters. A name that occurs twice is one parameter."""
     numbers: dict[str, int] = {}
 
     def replace(match: re.Match[str]) -> str:
@@ -72,7 +74,8 @@ def numbered(sql: str) -> Statement:
 
 @lru_cache(maxsize=1_024)
 def taken(sql: str) -> Taken:
-    """SQLite numbers names as `numbered` does, and takes their values by number much sooner."""
+    """Return the value order for SQLite, which numbers names as `numbered` does. Binding by number
+    is much faster."""
     names = numbered(sql).names
     now = names.index("now") if "now" in names else None
     given = [name for name in names if name != "now"]

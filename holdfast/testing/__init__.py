@@ -12,8 +12,8 @@ from holdfast.testing.fake.faults import (
     swapped,
 )
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.inline import ports
 from holdfast.testing.leaks import no_leaked_tasks
+from holdfast.testing.ports import ports
 from holdfast.testing.script import (
     Call,
     Cut,
@@ -36,7 +36,7 @@ from holdfast.testing.script import (
     think,
     usage,
 )
-from holdfast.testing.virtual import START, Clock, Deadlock, VirtualLoop, run_virtual
+from holdfast.testing.virtual_time import START, Clock, Deadlock, VirtualLoop, run_virtual
 
 __all__ = [
     "START",

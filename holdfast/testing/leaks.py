@@ -1,4 +1,4 @@
-"""A check that a block of async code leaves nothing behind."""
+"""Checks that a block of async code leaves no task running."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from holdfast.testing.virtual import describe_task
+from holdfast.testing.virtual_time import describe_task
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
-"""A PostgreSQL server of one's own, for tests and benches: `with running() as server`.
+"""A private PostgreSQL server for tests and benchmarks: `with running() as server`.
 
-Nothing has to be installed beyond a wheel with the binaries. Root may not run PostgreSQL, so root
-runs it as `nobody`.
+Nothing has to be installed beyond a wheel with the binaries. PostgreSQL refuses to run as root, so
+root runs it as `nobody`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ rm -rf -- "$3"
 
 
 class NoPostgres(HoldfastError):
-    """No PostgreSQL was found that could be run."""
+    """No usable PostgreSQL was found."""
 
 
 class PostgresFailed(HoldfastError):
-    """PostgreSQL was found, and did not do as it was told."""
+    """PostgreSQL was found, but an operation failed."""
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def running(
 
 
 class Server:
-    """A server that was started by `running`, and may be stopped and started again."""
+    """A server started by `running`, which can be stopped and started again."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Server:
     ) -> None:
         self.data = data
         self.port = 0
-        """The same after each start."""
+        """Port of the server, the same after each start."""
         self._binaries = binaries
         self._home = home
         self._account = account
@@ -122,14 +122,14 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that all others of the server descend from; None while it is stopped."""
+        """Process id of the server's main process; None while it is stopped."""
         return self._process.pid if self._process else None
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://{OWNER}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
     def create(self, name: str, template: str | None = None) -> str:
-        """Make a database, empty or as a copy of another that nobody uses. Returns its URL."""
+        """Create a database, empty or as a copy of an unused one; returns its URL."""
         copied = f" TEMPLATE {_quoted(template)}" if template else ""
         self._run(
             "psql", "-XqAt", "-d", self.url(), "-c", f"CREATE DATABASE {_quoted(name)}{copied}"
@@ -137,7 +137,7 @@ class Server:
         return self.url(name)
 
     def start(self) -> None:
-        """Start it, on the data that are there. Returns when it takes connections."""
+        """Start it on the existing data. Returns when it accepts connections."""
         if self._process is not None:
             return
         if not (self.data / "PG_VERSION").exists():
@@ -152,7 +152,7 @@ class Server:
         raise PostgresFailed(f"PostgreSQL did not start:\n{self._last_lines()}")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it as one would: connections are cut, what is committed is on disk."""
+        """Stop it cleanly: connections are closed, commits are on disk."""
         if self._process is None:
             return
         self._process.send_signal(how)
@@ -163,7 +163,7 @@ class Server:
         self._ended()
 
     def crash(self) -> None:
-        """Kill all its processes at once. What is committed is kept, durable or not."""
+        """Kill all its processes at once. Commits are kept, durable or not."""
         if self._process is None:
             return
         top = self._process.pid

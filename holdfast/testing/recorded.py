@@ -1,4 +1,4 @@
-"""Recordings of a server as scripts: a turn that went wrong somewhere else is played again here.
+"""Loads recordings of a server as scripts, to replay a failed turn in a test.
 
 model = ScriptedModel(recorded("chat.jsonl"))
 """

@@ -1,4 +1,4 @@
-"""A model that plays a script: what a test wants it to say, with every kind of trouble.
+"""A scripted model: plays the answers and failures that a test defines.
 
     model = ScriptedModel(
         [

@@ -1,4 +1,4 @@
-"""Questions of an agent to a person: a tool that is never run, its answers come from outside."""
+"""The `ask_user` tool: an agent's questions, which are answered from outside and never run."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ QUESTION: Final[Mapping[str, Any]] = {
             "type": "array",
             "maxItems": 6,
             "items": OPTION,
-            "description": "What may be chosen; none for a question with a free answer",
+            "description": "The options to choose from; none for a free answer",
         },
         "multiple": {
             "type": "boolean",
-            "description": "Whether several options may be chosen together; false unless set",
+            "description": "Whether several options may be chosen together. Default: false",
         },
     },
     "required": ["question"],
@@ -54,29 +54,29 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class Option(Struct, frozen=True):
-    """One of several things that a person may choose."""
+    """One of the options of a question."""
 
     label: str
     description: str = ""
 
 
 class Question(Struct, frozen=True):
-    """What a person is asked. They may always answer in their own words."""
+    """A question to the user, who may always answer in their own words."""
 
     question: str
     header: str = ""
     options: tuple[Option, ...] = ()
     multiple: bool = False
-    """Several options may be chosen."""
+    """Whether several options may be chosen."""
 
 
 class Answer(Struct, frozen=True):
-    """What a person said to a question. Neither of the two: they did not answer it."""
+    """An answer of the user. If both fields are empty, the question was not answered."""
 
     chosen: tuple[str, ...] = ()
-    """Labels of options."""
+    """Labels of the chosen options."""
     text: str = ""
-    """Their own words."""
+    """The user's own words."""
 
 
 class _Asked(Struct, frozen=True):
@@ -84,7 +84,7 @@ class _Asked(Struct, frozen=True):
 
 
 def ask_user() -> Tool:
-    """The tool that asks. A run that calls it ends with `requires_action`, of kind `answer`."""
+    """The tool. A run that calls it ends with `requires_action`, of kind `answer`."""
     return Tool(
         name=NAME,
         description=description(__file__),
@@ -95,18 +95,18 @@ def ask_user() -> Tool:
 
 
 def questions(arguments: str) -> tuple[Question, ...]:
-    """The questions of an action, from its `arguments`."""
-    # Not msgspec's reader, which refuses half of a surrogate pair.
+    """Parse the questions of an action from its `arguments`."""
+    # Not msgspec's decoder, which rejects lone surrogates.
     try:
         return msgspec.convert(json.loads(arguments), _Asked).questions
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"these are no questions: {error}") from None
+        raise FormatError(f"invalid questions: {error}") from None
 
 
 def answered(asked: Sequence[Question], answers: Sequence[Answer]) -> str:
-    """What the model reads, a line for each question: pass it on in `resolve`.
+    """The text for the model, a line for each question: pass it to `resolve`.
 
-    A question beyond the last answer was not answered.
+    A question without an answer at its position was not answered.
     """
     if len(answers) > len(asked):
         raise ConfigError(f"{len(answers)} answers to {len(asked)} questions: give one to each")

@@ -1,4 +1,4 @@
-"""What a tool says of itself to the model: a text file beside its code."""
+"""Loads the description of a tool for the model: a text file beside its code."""
 
 from __future__ import annotations
 

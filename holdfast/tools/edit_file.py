@@ -1,4 +1,4 @@
-"""A tool that changes parts of a text file and leaves the rest as it is."""
+"""The `edit_file` tool: changes parts of a text file and leaves the rest unchanged."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
+from holdfast.tools.escape import on_one_line, visible
 from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, shortened
 from holdfast.tools.files.document import decode
 from holdfast.tools.files.edits import Edit, Problem, apply
 from holdfast.tools.files.kind import kind
 from holdfast.tools.files.plan import LIMIT, ChangeRefused, Plan, carry_out
-from holdfast.tools.files.seen import Record, metadata, seen, written_beside
+from holdfast.tools.files.read_versions import Record, metadata, seen, written_beside
 from holdfast.tools.thread import to_end
-from holdfast.tools.visible import on_one_line, visible
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
 Wanted: TypeAlias = Sequence[Mapping[str, Any]]
@@ -29,12 +29,12 @@ EDIT: Final[Mapping[str, Any]] = {
     "properties": {
         "old_text": {
             "type": "string",
-            "description": "The text to replace, exactly as it stands in the file",
+            "description": "The text to replace, exactly as it is in the file",
         },
-        "new_text": {"type": "string", "description": "What is to stand there instead"},
+        "new_text": {"type": "string", "description": "The replacement"},
         "replace_all": {
             "type": "boolean",
-            "description": "Whether to replace it wherever it is found; false unless set",
+            "description": "Whether to replace every occurrence. Default: false",
         },
     },
     "required": ["old_text", "new_text"],
@@ -49,7 +49,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
             "minItems": 1,
             "maxItems": 200,
             "items": EDIT,
-            "description": "Replacements, made one after another; all of them or none",
+            "description": "Replacements, applied in order; all of them or none",
         },
     },
     "required": ["path", "edits"],
@@ -58,7 +58,11 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
-    """The tool that edits files beneath a directory. People are shown a diff before they agree."""
+    """The tool that edits files beneath a directory. An approval shows the diff."""
+
+    async def validate(context: ToolContext, values: Values) -> None:
+        """Refuse an impossible change before a person is asked to approve it."""
+        await to_end(partial(plan, directory, context, **values))
 
     async def preview(context: ToolContext, values: Values) -> str:
         made = await to_end(partial(plan, directory, context, **values))
@@ -77,6 +81,7 @@ def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask"
         approval=approval,
         label="edit a file",
         describe=describe,
+        validate=validate,
         preview=preview,
     )
 
@@ -87,10 +92,10 @@ def describe(values: Values) -> str:
 
 
 def expected(directory: Directory, context: ToolContext, path: str) -> str | None:
-    """The version that the file has to have; None when what is to be replaced says enough.
+    """The version the file must have; None if matching the old text is enough.
 
-    That is so for a file which was never read, and when an earlier call of the same message writes
-    to it: the model knows of that.
+    It is enough for a file that was never read, and if an earlier call of the same message writes
+    to it: the model knows of that change.
     """
     file = directory.settled(path)
     known = seen(context.history, file)
@@ -104,7 +109,7 @@ def expected(directory: Directory, context: ToolContext, path: str) -> str | Non
 
 
 def plan(directory: Directory, context: ToolContext, path: str, edits: Wanted) -> Plan:
-    """What the file is to become. Refuses if it is no longer of the version that was seen."""
+    """What the file is to become. Refuses if it has changed since it was read."""
     file = directory.relative(path)
     version = expected(directory, context, path)
     try:
@@ -112,7 +117,7 @@ def plan(directory: Directory, context: ToolContext, path: str, edits: Wanted) -
     except PathRefused as refusal:
         if refusal.code != errno.ENOENT:
             raise
-        raise ChangeRefused(f"{refusal}. To make a new file, use write_file.") from None
+        raise ChangeRefused(f"{refusal}. To create a new file, use write_file.") from None
     if version is not None and was.version != version:
         raise ChangeRefused(f"{file} has changed since it was read: read it again.")
     old = decode(was.data)
@@ -123,14 +128,14 @@ def plan(directory: Directory, context: ToolContext, path: str, edits: Wanted) -
     except Problem as problem:
         raise ChangeRefused(str(problem)) from None
     if new.text == old.text:
-        raise ChangeRefused(f"these edits leave {file} as it was.")
+        raise ChangeRefused(f"these edits do not change {file}.")
     return Plan(file, was, old, new)
 
 
 def change(
     directory: Directory, context: ToolContext, path: str, edits: Wanted
 ) -> tuple[str, Record]:
-    """The diff that was made, and a record of what the file is now."""
+    """Apply the change; returns the diff, and a record of the new state."""
     made = plan(directory, context, path, edits)
     version = carry_out(directory, made)
     was = made.was.version if made.was is not None else None

@@ -1,4 +1,4 @@
-"""The tool that lists a directory, or finds files by their names."""
+"""The `list_files` tool: lists a directory, or finds files by name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from holdfast.kernel.tool import Tool, Values
 from holdfast.tools.description import description
+from holdfast.tools.escape import on_one_line
 from holdfast.tools.files.kind import size
-from holdfast.tools.visible import on_one_line
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob
 from holdfast.tools.workspace.walk import Seen, Walk
@@ -19,7 +19,7 @@ from holdfast.tools.workspace.walk import Seen, Walk
 MAX_ENTRIES: Final = 500
 MAX_BYTES: Final = 50_000
 SECONDS: Final = 4.0
-"""Shorter than a cancelled call may take to end: a thread cannot be stopped."""
+"""Time limit, shorter than the grace period of a cancelled call: threads cannot be stopped."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -31,16 +31,16 @@ SCHEMA: Final[Mapping[str, Any]] = {
         "pattern": {
             "type": "string",
             "maxLength": 500,
-            "description": "Only what matches this glob, e.g. `*.md` or `src/**/*.py`.",
+            "description": "Only entries that match this glob, e.g. `*.md` or `src/**/*.py`.",
         },
         "depth": {
             "type": "integer",
             "minimum": 1,
-            "description": "How many levels to list. Default: 1, or with a pattern all of them.",
+            "description": "How many levels to list. Default: 1, or all of them with a pattern.",
         },
         "all": {
             "type": "boolean",
-            "description": "Also what is ignored (.gitignore, .git, node_modules …).",
+            "description": "Include ignored files (.gitignore, .git, node_modules …).",
         },
     },
     "additionalProperties": False,
@@ -48,7 +48,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def list_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
-    """`seconds`: when a listing stops and says that it is not complete."""
+    """The tool. `seconds`: when a listing stops as incomplete."""
 
     async def run(
         path: str = ".", pattern: str = "", depth: int | None = None, all: bool = False
@@ -71,7 +71,7 @@ def list_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
 
 
 def label(values: Values) -> str:
-    """For people."""
+    """Title of a call, for people."""
     path = values.get("path", ".")
     what = values.get("pattern", "")
     if not what:
@@ -80,7 +80,7 @@ def label(values: Values) -> str:
 
 
 class Listing:
-    """One listing. Refuses (PathRefused, BadGlob) in words for whoever asked."""
+    """One listing. Raises `PathRefused` or `BadGlob` with a message for the model."""
 
     def __init__(
         self, directory: Directory, path: str, pattern: str, depth: int | None, all: bool
@@ -100,7 +100,7 @@ class Listing:
         return "\n".join((*(self._lines or [self._nothing()]), *self._words(late)))
 
     def _late(self, until: float) -> bool:
-        """Collect the lines. True if time was up."""
+        """Collect the lines; returns whether time was up."""
         try:
             for seen in self._walk:
                 self._take(seen)
@@ -138,23 +138,25 @@ class Listing:
 
     def _nothing(self) -> str:
         if self._pattern:
-            looked = f"{self._walk.visited:,} entries looked at"
+            looked = f"{self._walk.visited:,} entries examined"
             return f"Nothing matches {self._pattern!r} in {on_one_line(self._start)}: {looked}."
         return f"{on_one_line(self._start)} is empty." if not self._left_out else "Nothing to list."
 
     def _words(self, late: bool) -> list[str]:
-        """What the lines do not tell."""
+        """Notes about what the lines do not show."""
         walk, words = self._walk, []
         if self._more:
             words.append(f"… and {self._more:,} more: narrow it by path, pattern or depth.")
         if late or walk.stopped:
-            words.append(f"Not complete, stopped after {walk.visited:,} entries: narrow the path.")
+            words.append(f"Incomplete, stopped after {walk.visited:,} entries: narrow the path.")
         if walk.unreadable:
             words.append(f"Directories that could not be read: {walk.unreadable:,}.")
         if self._left_out:
-            words.append(f"Ignored files left out: {self._left_out:,}; all=true lists them.")
+            words.append(
+                f"Ignored entries not listed: {self._left_out:,}; set all=true to list them."
+            )
         elif walk.left_out and not self._lines:
-            words.append("What is ignored was not looked at; all=true does.")
+            words.append("Ignored files were not examined; set all=true to include them.")
         return words
 
 
@@ -168,7 +170,7 @@ def _line(directory: Directory, seen: Seen) -> str:
         case "link":
             return f"{path} -> {_target(directory, seen.path)}"
         case "other":
-            return f"{path} (no regular file)"
+            return f"{path} (not a regular file)"
 
 
 def _target(directory: Directory, path: str) -> str:
@@ -179,7 +181,7 @@ def _target(directory: Directory, path: str) -> str:
         return "?"
     try:
         return on_one_line(os.readlink(name, dir_fd=descriptor))
-    except OSError:  # it is gone, or no link any more
+    except OSError:  # deleted, or no longer a link
         return "?"
     finally:
         os.close(descriptor)

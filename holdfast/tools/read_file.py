@@ -1,9 +1,10 @@
-"""A tool that shows the lines of a text file, or a picture."""
+"""The `read_file` tool: shows the lines of a text file, or a picture."""
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -15,19 +16,21 @@ from holdfast.kernel.messages import Content as Part
 from holdfast.kernel.messages import File, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
+from holdfast.tools.escape import clipped, on_one_line
 from holdfast.tools.files.document import decode, is_binary, shown
+from holdfast.tools.files.excerpt import part
 from holdfast.tools.files.kind import kind, picture, size
-from holdfast.tools.files.part import part
 from holdfast.tools.files.plan import LIMIT, MAX_LINE
-from holdfast.tools.files.seen import Record, metadata
+from holdfast.tools.files.read_versions import Record, metadata
 from holdfast.tools.thread import to_end
-from holdfast.tools.visible import clipped, on_one_line
 from holdfast.tools.workspace.directory import Content, Directory, PathRefused
 
 NAME: Final = "read_file"
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 50_000
 MAX_PICTURE: Final = 5 * 1024 * 1024
+SECONDS: Final = 4.0
+"""Time limit for reading a large file: shorter than the grace period of a cancelled call."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -36,12 +39,12 @@ SCHEMA: Final[Mapping[str, Any]] = {
         "offset": {
             "type": "integer",
             "minimum": 1,
-            "description": "Number of the first line to show, counted from 1; 1 unless set",
+            "description": "Number of the first line to show, counted from 1. Default: 1",
         },
         "limit": {
             "type": "integer",
             "minimum": 1,
-            "description": f"How many lines to show at most; {MAX_LINES} unless set",
+            "description": f"Maximum number of lines to show. Default: {MAX_LINES}",
         },
     },
     "required": ["path"],
@@ -55,7 +58,7 @@ def read_file(directory: Directory) -> Tool:
     async def run(
         context: ToolContext, path: str, offset: float = 1, limit: float = MAX_LINES
     ) -> ToolResult:
-        # 2.0 is an integer too, says JSON schema
+        # JSON schema counts 2.0 as an integer.
         content, record = await to_end(partial(look, directory, path, int(offset), int(limit)))
         said = None if record is None else metadata(record)
         return ToolResult(context.call_id, NAME, content, metadata=said)
@@ -82,7 +85,7 @@ def describe(values: Values) -> str:
 def look(
     directory: Directory, path: str, offset: int, limit: int
 ) -> tuple[tuple[Part, ...], Record | None]:
-    """What there is to see in a file, and a record of what was shown, if it can be changed."""
+    """The contents of a file, and a record of what was shown, if it can be changed."""
     file, known_as = directory.relative(path), directory.settled(path)
     found = contents(directory, file)
     if found is None:
@@ -97,7 +100,7 @@ def look(
 
 
 def contents(directory: Directory, file: str) -> Content | None:
-    """None for a file that is too large to be held, or changed."""
+    """Read a file; None if it is too large to be held in memory, or changed."""
     try:
         return directory.read(file, LIMIT)
     except PathRefused as refusal:
@@ -110,17 +113,18 @@ def contents(directory: Directory, file: str) -> Content | None:
 
 
 def look_into(directory: Directory, file: str, offset: int, limit: int) -> Page:
-    """Some lines of a file that is too large to be held."""
+    """Some lines of a file that is too large to be held in memory."""
     descriptor = directory.open(file)
     try:
         beginning = os.pread(descriptor, 8192, 0)
         if is_binary(beginning):
             found = size(os.fstat(descriptor).st_size)
             raise PathRefused(f"{file} is {kind(beginning)} of {found}: too large to be shown.")
-        found_part = part(descriptor, offset, min(limit, MAX_LINES))
+        until = time.monotonic() + SECONDS
+        lines = part(descriptor, offset, min(limit, MAX_LINES), until)
     finally:
         os.close(descriptor)
-    return turn_to(found_part.lines, found_part.total, offset, limit)
+    return turn_to(lines.lines, lines.total, offset, limit, complete=lines.complete)
 
 
 def look_at_picture(file: str, found: Content) -> tuple[Part, ...]:
@@ -134,15 +138,24 @@ def look_at_picture(file: str, found: Content) -> tuple[Part, ...]:
 
 
 class Page(Struct, frozen=True):
-    """Some lines of a file, as they are shown."""
+    """Some lines of a file, as shown."""
 
     text: str
     last: int | None
-    """The line to which all is shown; None: to the end."""
+    """The last line up to which everything is shown; None: to the end."""
 
 
-def turn_to(lines: Sequence[str], total: int, offset: int, limit: int) -> Page:
-    """The lines, which begin at `offset`, as many as fit, and where to go on behind them."""
+def turn_to(
+    lines: Sequence[str], total: int, offset: int, limit: int, *, complete: bool = True
+) -> Page:
+    """The lines from `offset` on, as many as fit, and at which offset to continue.
+
+    `complete`: whether `total` counts the whole file.
+    """
+    if not complete and offset > total:
+        raise PathRefused(
+            f"line {offset} was not reached in {SECONDS:g} s: use a command such as sed or tail."
+        )
     if offset > max(1, total):
         count = f"{total} lines" if total != 1 else "1 line"
         raise PathRefused(f"there is no line {offset}: the file has {count}.")
@@ -160,7 +173,11 @@ def turn_to(lines: Sequence[str], total: int, offset: int, limit: int) -> Page:
         if long is None and len(line) > MAX_LINE:
             long = offset + number
     last = offset + len(fitting) - 1
-    if last < total:
-        fitting.append(f"[Lines {offset}–{last} of {total}. To go on, set offset to {last + 1}.]")
-    whole = long - 1 if long is not None else last if last < total else None
+    more = last < total or not complete
+    if more:
+        count = f"{total}" if complete else f"more than {total}"
+        fitting.append(
+            f"[Lines {offset}–{last} of {count}. To continue, set offset to {last + 1}.]"
+        )
+    whole = long - 1 if long is not None else last if more else None
     return Page("\n".join(fitting), whole)

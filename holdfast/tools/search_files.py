@@ -1,4 +1,4 @@
-"""The tool that searches in files. The search itself is a process of its own: `searching.py`."""
+"""The `search_files` tool. The search runs in a process of its own: `search_process.py`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.kernel.errors import ToolFailed
+from holdfast.kernel.errors import ExpectedFailure, ToolFailed
 from holdfast.kernel.tool import Tool, Values
 from holdfast.tools.description import description
-from holdfast.tools.visible import on_one_line
+from holdfast.tools.escape import on_one_line
 from holdfast.tools.workspace.directory import Directory
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 30.0
 PATIENCE: Final = 0.8
-"""The part of its time after which a search tells what it has, unless it is stuck in one line."""
+"""Fraction of its time after which a search returns what it has, unless stuck in one line."""
 MAX_LABEL: Final = 60
 
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -30,7 +30,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
             "type": "string",
             "minLength": 1,
             "maxLength": 2000,
-            "description": "A regular expression, or with `literal` plain text.",
+            "description": "A regular expression; with `literal`, plain text.",
         },
         "path": {
             "type": "string",
@@ -38,7 +38,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
         },
         "literal": {
             "type": "boolean",
-            "description": "Take the pattern as plain text. Default: false.",
+            "description": "Treat the pattern as plain text. Default: false.",
         },
         "glob": {
             "type": "string",
@@ -47,7 +47,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
         },
         "ignore_case": {
             "type": "boolean",
-            "description": "Take upper and lower case for the same. Default: false.",
+            "description": "Ignore case. Default: false.",
         },
         "context": {
             "type": "integer",
@@ -57,13 +57,13 @@ SCHEMA: Final[Mapping[str, Any]] = {
         },
         "all": {
             "type": "boolean",
-            "description": "Also what is ignored (.gitignore, .git, node_modules …).",
+            "description": "Include ignored files (.gitignore, .git, node_modules …).",
         },
         "max_results": {
             "type": "integer",
             "minimum": 1,
             "maximum": 1000,
-            "description": "Matches to show. Default: 100.",
+            "description": "Maximum number of matches to show. Default: 100.",
         },
     },
     "required": ["pattern"],
@@ -77,21 +77,21 @@ signal.signal(signal.SIGALRM, signal.SIG_DFL)
 signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
 sys.path += sys.argv[3:]
 sys.modules["typing_extensions"] = None
-from holdfast.tools.searching import main
+from holdfast.tools.search_process import main
 main(int(sys.argv[2]))
 """
-"""Its time is limited by the system, before anything else: an expression cannot hold that off.
+"""The program of the search process. The system limits its time, which `re` cannot prevent.
 
-msgspec can do without typing_extensions, which would take a fifth of the time to start.
+msgspec works without typing_extensions, which would take a fifth of the time to start.
 """
 
 _NEEDED: Final = ("holdfast", "msgspec")
 _KEPT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What an interpreter may need to start. Everything else, secrets among it, stays here."""
+"""Variables an interpreter may need to start. All others, such as secrets, are not passed."""
 
 
 def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
-    """`seconds`: how long a search may take."""
+    """The tool. `seconds`: time limit of a search."""
 
     async def run(
         pattern: str,
@@ -109,7 +109,7 @@ def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
             "literal": literal,
             "glob": glob,
             "ignore_case": ignore_case,
-            "context": int(context),  # 2.0 is an integer too, says JSON schema
+            "context": int(context),  # JSON schema counts 2.0 as an integer
             "all": all,
             "max_results": int(max_results),
             "seconds": PATIENCE * seconds,
@@ -127,14 +127,14 @@ def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
 
 
 def label(values: Values) -> str:
-    """For people."""
+    """Title of a call, for people."""
     pattern, path = values["pattern"], values.get("path", ".")
     short = pattern if len(pattern) <= MAX_LABEL else pattern[: MAX_LABEL - 1] + "…"
     return f"Search for {short!r}" + ("" if path == "." else f" in {on_one_line(path)}")
 
 
 async def _search(directory: Directory, query: Mapping[str, Any], seconds: float) -> str:
-    """Ask a process, and see it end: also when we are cancelled."""
+    """Run the search process, and wait for its end, even if cancelled."""
     import asyncio
 
     top = directory.open(".", os.O_RDONLY | os.O_DIRECTORY)
@@ -143,7 +143,7 @@ async def _search(directory: Directory, query: Mapping[str, Any], seconds: float
             *_command(top, seconds),
             stdin=asyncio.subprocess.PIPE,  # kept open: when it closes, the process ends
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,  # it is not the user who could mend it
+            stderr=asyncio.subprocess.DEVNULL,  # of no use to the user
             env={name: os.environ[name] for name in _KEPT if name in os.environ},
             pass_fds=(top,),
         )
@@ -160,13 +160,13 @@ async def _search(directory: Directory, query: Mapping[str, Any], seconds: float
 
 
 def _command(top: int, seconds: float) -> list[str]:
-    """Isolated, so that nothing in the directory or the environment is taken for a module."""
+    """Isolated, so that no module is imported from the directory or the environment."""
     options = ("-I", "-S", "-X", "utf8", "-W", "ignore")
     return [sys.executable, *options, "-c", _PROGRAM, str(seconds), str(top), *_found_in()]
 
 
 def _found_in() -> list[str]:
-    """Where our own modules come from, however they were installed: the process takes the same."""
+    """Import paths of our own modules, however installed: the process uses the same."""
     from importlib.util import find_spec
 
     specs = map(find_spec, _NEEDED)
@@ -185,8 +185,8 @@ async def _answer(process: Process, query: Mapping[str, Any], seconds: float) ->
             f"the search took longer than {seconds:g} s: use a simpler pattern or a narrower path"
         )
     if code != 0:
-        raise ToolFailed(f"the search broke off (exit code {code}): try a narrower one")
+        raise ToolFailed(f"the search failed (exit code {code}): try a narrower one")
     answer = json.loads(written)
     if "refused" in answer:
-        raise ToolFailed(answer["refused"])
+        raise (ExpectedFailure if answer["expected"] else ToolFailed)(answer["refused"])
     return str(answer["text"])

@@ -1,4 +1,4 @@
-"""Short blocking work of a tool, beside the event loop."""
+"""Runs short blocking work of a tool in a thread, beside the event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 async def to_end(function: Callable[[], T]) -> T:
-    """Run a function in a thread until it has ended, also when the call is cancelled meanwhile.
+    """Run a function in a thread until it has ended, even if the call is cancelled meanwhile.
 
-    A thread cannot be stopped. Reading or writing a file takes a moment, so it is waited for, and
-    its result kept: whoever interrupted it is told what was done, not that it may have been done.
-    A second cancellation does not wait.
+    A thread cannot be stopped. Reading or writing a file takes a moment, so we wait for it and keep
+    its result: an interrupted call reports what was done, not that it may have been done. A second
+    cancellation does not wait.
     """
     # asyncio's own: a tool is cancelled by hand, which an anyio shield does not hold off.
     work = asyncio.get_running_loop().run_in_executor(None, function)

@@ -1,4 +1,4 @@
-"""A tool that writes a whole file, new or in the place of one that the model has seen."""
+"""The `write_file` tool: writes a whole file, new or in place of one the model has read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final, Literal
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
+from holdfast.tools.escape import on_one_line, visible
 from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, beside_the_lines, shortened
 from holdfast.tools.files.document import Document, decode, lone_surrogate, rewritten
 from holdfast.tools.files.kind import kind, size
 from holdfast.tools.files.plan import MAX_LINE, ChangeRefused, Plan, carry_out, current
-from holdfast.tools.files.seen import Record, Seen, metadata, seen
+from holdfast.tools.files.read_versions import Record, Seen, metadata, seen
 from holdfast.tools.thread import to_end
-from holdfast.tools.visible import on_one_line, visible
 from holdfast.tools.workspace.directory import Content, Directory
 
 NAME: Final = "write_file"
@@ -23,7 +23,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
         "path": {"type": "string", "minLength": 1, "description": "The file to write"},
-        "content": {"type": "string", "description": "All that the file is to hold"},
+        "content": {"type": "string", "description": "The complete content of the file"},
     },
     "required": ["path", "content"],
     "additionalProperties": False,
@@ -31,11 +31,15 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
-    """The tool that writes files beneath a directory. People are shown a diff before they agree."""
+    """The tool that writes files beneath a directory. An approval shows the diff."""
+
+    async def validate(context: ToolContext, values: Values) -> None:
+        """Refuse an impossible change before a person is asked to approve it."""
+        await to_end(partial(plan, directory, context.history, **values))
 
     async def preview(context: ToolContext, values: Values) -> str:
         made = await to_end(partial(plan, directory, context.history, **values))
-        return visible(shown(made, FOR_PEOPLE)) or f"{made.file} already holds exactly this."
+        return visible(shown(made, FOR_PEOPLE)) or f"{made.file} already has exactly this content."
 
     async def run(context: ToolContext, path: str, content: str) -> ToolResult:
         text, record = await to_end(partial(write, directory, context.history, path, content))
@@ -46,18 +50,19 @@ def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask
         description=description(__file__),
         schema=SCHEMA,
         function=run,
-        effect="once",  # run again, it might replace what somebody wrote meanwhile
+        effect="once",  # run again, it might overwrite a change made meanwhile
         approval=approval,
         label="write a file",
         describe=lambda values: f"Write {on_one_line(values['path'])}",
+        validate=validate,
         preview=preview,
     )
 
 
 def plan(directory: Directory, history: Sequence[Message], path: str, content: str) -> Plan:
-    """What the file is to become. Refuses to replace what the model has not seen."""
+    """What the file is to become. Refuses to replace what the model has not read."""
     if lone := lone_surrogate(content):
-        raise ChangeRefused(f"content has half a character in it ({lone}), which no file can hold.")
+        raise ChangeRefused(f"content contains a lone surrogate ({lone}), which cannot be written.")
     file = directory.relative(path)
     was = current(directory, file)
     old = None if was is None else decode(was.data)
@@ -68,13 +73,13 @@ def plan(directory: Directory, history: Sequence[Message], path: str, content: s
         if old is not None and "\ufffd" in content and lone_surrogate(old.text):
             raise ChangeRefused(
                 f"{file} has bytes that are not UTF-8, shown as \ufffd, which would be lost. "
-                "Change the other parts with edit_file, or leave \ufffd out."
+                "Change the other parts with edit_file, or remove \ufffd."
             )
     return made
 
 
 def unseen(file: str, was: Content, old: Document | None, known: Seen | None) -> str:
-    """Why a file must not be replaced by somebody who knows this of it; empty if it may."""
+    """Why a file must not be replaced, given what the model knows of it; empty if it may."""
     if known is None:
         return f"{file} exists and was not read: read it first."
     if known.version != was.version:
@@ -87,13 +92,13 @@ def unseen(file: str, was: Content, old: Document | None, known: Seen | None) ->
             "change the file with edit_file."
         )
     return (
-        f"only a part of {file} was read: read the rest first, from line {known.next} on, "
+        f"only part of {file} was read: read the rest first, from line {known.next} on, "
         "or change the part with edit_file."
     )
 
 
 def shown(made: Plan, most: int) -> str:
-    """The diff, behind a line about what it does not show."""
+    """The diff, after a line about what it does not show."""
     words = ""
     if made.old is not None:
         words = beside_the_lines(made.old, made.new)
@@ -106,11 +111,11 @@ def shown(made: Plan, most: int) -> str:
 def write(
     directory: Directory, history: Sequence[Message], path: str, content: str
 ) -> tuple[str, Record]:
-    """What was done, and a record of what the file is now."""
+    """Write the file; returns what was done, and a record of the new state."""
     made = plan(directory, history, path, content)
     known_as = directory.settled(path)
     if made.was is not None and made.was.data == made.data:
-        text = f"{made.file} already holds exactly this: nothing was changed."
+        text = f"{made.file} already has exactly this content: nothing was changed."
         return text, Record(known_as, made.was.version)
     version = carry_out(directory, made)
     lines = len(made.new.text.removesuffix("\n").split("\n")) if made.new.text else 0
@@ -119,5 +124,5 @@ def write(
     if made.was is None:
         text += ": a new file."
     else:
-        text += f" in the place of what was there:\n{shown(made, FOR_MODELS)}"
+        text += f", replacing its content:\n{shown(made, FOR_MODELS)}"
     return text, Record(known_as, version)

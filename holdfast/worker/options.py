@@ -1,4 +1,4 @@
-"""How a worker behaves: one frozen value, checked when it is built. Times are in seconds."""
+"""Options of a worker: one frozen value, validated when it is built. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -14,42 +14,44 @@ MICRO: Final = 1_000_000
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """How a process drives chats: how many, how it shows that it lives, and how it ends.
+    """How a process drives chats: capacity, lease, polling and shutdown.
 
-    The same numbers are used wherever they matter: by claims, by notices, by documents.
+    The defaults are used everywhere: by claims, by notices, by the documentation.
     """
 
     heartbeat: float = 5.0
-    """How often a worker says that it is alive: one row for all of its chats."""
+    """Interval of a worker's heartbeat: one row for all of its chats."""
     lease: float = 15.0
-    """A worker that was not heard of for this long loses its chats to the others."""
+    """Time without a heartbeat after which a worker loses its chats to the others."""
     poll: float = 5.0
-    """The net under notices: one that is lost costs at most this long."""
+    """Polling interval; bounds the delay after a lost notice."""
     chats: int = 64
-    """How many chats a process drives at once."""
+    """Maximum number of root chats that a process drives at once."""
     children: int = 64
-    """... and how many that other chats have spawned: a parent never waits for room of its own."""
+    """Maximum number of child chats that a process drives at once, counted separately so that a
+    parent never takes the room of its children."""
     batch: int = 16
-    """How many chats are claimed at once, where other processes may want some too."""
+    """Maximum number of chats per claim, where other processes may want some too."""
     hold: float = 30.0
-    """A longer wait for the next attempt belongs to nobody, so that an outage fills no worker."""
+    """If the next retry is further away than this, the worker releases the chat, so that an outage
+    cannot occupy all workers."""
     grace: float = 30.0
-    """How long steps in flight may go on once the process was told to stop."""
+    """How long running steps may continue after the process was told to stop."""
     partial: float = 1.0
-    """How often what has arrived of an answer is written down."""
+    """Interval at which the partial answer is saved."""
     troubles: int = 3
-    """Unexpected errors of our own in a row after which a chat fails."""
+    """Number of consecutive internal errors after which a chat fails."""
     stranded: float = 60.0
-    """A chat that no live worker knows the agent of says so after this long."""
+    """How long a chat waits before it is reported as stranded: no live worker has its agent."""
 
     def __post_init__(self) -> None:
         if found := "; ".join(self._mistakes()):
             raise ConfigError(found)
 
     def _mistakes(self) -> Iterator[str]:
-        """All of them: whoever mends one is not to be told of the next.
+        """Return all mistakes at once, so that they can be fixed together.
 
-        TOML has `nan`, which is neither more nor less than anything, and `inf`.
+        TOML has `nan`, for which every comparison is false, and `inf`.
         """
         for name in ("heartbeat", "lease", "poll", "hold", "partial", "stranded"):
             if not 0 < getattr(self, name) < inf:

@@ -1,27 +1,31 @@
-"""Drives one chat: decide, do the step, commit it under the fence, until there is nothing to do.
+"""The runner of one chat: decide, do the step, commit it under the fence, until nothing is left to
+do.
 
-Whatever stands in the way of a commit (an interrupt, an edit, another owner, a lost answer of the
-database) ends in the same place: the step is unwound, the chat is read again, and what its row says
-is done next.
+Everything that prevents a commit (an interrupt, an edit, another owner, a lost acknowledgement) is
+handled in one way: the step is unwound, the chat is loaded again, and the runner does what its row
+says.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, assert_never
+from weakref import ref
 
 import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from holdfast.agent import Agent
-from holdfast.chat import running
 from holdfast.chat.errors import ChatError, Fenced
-from holdfast.chat.running import Outcome, Settlement
-from holdfast.chat.state import Chat, Partial, Rest, Status
+from holdfast.chat.rows import Chat, Partial, Rest, Status
+from holdfast.chat.transitions import runner
+from holdfast.chat.transitions.runner import Outcome, Settlement
 from holdfast.kernel import results
+from holdfast.kernel.answer import cut_by
 from holdfast.kernel.decide import (
     CallModel,
     Compact,
@@ -38,29 +42,30 @@ from holdfast.kernel.decide import (
     decide,
     over_limit,
 )
-from holdfast.kernel.ending import check_output, interruption_marker, objection
-from holdfast.kernel.errors import KINDS, Failure, classify
+from holdfast.kernel.errors import KINDS, Failure, PromptTooLong, StillOverLimit, classify
+from holdfast.kernel.failure_log import log_failure
+from holdfast.kernel.finish import check_output, interruption_marker, objection
 from holdfast.kernel.messages import Injection, Message, Text, injected, note
-from holdfast.kernel.outcome import Failed
 from holdfast.kernel.output import Repair
+from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 from holdfast.observe.logs import DRIVEN
 from holdfast.observe.observer import UNOBSERVED, Observer, Stretch
 from holdfast.store.database import Database, StoreError
-from holdfast.worker.answering import Answering, cost
-from holdfast.worker.book import Book, Gone, Moved
-from holdfast.worker.calling import Calling
-from holdfast.worker.flight import NOTHING, Aside, Flight, Stopped, Unfinished
+from holdfast.worker.chat_agent import Setup
+from holdfast.worker.fenced_chat import FencedChat, Gone, Moved
+from holdfast.worker.model_step import Answering, cost
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.setup import Setup
+from holdfast.worker.step import NOTHING, Leftover, RunningStep, Stopped, Unfinished
+from holdfast.worker.tool_step import Calling
 
 LOG: Final = logging.getLogger("holdfast.worker")
 FIRST_PAUSE: Final = 1.0
 
 
 class Runner:
-    """One chat in the hands of this process, from its claim to its rest."""
+    """Drives one chat from its claim until it rests or is released."""
 
     def __init__(
         self,
@@ -77,51 +82,43 @@ class Runner:
         self._agent = agent
         self._options = options
         self._rested = rested
-        self._book = Book(db, claimed, agent.trim)
+        self._book = FencedChat(db, claimed, agent.trim)
         self._worker_id = claimed.worker_id or ""
         self._witness = observer.drives(self._stretch(claimed))
         self._setup = Setup(agent, self._witness.around)
-        self._flight = Flight(live)
-        self._calling = Calling(self._book, self._setup, self._flight, self._beside, self._witness)
+        self._flight = RunningStep(live)
+        self._errands = Errands()
+        self._calling = Calling(
+            self._book, self._setup, self._flight, self._errands.add, self._witness
+        )
         self._answering = Answering(
             self._book,
             self._setup,
             self._flight,
             self._calling,
             options,
-            self._beside,
+            self._errands.add,
             self._witness,
         )
         self._group: TaskGroup
-        self._errands: list[partial[Coroutine[Any, Any, None]]] = []
-        self._asked = anyio.Event()
         self.is_child = claimed.parent_id is not None
         self.ended = anyio.Event()
         self._poke = anyio.Event()
-        """Something happened that whoever waits has to look at."""
+        """Set when something happened that a wait has to check."""
         self._draining = False
         self._troubles = 0
         self._lost = False
         self._begun = False
+        self._resumed = True
+        """Whether this runner has not made a step yet."""
         self._loaded = False
-        """Whether what is known here may be built upon."""
-        self._aside: Aside | None = None
-        """What a step produced that could not be committed, until the chat was read again."""
+        """Whether the loaded state is valid."""
+        self._aside: Leftover | None = None
+        """What an uncommitted step produced, until the chat is loaded again."""
 
     @property
     def chat_id(self) -> str:
         return self._book.chat.id
-
-    @property
-    def place(self) -> Mapping[str, object]:
-        """What a log says that it is about."""
-        fence, worker = self._book.fence, self._worker_id
-        return {
-            "chat": fence.chat,
-            "worker": worker,
-            "epoch": fence.epoch,
-            "attempt": fence.attempt,
-        }
 
     def _stretch(self, claimed: Chat) -> Stretch:
         book = self._book
@@ -130,35 +127,21 @@ class Runner:
         )
 
     def hear(self, version: int | None) -> None:
-        """A notice that the chat changed."""
+        """Receive a notice that the chat changed."""
         self._book.hear(version)
 
     def drain(self) -> None:
-        """Finish the step in flight, then give the chat away."""
+        """Finish the running step, then release the chat."""
         self._draining = True
         self._wake()
 
     def cut(self) -> None:
-        """The grace is over: stop the step now, and give the chat away as it is."""
+        """Stop the running step now, because the grace is over, and release the chat."""
         self._flight.stop()
         self.drain()
 
     def _wake(self) -> None:
         self._poke.set()
-
-    def _beside(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-        """Run something beside the step. Timers ask for it too, and nobody can start a task there
-        but a task: anyio finds its event loop by that."""
-        self._errands.append(partial(work, *args))
-        self._asked.set()
-
-    async def _run_errands(self) -> None:
-        while True:
-            await self._asked.wait()
-            self._asked = anyio.Event()
-            errands, self._errands = self._errands, []
-            for errand in errands:
-                self._group.start_soon(errand)
 
     async def _unwind(self) -> Unfinished:
         left = await self._flight.unwind(self._book.history.turn.open)
@@ -168,14 +151,14 @@ class Runner:
     # --- from claim to rest ---
 
     async def run(self) -> None:
-        """Drive the chat until it rests, is taken away, or this worker goes."""
-        DRIVEN.set(self)
+        """Drive the chat until it rests, has another owner, or this worker stops."""
+        DRIVEN.set(_LogPlace(self._book, self._worker_id))
         self._witness.begins()
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
-                group.start_soon(self._watch)
-                group.start_soon(self._run_errands)
+                group.start_soon(_lightly, self._watch)
+                group.start_soon(self._errands.run, group)
                 await self._drive()
                 group.cancel_scope.cancel()
         finally:
@@ -186,7 +169,7 @@ class Runner:
             self._witness.ends()
 
     async def _watch(self) -> None:
-        """Hear what others do to the chat, and do at once what cannot wait for the next commit."""
+        """Watch for changes by others, and react to those that cannot wait for the next commit."""
         book, flight = self._book, self._flight
         while True:
             try:
@@ -196,10 +179,10 @@ class Runner:
                 self._lost = True
                 self._wake()
                 return
-            except StoreError:  # looked at again with the next notice or poll
-                LOG.warning("chat %s cannot be looked at", self.chat_id, exc_info=True)
+            except StoreError:  # queried again with the next notice or poll
+                LOG.warning("chat %s: could not query changes", self.chat_id, exc_info=True)
                 continue
-            except ChatError:  # whoever loads it next is told what is wrong with it
+            except ChatError:  # the next load reports what is wrong
                 LOG.warning("chat %s cannot be read", self.chat_id, exc_info=True)
                 flight.stop()
                 self._loaded = False
@@ -222,7 +205,7 @@ class Runner:
             self._rested(self._book.chat)
 
     async def _round(self) -> bool:
-        """Do what comes next. Whether anything may come after it."""
+        """Do the next thing. Returns whether more may follow."""
         try:
             if not self._loaded:
                 await self._begin()
@@ -234,11 +217,11 @@ class Runner:
             raise
         except Exception as error:
             return await self._in_trouble(error, await self._unwound())
-        self._troubles = 0
+        self._troubles, self._resumed = 0, False
         return going_on
 
     async def _begin(self) -> None:
-        """Start from what the database says."""
+        """Load the chat."""
         await self._book.load()
         self._answering.wait_for_retry(self._book.retry_in)
         if not self._begun:
@@ -246,7 +229,7 @@ class Runner:
         self._begun = self._loaded = True
 
     async def _advance(self) -> bool:
-        """Do what the row of the chat asks for. False when there is nothing."""
+        """Do what the row of the chat asks for. False when there is nothing to do."""
         left = None if self._aside is None else await self._look_again(self._aside)
         self._aside = None
         book = self._book
@@ -257,7 +240,7 @@ class Runner:
                     await self._calling.hand_over(left)
                     return True
                 if self._draining:
-                    await self._unwind()  # a stream may have begun with calls of the next step
+                    await self._unwind()  # a stream may have started calls of the next step
                     await self._release()
                     return False
                 if book.chat.retry_at is not None and await self._waits_for_retry():
@@ -267,21 +250,21 @@ class Runner:
                 await self._settle(_filled(left or NOTHING, book.partial, book.chat))
                 return book.chat.busy
             case Status.REQUIRES_ACTION:
-                chat = await book.write(running.expire)
+                chat = await book.write(runner.expire)
                 return chat.status is not Status.REQUIRES_ACTION
             case _:
                 return False
 
-    async def _unwound(self) -> Aside:
-        """End the step. What one before it left is still there if the chat could not be read."""
+    async def _unwound(self) -> Leftover:
+        """End the step. Keeps what an earlier step left if the chat could not be loaded since."""
         book, left = self._book, await self._unwind()
-        return self._aside or Aside(left, book.fence, book.chat.messages)
+        return self._aside or Leftover(left, book.fence, book.chat.messages)
 
-    async def _look_again(self, aside: Aside) -> Unfinished | None:
-        """Read the chat after a step that was not committed; what of the step still counts.
+    async def _look_again(self, aside: Leftover) -> Unfinished | None:
+        """Load the chat after an uncommitted step; keep what of the step still counts.
 
-        To an interrupt everything does; to a chat that goes on, an answer that only has to be
-        committed, and results.
+        For an interrupt that is everything; for a chat that continues, a complete answer and
+        results.
         """
         await self._book.load()
         self._answering.wait_for_retry(self._book.retry_in)
@@ -293,15 +276,16 @@ class Runner:
         await self._answering.abandon(aside)
         return None
 
-    async def _in_trouble(self, error: Exception, aside: Aside) -> bool:
-        """An error that is nobody's outcome: try a few times, and then say so. Whether to go on."""
+    async def _in_trouble(self, error: Exception, aside: Leftover) -> bool:
+        """Handle an internal error: retry a few times, then fail the chat. Returns whether to
+        continue."""
         self._troubles += 1
         if aside.left != NOTHING:
             self._aside = aside
             await self._calling.hand_over(aside.left)
         failure = _expected(error)
         if failure is None and self._troubles < self._options.troubles:
-            LOG.warning("chat %s: trying again", self.chat_id, exc_info=error)
+            LOG.warning("chat %s: internal error, will retry", self.chat_id, exc_info=error)
             await anyio.sleep(FIRST_PAUSE * 2 ** (self._troubles - 1))
             self._loaded = False
             return True
@@ -311,25 +295,27 @@ class Runner:
             failure = Failure(
                 "internal", KINDS["internal"].sentence, f"see the log for reference {reference}"
             )
-        if not self._loaded:  # it cannot be read, and may have moved
+        if not self._loaded:  # it cannot be loaded, and may have changed
             await self._book.look()
+        attempt = self._book.fence.attempt
         try:
             await self._book.fail(failure, cost(aside))
         except Moved:
             self._loaded = False
             return True
+        log_failure(failure, chat=self.chat_id, model=self._setup.model.name, attempt=attempt)
         self._witness.turned("error", failure)
         return False
 
     async def _release(self) -> None:
         fence = self._book.fence
         try:
-            await self._db.write(lambda tx: running.release(tx, fence), short=True)
+            await self._db.write(lambda tx: runner.release(tx, fence), short=True)
         except (Fenced, ChatError, StoreError):
-            LOG.info("chat %s was not given back", self.chat_id, exc_info=True)
+            LOG.info("chat %s could not be released", self.chat_id, exc_info=True)
 
     async def _waits_for_retry(self) -> bool:
-        """Wait for the next attempt. Whether something came in between."""
+        """Wait for the next attempt. Returns whether the wait was cut short."""
         left = self._answering.until_retry()
         if left <= 0:
             return False
@@ -356,6 +342,7 @@ class Runner:
             book.chat.compaction,
             calling.states() if turn.open else {},
             at_rest=book.chat.outcome is not None,
+            resumed=self._resumed,
         )
         step = decide(turn, facts, rules)
         match step:
@@ -372,7 +359,7 @@ class Runner:
             case Compact(_, finish):
                 return await self._compact(finish)
             case DeliverSteering():
-                await book.write(running.deliver)
+                await book.write(runner.deliver)
             case Recover():
                 await self._inject("recovery", self._agent.policy.wording.recovery)
             case LoadContext():
@@ -380,10 +367,15 @@ class Runner:
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
-                raise Failed(classify(over_limit(turn, rules), self._setup.model.name))
+                raise self._over_limit(over_limit(turn, rules))
             case _:
                 assert_never(step)
         return True
+
+    def _over_limit(self, error: StillOverLimit) -> Failed:
+        if not isinstance(error, PromptTooLong):
+            self._witness.compacted("no_progress")
+        return Failed(classify(error, self._setup.model.name))
 
     async def _inject(self, why: Injection, text: str) -> None:
         await self._book.commit((injected(text, why),))
@@ -391,12 +383,12 @@ class Runner:
     async def _compact(self, finish: bool) -> bool:
         outcome = await self._summary()
         if not finish:
-            await self._book.write(running.commit_step, outcome)
+            await self._book.write(runner.commit_step, outcome)
             return True
-        return (await self._book.write(running.finish_turn, None, outcome)).busy
+        return (await self._book.write(runner.finish_turn, None, outcome)).busy
 
     async def _summary(self) -> Outcome:
-        """A checkpoint. Where a person asked for one and none can be had, the chat is no worse."""
+        """Make a checkpoint. If a requested one cannot be made, the chat continues without it."""
         try:
             return await self._answering.summary()
         except Failed as error:
@@ -408,7 +400,7 @@ class Runner:
             return Outcome(messages=(said,), compacted=True, charges=charges)
 
     async def _finish(self, reason: str) -> bool:
-        """The turn has nothing left to do, unless somebody objects."""
+        """Finish the turn, unless the stop guard objects."""
         book, agent = self._book, self._setup.agent
         fits = check_output(agent, book.history, reason)
         if isinstance(fits, Repair):
@@ -428,22 +420,23 @@ class Runner:
         said: tuple[Message, ...] = ()
         if reason == "max_steps":
             said = (note(f"Stopped: this turn reached its limit of {steps} steps."),)
-        rest = Rest(reason, steps)  # type: ignore[arg-type]
+        cut = cut_by(book.history.last_answer()) if reason == "stop" else None
+        rest = Rest(reason, steps, cut)  # type: ignore[arg-type]
         before = book.chat.history_version
         chat = await book.write(
-            running.finish_turn,
+            runner.finish_turn,
             rest,
             Outcome(messages=said),
             only_to_deliver=may_object and waits,
             partial=book.partial_written,
         )
         if chat.busy and chat.history_version == before:
-            return True  # what waited was taken back: who may object is asked after all
+            return True  # the queued message was removed: ask the stop guard after all
         self._witness.turned(reason)
         return chat.busy
 
     async def _settle(self, left: Unfinished) -> None:
-        """The end of an interrupted turn: keep what it produced, and tell the model."""
+        """Settle an interrupted turn: keep what it produced, and tell the model."""
         book = self._book
         self._flight.left = left
         turn, answer = book.history.turn, book.history.last_answer()
@@ -455,18 +448,75 @@ class Runner:
         marker = Message("user", (Text(text),), "marker", "model") if text else None
         settlement = Settlement(
             message=left.partial,
+            half_written=left.half_written,
             results=tuple(left.results),
             marker=marker,
             charges=left.charges,
-            runtime=left.runtime,
         )
-        await book.write(running.settle, settlement)
+        await book.write(runner.settle, settlement)
         self._witness.turned("interrupted")
 
 
+class Errands:
+    """Background work beside the step.
+
+    Also requested in timer callbacks, where anyio cannot start tasks; hence the queue.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[partial[Coroutine[Any, Any, None]]] = []
+        self._asked = anyio.Event()
+
+    def add(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Queue a function to be run."""
+        self._waiting.append(partial(work, *args))
+        self._asked.set()
+
+    async def run(self, group: TaskGroup) -> None:
+        """Start what is queued, until cancelled."""
+        try:
+            while True:
+                await self._asked.wait()
+                self._asked = anyio.Event()
+                waiting, self._waiting = self._waiting, []
+                for errand in waiting:
+                    group.start_soon(_lightly, errand)
+                del waiting, errand
+        finally:
+            self._waiting = []  # avoids a reference cycle
+
+
+async def _lightly(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a child of a task group so that its cancellation keeps no references.
+
+    anyio leaves the `CancelledError` of a child in a reference cycle, with every frame of its
+    traceback. Here that would be the runner with its whole history.
+    """
+    try:
+        await work()
+    except asyncio.CancelledError as error:
+        del work
+        raise error.with_traceback(None) from None
+
+
+class _LogPlace:
+    """The fields that log lines of a chat have while it is driven.
+
+    Contexts of tasks and timers outlive the runner, in libraries too: this is all they refer to.
+    """
+
+    def __init__(self, book: FencedChat, worker: str) -> None:
+        self._book = ref(book)
+        self._known = {"chat": book.fence.chat, "worker": worker, "epoch": book.fence.epoch}
+
+    @property
+    def place(self) -> Mapping[str, object]:
+        book = self._book()
+        return self._known if book is None else {**self._known, "attempt": book.fence.attempt}
+
+
 def _filled(left: Unfinished, partial: Partial | None, chat: Chat) -> Unfinished:
-    """With what a worker that died had written down of the answer that is now interrupted, where
-    nothing more has arrived since."""
+    """Add the partial answer that a dead worker saved, if nothing more has arrived since."""
     if left.partial is not None or partial is None:
         return left
     if (partial.history_version, partial.attempt) != (chat.history_version, chat.attempt):
@@ -475,7 +525,7 @@ def _filled(left: Unfinished, partial: Partial | None, chat: Chat) -> Unfinished
 
 
 def _expected(error: Exception) -> Failure | None:
-    """A failure of the chat itself; None for one that is ours and may pass."""
+    """Return the failure if it belongs to the chat; None for an internal error that may pass."""
     if isinstance(error, Failed):
         return error.failure
     if isinstance(error, (StoreError, ChatError)):

@@ -1,4 +1,4 @@
-"""The part of a process that claims chats: a lease, a claim loop, and a runner for each chat."""
+"""The worker of a process: a lease, a claim loop, and a runner for each chat."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.agent import Agent
-from holdfast.chat import claims
-from holdfast.chat.claims import Pool
 from holdfast.chat.errors import ChatError
-from holdfast.chat.gone import forget_gone
-from holdfast.chat.machine import forget_old_keys
-from holdfast.chat.state import Chat
+from holdfast.chat.idempotency import forget_old_keys
+from holdfast.chat.rows import Chat
+from holdfast.chat.tombstones import forget_gone
+from holdfast.chat.transitions import claims
+from holdfast.chat.transitions.claims import Pool
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import (
     Changed,
@@ -34,15 +34,16 @@ from holdfast.store.database import (
     StoreError,
     Tx,
 )
+from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.runner import Runner
 
 LOG: Final = logging.getLogger("holdfast.worker")
 LAST_WRITE: Final = 5.0
 SILENCE: Final = 1.0
-"""Seconds of waiting after which a worker that stops says why it has not yet."""
+"""Seconds after which a stopping worker logs what it waits for."""
 ALONE: Final = 64
-"""Chats that are claimed at once where nobody else could take some of them."""
+"""Maximum number of chats per claim where no other process can want them."""
 TIDY_EVERY: Final = 720
 """Polls between two clean-ups: about an hour."""
 
@@ -51,8 +52,8 @@ POOLS: Final[Sequence[Pool]] = ("urgent", "root", "child")
 Rested = Callable[[Chat], Awaitable[None]]
 Unfollowed = Callable[[], Awaitable[Sequence[Chat]]]
 TAKEN: Final[WeakSet[Database]] = WeakSet()
-"""Databases of this process alone that a worker drives. It takes whoever else has a chat for dead,
-and a second one would do the same to it."""
+"""Exclusive databases that already have a worker here. Such a worker treats every other owner as
+dead, so two would steal from each other."""
 
 
 async def _claim(me: claims.Worker, limits: Mapping[Pool, int], tx: Tx) -> dict[Pool, list[Chat]]:
@@ -64,10 +65,10 @@ async def _claim_again(me: claims.Worker, chat: Chat, tx: Tx) -> Chat | None:
 
 
 class Worker:
-    """Drives every chat that it can get, as many at once as it may.
+    """Claims and drives as many chats at once as its options allow.
 
-    `rested` is told of each that came to the end of a turn here, in whatever way, and at the start
-    of those that `missed` gives; `observer` of everything that is worth counting.
+    `rested` is called for each chat whose turn ended here, in whatever way, and at the start for
+    those that `missed` returns; `observer` for everything worth counting.
     """
 
     def __init__(
@@ -98,27 +99,29 @@ class Worker:
             lease=int(options.lease * MICRO),
             alone=db.exclusive,
         )
+        self._failures = FailureLog(self._me.id)
         self._runners: dict[str, Runner] = {}
         self._dropped: set[str] = set()
-        """Chats whose runner ended by a defect, and which are still ours."""
+        """Chats whose runner ended by a defect, and which this worker still owns."""
         self._group: TaskGroup
         self._wake = anyio.Event()
         self._claimed = anyio.Event()
-        """The last claim was made."""
+        """Set when the last claim was made."""
         self._full = False
-        """There was no room for more chats when they were last looked for."""
+        """Whether there was no room for more chats at the last claim."""
         self._stopping = False
         self._empty = anyio.Event()
 
     @property
     def id(self) -> str:
+        """Id of the worker."""
         return self._me.id
 
     # --- beginning and end ---
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Worker]:
-        """Claim and drive chats for as long as the block lasts, then give them away."""
+        """Claim and drive chats for as long as the block lasts, then release them."""
         with self._only_one():
             async with self._at_work():
                 yield self
@@ -130,7 +133,7 @@ class Worker:
             return
         if self._db in TAKEN:
             raise ConfigError(
-                "this database has a worker in this process already: use the host that has it, "
+                "this database already has a worker in this process: use the host that has it, "
                 "or a second one with worker=None"
             )
         TAKEN.add(self._db)
@@ -154,7 +157,7 @@ class Worker:
                     yield
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
-                except BaseException as error:  # it is the block's: not one of a group of ours
+                except BaseException as error:  # an error of the block, not of this task group
                     raised = error
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -165,37 +168,38 @@ class Worker:
         finally:
             end()
             with anyio.move_on_after(LAST_WRITE, shield=True):
-                await self._quietly(lambda tx: claims.leave(tx, self._me.id))
+                await self._quietly("leave", lambda tx: claims.leave(tx, self._me.id))
 
     async def stop(self) -> None:
-        """Claim no more, let steps in flight finish within the grace, then give everything away."""
+        """Stop claiming, let running steps finish within the grace, then release all chats."""
         self._stopping = True
         self._wake.set()
         for runner in tuple(self._runners.values()):
             runner.drain()
         self._group.start_soon(self._say_that_it_waits)
         with anyio.move_on_after(self._options.grace):
-            await self._claimed.wait()  # what it brings is to be given away too
+            await self._claimed.wait()  # chats that it claims are to be released too
             await self._none_left()
         for runner in tuple(self._runners.values()):
             runner.cut()
-        # A tool has its grace to clean up, and then is left behind. A database that does not
-        # answer may not hold the end up either: the lease then runs out.
+        # A tool has its grace to clean up, and then is abandoned. A database that does not answer
+        # may not delay the end either: the lease then expires.
         tools = max((agent.policy.calls.grace for agent in self._agents.values()), default=0.0)
         with anyio.move_on_after(tools + LAST_WRITE):
             await self._claimed.wait()
             await self._none_left()
 
     async def _say_that_it_waits(self) -> None:
-        """A program that does not end looks as if it hung."""
+        """Log what the worker waits for: otherwise the process would seem to hang."""
         await anyio.sleep(SILENCE)
         if self._runners:
             chats, grace = len(self._runners), self._options.grace
             LOG.warning(
-                "waiting up to %g s for the steps of %d chats; what is not done then is left to "
+                "waiting up to %g s for the steps of %d %s; unfinished steps are left to "
                 "the next worker",
                 grace,
                 chats,
+                "chat" if chats == 1 else "chats",
             )
 
     async def _none_left(self) -> None:
@@ -206,21 +210,24 @@ class Worker:
     # --- the lease ---
 
     async def _beat(self) -> None:
-        """From the event loop itself: a process whose loop hangs loses its lease."""
+        """Write heartbeats, from the event loop itself: a process whose loop hangs loses its
+        lease."""
         while True:
             await anyio.sleep(self._options.heartbeat)
-            await self._quietly(lambda tx: claims.beat(tx, self._me))
+            await self._quietly("renew its lease", lambda tx: claims.beat(tx, self._me))
 
-    async def _quietly(self, write: Callable[[Tx], Awaitable[None]]) -> None:
+    async def _quietly(self, task: str, write: Callable[[Tx], Awaitable[None]]) -> None:
         try:
             await self._db.write(write, short=True)
         except StoreError as error:
-            LOG.warning("worker %s: %s", self._me.id, error)
+            self._failures.failed(task, error)
+        else:
+            self._failures.succeeded(task)
 
     # --- claiming ---
 
     def _hear(self, notice: Notice) -> None:
-        if type(notice) is Changed:  # with every step of every chat
+        if type(notice) is Changed:  # sent with every step of every chat
             runner = self._runners.get(notice.chat)
             if runner is not None:
                 runner.hear(notice.version)
@@ -240,7 +247,7 @@ class Worker:
         polls, due, waited = 0, anyio.current_time() + self._options.poll, False
         while not self._stopping:
             self._wake = anyio.Event()
-            if waited or anyio.current_time() >= due:  # however much there is to do
+            if waited or anyio.current_time() >= due:  # on time, however much there is to claim
                 polls, due = polls + 1, anyio.current_time() + self._options.poll
                 await self._look_after()
             try:
@@ -249,14 +256,16 @@ class Worker:
                     polls += 1
                     await self._db.write(self._tidy)
             except (StoreError, ChatError) as error:
-                LOG.warning("worker %s cannot claim: %s", self._me.id, error)
+                self._failures.failed("claim chats", error)
                 more = False
+            else:
+                self._failures.succeeded("claim chats")
             waited = not more and not await self._woken(due)
 
     async def _woken(self, due: float) -> bool:
-        """Wait until there is something to claim; False when the time is over before that.
+        """Wait until there may be something to claim; False at the timeout.
 
-        The clock does not tell: a timer may fire a little before its time.
+        The clock cannot tell: a timer may fire slightly early.
         """
         with anyio.CancelScope(deadline=due):
             await self._wake.wait()
@@ -269,7 +278,7 @@ class Worker:
         await forget_gone(tx)
 
     async def _claim_once(self) -> bool:
-        """Take what may be taken. Whether there may be more."""
+        """Claim once. Returns whether there may be more."""
         at_once = max(self._options.batch, ALONE) if self._me.alone else self._options.batch
         limits = {pool: min(at_once, self._room(pool)) for pool in POOLS}
         limits = {pool: limit for pool, limit in limits.items() if limit > 0}
@@ -290,7 +299,7 @@ class Worker:
 
     def _start(self, chat: Chat) -> None:
         running = self._runners.get(chat.id)
-        if running is not None:  # it has lost the chat and found it again: the new one waits
+        if running is not None:  # it lost the chat and claimed it again: the new runner waits
             running.cut()
             self._group.start_soon(self._start_after, running, chat)
             return
@@ -311,7 +320,7 @@ class Worker:
         try:
             await runner.run()
         except Exception:
-            LOG.exception("the runner of chat %s ended", runner.chat_id)
+            LOG.exception("the runner of chat %s ended with an error", runner.chat_id)
             self._dropped.add(runner.chat_id)
         finally:
             if self._runners.get(runner.chat_id) is runner:
@@ -322,12 +331,13 @@ class Worker:
                 self._wake.set()
 
     async def _look_after(self) -> None:
-        """A chat of ours without a runner gets one; a runner whose notice was lost looks again."""
+        """Start runners for owned chats without one; rouse runners whose notice was lost."""
         try:
             owned = await self._db.read(lambda tx: claims.owned(tx, self._me.id))
         except (StoreError, ChatError) as error:
-            LOG.warning("worker %s cannot look after its chats: %s", self._me.id, error)
+            self._failures.failed("check its chats", error)
             return
+        self._failures.succeeded("check its chats")
         for chat in owned:
             runner = self._runners.get(chat.id)
             if runner is not None:
@@ -341,14 +351,14 @@ class Worker:
                 runner.hear(None)
 
     async def _start_again(self, chat: Chat) -> None:
-        """Nobody drives it: its runner ended, or we never heard that we had claimed it."""
+        """Start a runner for a chat whose runner ended, or whose claim was not acknowledged."""
         again: Chat | None = chat
         if chat.id in self._dropped:
             try:
                 again = await self._db.write(partial(_claim_again, self._me, chat))
             except (StoreError, ChatError) as error:
                 LOG.warning("worker %s cannot claim chat %s: %s", self._me.id, chat.id, error)
-                if isinstance(error, OutcomeUnknown):  # if it was: nobody has driven it since
+                if isinstance(error, OutcomeUnknown):  # the claim may be committed
                     self._dropped.discard(chat.id)
                 return
         if again is not None:
@@ -358,18 +368,18 @@ class Worker:
     # --- what comes after ---
 
     def _on_rest(self, chat: Chat) -> None:
-        """Work after the outcome can neither fail nor repeat a step."""
+        """Start the work that follows a turn. It can neither fail nor repeat a step."""
         if self._rested is not None and not self._stopping:
             self._group.start_soon(self._after, self._rested, chat)
 
     async def _make_up(self) -> None:
-        """A process may have ended between the end of a turn and what was to follow it."""
+        """Start the work that a process missed when it ended just after a turn."""
         if self._missed is None:
             return
         try:
             missed = await self._missed()
         except Exception:
-            LOG.warning("what is left to do after turns is not known", exc_info=True)
+            LOG.warning("could not read which chats need follow-up work", exc_info=True)
             return
         for chat in missed:
             self._on_rest(chat)
@@ -378,4 +388,4 @@ class Worker:
         try:
             await rested(chat)
         except Exception:
-            LOG.warning("after chat %s came to rest", chat.id, exc_info=True)
+            LOG.warning("follow-up work of chat %s failed", chat.id, exc_info=True)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser import chromium as installed
-from tests.browser.kit import Model, Pages, Server, one_test, scripted
+from tests.browser.harness import Model, Pages, Server, one_test, scripted
 
 FAILED: pytest.StashKey[bool] = pytest.StashKey()
 

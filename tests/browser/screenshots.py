@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwr
 
 from holdfast.testing import call, say, think, usage
 from tests.browser import chromium
-from tests.browser.kit import ROOT, Model, Pages, Server
+from tests.browser.harness import ROOT, Model, Pages, Server
 
 IMAGES: Final = ROOT / "docs" / "images"
 LARGEST: Final = 150_000

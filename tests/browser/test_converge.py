@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from holdfast.testing import call
-from tests.browser.kit import Held, Model, Pages, Server, Talk, imported, still
+from tests.browser.harness import Held, Model, Pages, Server, Talk, imported, still
 
 SETTINGS = """
 [agents.careful]
@@ -107,9 +107,9 @@ def test_an_approval_outlives_the_server_that_asked_for_it(
     allow = talk.log.get_by_role("button", name="Allow once")
     expect(allow).to_be_visible()
     server.kill()
-    expect(talk.page.get_by_text("Reconnecting")).to_be_visible()
+    expect(talk.page.get_by_text("keeps working without this page")).to_be_visible()
     server.start()
-    expect(talk.page.get_by_text("Reconnecting")).to_be_hidden()
+    expect(talk.page.get_by_text("keeps working without this page")).to_be_hidden()
     allow.click()
     expect(talk.rows.last).to_contain_text("It is written.")
     assert (server.work / "kept.txt").read_text() == "kept\n"
@@ -559,6 +559,6 @@ def test_reading_far_up_is_not_disturbed_by_an_answer_and_everything_can_be_read
     talk.rests()
     still(page)
     assert page.evaluate("moved") == []
-    page.get_by_role("button", name="To the newest, 2 new messages").click()
+    page.get_by_role("button", name="Jump to the newest, 2 new messages").click()
     expect(talk.rows.last).to_be_in_viewport()
     talk.converges()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.browser.kit import Model, Pages, Server, Talk, imported, still
+from tests.browser.harness import Model, Pages, Server, Talk, imported, still
 
 LENGTH: Final = 440
 WORDS: Final = {13: "numbat", 424: "bilby"}
@@ -44,7 +44,7 @@ def is_at(talk: Talk, number: int) -> None:
     expect(row).to_be_in_viewport(ratio=1)
     place = "(row) => row.getBoundingClientRect().top - row.closest('[role=log]').offsetTop"
     assert 0 <= row.evaluate(place) < 100
-    expect(talk.page.get_by_role("button", name="To the newest")).to_be_visible()
+    expect(talk.page.get_by_role("button", name="Jump to the newest")).to_be_visible()
 
 
 @pytest.mark.parametrize("number", WORDS)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Dialog, Page, expect
 
 from holdfast.testing import call, call_raw, say, source, think
-from tests.browser.kit import ROOT, Model, Pages, Server, Talk, imported
+from tests.browser.harness import ROOT, Model, Pages, Server, Talk, imported
 
 CORPUS: Final[list[str]] = json.loads((ROOT / "ui/src/timeline/xss.json").read_text("utf-8"))
 SETTINGS: Final = '[agents.free]\napproval = "never"\n'
@@ -191,7 +191,7 @@ def test_titles_file_names_and_what_search_finds_are_only_read(
         expect(page.get_by_role("option").filter(has_text=image)).not_to_have_count(0)
         expect(page.locator("mark").filter(has_text=word)).not_to_have_count(0)
         page.keyboard.press("Escape")
-    page.get_by_role("button", name="More for this chat").click()
+    page.get_by_role("button", name="More actions for this chat").click()
     page.get_by_role("menuitem", name="Delete").click()
     expect(page.get_by_role("dialog", name=image)).to_be_visible()
     guarded.nothing_happened()

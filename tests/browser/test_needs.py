@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Locator, expect
 
 from holdfast.testing import Item, call
-from tests.browser.kit import Held, Model, Pages, Server, Talk, axe, told
+from tests.browser.harness import Held, Model, Pages, Server, Talk, axe, told
 
 
 def write(path: str, content: str = "words\n") -> Item:
@@ -24,7 +24,7 @@ def test_a_change_is_shown_before_it_is_allowed_and_made_after(
     model.says(write("once.txt"), write("twice.txt"), "Both are written.")
     talk = Talk.begin(open_page, server, "Write two files")
     expect(card(talk).locator(".diff")).to_contain_text("words")
-    expect(talk.tail).to_contain_text("It waits for an answer")
+    expect(talk.tail).to_contain_text("Waiting for an answer")
     expect(talk.page).to_have_title(re.compile(r"^\(1\) "))
     assert axe(talk.page) == []
     assert not (server.work / "once.txt").exists()
@@ -46,7 +46,7 @@ def test_what_is_allowed_for_a_chat_is_not_asked_again(
     model.says(write("a.txt"), write("b.txt"), "Both are written.")
     talk = Talk.begin(open_page, server, "Write two files")
     card(talk).get_by_role("button", name="Allow for this chat").click()
-    talk.page.get_by_role("menuitem", name="Every call of write_file").click()
+    talk.page.get_by_role("menuitem", name="Every call to write_file").click()
     expect(talk.rows.last).to_contain_text("Both are written.")
     assert (server.work / "b.txt").exists()
     talk.converges()
@@ -111,7 +111,7 @@ def test_questions_are_answered_in_a_form(open_page: Pages, server: Server, mode
     ]
     model.says(call("ask_user", questions=questions), "Thank you.")
     talk = Talk.begin(open_page, server, "Ask me")
-    form = talk.log.get_by_role("article", name="The agent asks you")
+    form = talk.log.get_by_role("article", name="The agent has a question")
     send = form.get_by_role("button", name="Send answer")
     expect(send).to_be_disabled()
     assert axe(talk.page) == []
@@ -136,7 +136,7 @@ def test_the_inbox_gathers_what_waits_in_all_chats(
     # The plan goes by the order of the requests: each chat is to have asked before the next does.
     model.says(write("one.txt"), [written := model.gate(), "Written."], write("two.txt"), "Denied.")
     page = open_page(server, "/inbox")
-    expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing is waiting for you")).to_be_visible()
     one = server.ask("/chats", {"prompt": "Write one", "title": "The first"})["id"]
     expect(page).to_have_title(re.compile(r"^\(1\) "))
     with_one = page.locator(".inbox-group", has_text="The first")

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import FilePayload, Page, ViewportSize, expect
 
 from holdfast.testing import call, call_raw, fail, say, source, think, usage
-from tests.browser.kit import DESK, Model, Pages, Server, axe, still
+from tests.browser.harness import DESK, Model, Pages, Server, axe, still
 
 SETTINGS: Final = """
 [agents.free]
@@ -212,7 +212,7 @@ def filters(page: Page, rooms: Rooms) -> None:
 
 def themes(page: Page, rooms: Rooms) -> None:
     chats(page, rooms)
-    page.get_by_role("button", name="Light or dark").click()
+    page.get_by_role("button", name="Theme").click()
     expect(page.get_by_role("menu")).to_be_visible()
 
 
@@ -253,7 +253,7 @@ def editing(page: Page, rooms: Rooms) -> None:
     row = page.locator('[data-kind="prompt"]').last
     row.hover()
     row.get_by_role("button", name="Edit").click()
-    expect(page.get_by_role("textbox", name="Changed message")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Edited message")).to_be_focused()
 
 
 def written(page: Page, rooms: Rooms) -> None:
@@ -288,7 +288,7 @@ def meter(page: Page, rooms: Rooms) -> None:
 
 def head_menu(page: Page, rooms: Rooms) -> None:
     work(page, rooms)
-    page.get_by_role("button", name="More for this chat").click()
+    page.get_by_role("button", name="More actions for this chat").click()
     expect(page.get_by_role("menu")).to_be_visible()
 
 
@@ -323,7 +323,7 @@ def failed(page: Page, rooms: Rooms) -> None:
 
 def retries(page: Page, rooms: Rooms) -> None:
     log(page, rooms.retries)
-    expect(page.get_by_text("It is tried again in")).to_be_visible()
+    expect(page.get_by_text("Retrying in")).to_be_visible()
 
 
 def search(page: Page, rooms: Rooms) -> None:
@@ -336,9 +336,9 @@ def search(page: Page, rooms: Rooms) -> None:
 def keys(page: Page, rooms: Rooms) -> None:
     chats(page, rooms)
     page.keyboard.press("Control+k")
-    page.get_by_role("combobox").fill("keys")
+    page.get_by_role("combobox").fill("shortcuts")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
 
 
 def inbox(page: Page, _: Rooms) -> None:
@@ -351,7 +351,7 @@ def empty_inbox(page: Page, _: Rooms) -> None:
     nothing: dict[str, Any] = {"actions": [], "next": None}
     page.route("**/api/v1/actions*", lambda route: route.fulfill(json=nothing))
     page.goto("/inbox")
-    expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing is waiting for you")).to_be_visible()
 
 
 def section(name: str) -> Callable[[Page, Rooms], None]:
@@ -524,7 +524,7 @@ def test_a_title_is_written_on_a_phone_without_moving_the_conversation(
     log = page.get_by_role("log")
     expect(log).to_have_attribute("aria-busy", "false")
     before = log.bounding_box()
-    page.get_by_role("button", name="More for this chat").click()
+    page.get_by_role("button", name="More actions for this chat").click()
     page.get_by_role("menuitem", name="Rename").click()
     expect(page.get_by_role("textbox", name="Title")).to_be_focused()
     assert log.bounding_box() == before
@@ -547,7 +547,7 @@ def test_a_server_that_is_gone_is_told_of_on_a_screen_of_its_own(
     open_page.watch(page).allow("ERR_FAILED")
     page.route("**/api/v1/**", lambda route: route.abort())
     page.reload()
-    expect(page.get_by_role("heading", name="The server does not answer")).to_be_visible()
+    expect(page.get_by_role("heading", name="The server is not responding")).to_be_visible()
     assert axe(page) == []
     page.unroute("**/api/v1/**")
     page.get_by_role("button", name="Try now").click()

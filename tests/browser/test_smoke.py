@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.kit import PHONE, Model, Pages, Server, axe
+from tests.browser.harness import PHONE, Model, Pages, Server, axe
 
 
 def test_the_page_opens_and_says_what_it_is(open_page: Pages, server: Server) -> None:
@@ -27,7 +27,7 @@ def test_an_address_that_leads_nowhere_has_ways_out_on_a_phone_too(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page(server, "/no/such/place", viewport=PHONE)
-    expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     assert axe(page) == []
     page.get_by_role("link", name="Back to the chats").click()
     expect(page.get_by_role("navigation", name="Chats")).to_be_visible()
@@ -41,9 +41,11 @@ def test_the_token_is_gone_from_the_address_and_a_cookie_is_there(page: Page) ->
 
 
 def test_a_web_socket_of_the_same_origin_is_allowed(page: Page) -> None:
+    expect(page.get_by_role("navigation", name="Chats")).to_be_visible()
     state = page.evaluate(
         """() => new Promise((resolve) => {
-            const socket = new WebSocket(`ws://${location.host}/api/v1/stream`);
+            const protocols = ["holdfast", localStorage["holdfast.session-key"]];
+            const socket = new WebSocket(`ws://${location.host}/api/v1/stream`, protocols);
             socket.onopen = () => { socket.close(); resolve("open"); };
             socket.onerror = () => resolve("refused");
         })"""

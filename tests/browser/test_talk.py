@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Route, WebSocketRoute, expect
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.model import PartEnded, ReasoningDelta
 from holdfast.testing import call, fail, lost
-from tests.browser.kit import Held, Model, Pages, Server, Talk, axe, imported, told
+from tests.browser.harness import Held, Model, Pages, Server, Talk, axe, imported, told
 
 SETTINGS = """
 [agents.free]
@@ -155,7 +155,7 @@ def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model:
     expect(button).to_be_focused()
 
     talk.page.get_by_role("button", name="Change: The first thing").click()
-    field = talk.page.get_by_role("textbox", name="Changed message")
+    field = talk.page.get_by_role("textbox", name="Edited message")
     field.fill("The very first thing")
     talk.page.get_by_role("button", name="Save", exact=True).click()
     expect(queue(talk).nth(1)).to_contain_text("The very first thing")
@@ -232,10 +232,10 @@ def test_a_chat_that_could_not_be_deleted_does_not_call_people_back_from_elsewhe
     page.route(f"**/api/v1/chats/{talk.id}", lambda route: held.append(route))
 
     def delete() -> Route:
-        page.get_by_role("button", name="More for this chat").click()
+        page.get_by_role("button", name="More actions for this chat").click()
         page.get_by_role("menuitem", name="Delete…").click()
         with page.expect_request(lambda asked: asked.method == "DELETE"):
-            page.get_by_role("button", name="Delete for good").click()
+            page.get_by_role("button", name="Delete permanently").click()
         page.wait_for_url(f"{talk.server.url}/")
         return held.pop()
 
@@ -265,7 +265,7 @@ def test_a_past_message_is_edited_after_a_warning_or_forked_instead(
     first.hover()
     first.get_by_role("button", name="Edit").click()
     expect(talk.page.get_by_text("Replaces this message and the 3 below it.")).to_be_visible()
-    field = talk.page.get_by_role("textbox", name="Changed message")
+    field = talk.page.get_by_role("textbox", name="Edited message")
     expect(field).to_have_value("Prompt 0")
     field.press("Escape")
     expect(field).to_be_hidden()
@@ -312,7 +312,7 @@ def test_an_edit_that_is_on_its_way_does_not_close_the_next_one(talk: Talk, mode
         expect(talk.rows.last).to_contain_text(word)
         talk.rests()
     held = Held(talk.page, "**/messages/*")
-    field = talk.page.get_by_role("textbox", name="Changed message")
+    field = talk.page.get_by_role("textbox", name="Edited message")
     talk.rows.nth(2).hover()
     talk.rows.nth(2).get_by_role("button", name="Edit").click()
     field.fill("Another prompt")
@@ -385,8 +385,8 @@ def test_a_call_that_is_tried_again_says_why_and_when(talk: Talk, model: Model) 
     expect(talk.rows.last).to_contain_text("Here I am.")
     talk.converges()
     said = "\n".join(talk.page.evaluate("tails"))
-    assert "The provider asks to slow down" in said
-    assert re.search(r"It is tried again in 1 s · attempt 2 of 10", said)
+    assert "The provider's rate limit was reached" in said
+    assert re.search(r"Retrying in 1 s · attempt 2 of 10", said)
 
 
 @pytest.mark.parametrize("wrong", [-3_600, 3_600])
@@ -404,7 +404,7 @@ def test_a_wrong_clock_of_the_browser_does_not_change_when_it_is_tried_again(
     talk.says("Begin")
     expect(talk.rows.last).to_contain_text("Here I am.")
     said = "\n".join(page.evaluate("tails"))
-    assert re.search(r"It is tried again in [1-4] s · attempt", said), said
+    assert re.search(r"Retrying in [1-4] s · attempt", said), said
 
 
 def test_an_answer_that_breaks_off_is_replaced_by_the_next_attempt(
@@ -605,3 +605,31 @@ PASTE = """(field, { text, name }) => {
 
 def paste(field: Locator, text: str, name: str | None = None) -> None:
     field.evaluate(PASTE, {"text": text, "name": name})
+
+
+def test_durations_of_calls_and_answers_are_shown_after_a_reload(
+    open_page: Pages, server: Server
+) -> None:
+    asks = {"type": "call", "id": "a", "tool": "wait_agents", "arguments": "{}"}
+    ran = {"type": "result", "call_id": "a", "tool": "wait_agents", "content": []}
+    said: list[dict[str, Any]] = [
+        {"role": "user", "kind": "prompt", "parts": [{"type": "text", "text": "Wait"}]},
+        {"role": "assistant", "kind": "answer", "parts": [asks], "runtime": 1_500},
+        {
+            "role": "tool",
+            "kind": "results",
+            "parts": [{**ran, "started_at": 1_000_000, "finished_at": 3_500_000}],
+        },
+        {
+            "role": "assistant",
+            "kind": "answer",
+            "parts": [{"type": "text", "text": "Done."}],
+            "runtime": 250,
+        },
+    ]
+    talk = Talk.open(open_page, server, imported(server, said))
+    for _ in range(2):
+        expect(talk.call("wait_agents")).to_contain_text("2.5 s")
+        foot = talk.page.locator(".answer-foot [title*='the model took']")
+        expect(foot).to_have_attribute("title", re.compile(r"the model took 1\.8 s of it"))
+        talk.page.reload()

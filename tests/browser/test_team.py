@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.kit import Pages, Server, axe
+from tests.browser.harness import Pages, Server, axe
 
 
 @pytest.fixture
@@ -43,16 +43,16 @@ def test_an_administrator_lets_somebody_in_who_is_offered_no_users_and_shuts_the
     expect(line(ann, "ann")).to_contain_text("you")
     add = ann.get_by_role("button", name="Add", exact=True)
     add.click()
-    expect(ann.get_by_text("Give the name of whoever it is.")).to_be_visible()
+    expect(ann.get_by_text("Enter a name.")).to_be_visible()
     ann.get_by_label("Name", exact=True).fill("bob")
     add.click()
     expect(ann.get_by_label("Role of bob")).to_have_value("member")
     expect(ann.get_by_label("Name", exact=True)).to_have_value("")
-    expect(ann.get_by_text("Give the name of whoever it is.")).to_have_count(0)
+    expect(ann.get_by_text("Enter a name.")).to_have_count(0)
     ann.get_by_role("button", name="Tokens of bob").click()
-    line(ann, "bob").get_by_role("button", name="Make a token").click()
+    line(ann, "bob").get_by_role("button", name="Create a token").click()
     line(ann, "bob").get_by_label("What it is for").fill("a telephone")
-    line(ann, "bob").get_by_role("button", name="Make the token").click()
+    line(ann, "bob").get_by_role("button", name="Create token").click()
     made = line(ann, "bob").locator("code")
     expect(made).to_have_text(re.compile("^hf_"))
     assert axe(ann) == []

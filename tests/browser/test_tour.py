@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.kit import Pages, Server, Talk
+from tests.browser.harness import Pages, Server, Talk
 
 TWO_MINUTES: Final = 120
 
@@ -75,7 +75,7 @@ class Tour:
         expect(talk.rows.last).to_have_attribute("data-kind", "answer")
 
     def edits_and_forks(self) -> None:
-        talk = self.begins("All that it understands")
+        talk = self.begins("Everything it understands")
         talk.rests()
         talk.says("say apples")
         expect(talk.rows).to_have_count(4)
@@ -83,7 +83,7 @@ class Tour:
         prompt = talk.rows.nth(2)
         prompt.hover()
         prompt.get_by_role("button", name="Edit").click()
-        field = self.page.get_by_role("textbox", name="Changed message")
+        field = self.page.get_by_role("textbox", name="Edited message")
         field.fill("say pears")
         field.press("Enter")
         expect(talk.rows.last).to_contain_text("pears")
@@ -98,7 +98,7 @@ class Tour:
         self.talk.rests()
 
     def waits_out_a_failure(self) -> None:
-        talk = self.begins("Errors, tried again")
+        talk = self.begins("Errors and retries")
         expect(talk.tail).to_contain_text("attempt")
         expect(talk.rows.last).to_have_attribute("data-kind", "answer")
         talk.rests()

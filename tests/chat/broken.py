@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
-from holdfast.chat import people, running
-from holdfast.chat.claims import POISON
-from holdfast.chat.locked import fence_of
-from holdfast.chat.state import Charge
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Charge
+from holdfast.chat.transitions import runner, user
+from holdfast.chat.transitions.claims import POISON
 from holdfast.kernel.messages import Message, Text, Usage, encode, results_message
-from tests.chat.given import FAILURE, Chats, answer, asks, made, prompt, row_of_call
+from tests.chat.chats import FAILURE, Chats, answer, asks, made, prompt, row_of_call
 from tests.kernel import histories
 
 Given = Callable[[Chats], Awaitable[Any]]
@@ -33,7 +33,7 @@ async def worked(chats: Chats, id: str = "c1") -> None:
     """1 prompt, 2 call a, 3 its result, 4 answer: the chat is idle."""
     await chats.running(id, calls={"a": "started"})
     fence = fence_of(await chats.row(id))
-    await chats.do(running.commit_step, fence, running.Outcome(results=(made("a"),)))
+    await chats.do(runner.commit_step, fence, runner.Outcome(results=(made("a"),)))
     used = Usage(input=10, output=5, reasoning=2, cache_read=3, cache_write=4, cost=0.1)
     await chats.commit(id, answer("here you are", usage=used))
     await chats.finish(id)
@@ -51,7 +51,7 @@ async def waiting_for_child(chats: Chats, id: str = "c1") -> None:
     await chats.commit(id, answer("I wait", asks("wait")))
     chat = await chats.row(id)
     rows = [row_of_call(chat, "wait", "waiting", action="child")]
-    await chats.do(running.require_action, fence_of(chat), rows, {"wait": ["child"]})
+    await chats.do(runner.require_action, fence_of(chat), rows, {"wait": ["child"]})
 
 
 async def idle(chats: Chats) -> None:
@@ -86,18 +86,18 @@ async def queued(chats: Chats) -> None:
 
 async def retrying(chats: Chats) -> None:
     chat = await chats.running()
-    await chats.do(running.record_retry, fence_of(chat), FAILURE, 3, 60_000_000)
+    await chats.do(runner.record_retry, fence_of(chat), FAILURE, 3, 60_000_000)
 
 
 async def partial_answer(chats: Chats) -> None:
     chat = await chats.running()
-    await chats.do(running.write_partial, fence_of(chat), 1, answer("so fa"))
+    await chats.do(runner.write_partial, fence_of(chat), 1, answer("so fa"))
 
 
 async def edited(chats: Chats) -> None:
     """1 to 4 are superseded, 5 is the prompt that stands for them; call a is of 2."""
     await worked(chats)
-    await chats.do(people.edit, "c1", 1, prompt("I meant this"))
+    await chats.do(user.edit, "c1", 1, prompt("I meant this"))
 
 
 async def edited_and_gone_on(chats: Chats) -> None:
@@ -117,7 +117,7 @@ async def long(chats: Chats) -> None:
 async def compacted(chats: Chats) -> None:
     """1 prompt, 2 answer, 3 prompt, 4 answer, 5 a checkpoint for 1 and 2."""
     await long(chats)
-    await chats.do(people.compact, "c1")
+    await chats.do(user.compact, "c1")
     await chats.claim()
     await chats.commit("c1", histories.checkpoint(2))
     await chats.finish("c1")
@@ -135,7 +135,7 @@ async def charged(chats: Chats) -> None:
     await chats.running()
     charge = Charge("summary of 1", "summary", Usage(input=7))
     fence = fence_of(await chats.row())
-    await chats.do(running.commit_step, fence, running.Outcome(charges=(charge,)))
+    await chats.do(runner.commit_step, fence, runner.Outcome(charges=(charge,)))
 
 
 # --- What is done to them ---
@@ -206,17 +206,17 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a role that there is not": Broken(
             idle,
             message(2, "role = 'ghost'"),
-            ("invariant 1: message 2: it holds what it cannot hold: Invalid enum value",),
+            ("invariant 1: message 2: it has an invalid value: Invalid enum value",),
         ),
         "a body that is cut": Broken(
             idle,
             message(2, 'body = \'{"role":"assis\''),
-            ("invariant 1: message 2: its body cannot be read: this is not JSON that holdfast",),
+            ("invariant 1: message 2: its body cannot be read: this is not JSON written",),
         ),
         "a body of another kind": Broken(
             idle,
             message(2, "body = '[]'"),
-            ("invariant 1: message 2: its body cannot be read: this is not JSON that holdfast",),
+            ("invariant 1: message 2: its body cannot be read: this is not JSON written",),
         ),
         "an answer is superseded": Broken(
             idle,
@@ -231,7 +231,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
             message(5, "kind = 'answer'"),
             (
                 "invariant 1: message 5: its kind is answer, and that of its body is prompt",
-                "invariant 1: message 5: it stands for what is superseded, and is no prompt but",
+                "invariant 1: message 5: it stands for what is superseded, and is not a prompt but",
             ),
         ),
     },
@@ -358,7 +358,12 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "what is kept is no prompt": Broken(
             compacted,
             (put(5, histories.checkpoint(2, pinned=1)),),
-            ("invariant 7: message 5: it keeps the message at 1, and that is no prompt that",),
+            ("invariant 7: message 5: it keeps the message at 1, and that is not a prompt that",),
+        ),
+        "what is kept is not context": Broken(
+            compacted,
+            (put(5, histories.checkpoint(2, context=(1,))),),
+            ("invariant 7: message 5: it keeps the message at 1, and that is not context that",),
         ),
         "an unanswered prompt is covered": Broken(
             compacted,
@@ -379,22 +384,22 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a status that there is not": Broken(
             idle,
             chat("status = 'asleep'"),
-            ("invariant 8: row: it holds what it cannot hold: Invalid enum value 'asleep' -",),
+            ("invariant 8: row: it has an invalid value: Invalid enum value 'asleep' -",),
         ),
         "labels that are cut": Broken(
             idle,
             chat("labels = '{'"),
-            ("invariant 8: row: its labels cannot be read: this is not JSON that holdfast",),
+            ("invariant 8: row: its labels cannot be read: this is not JSON written",),
         ),
         "rules of another kind": Broken(
             idle,
             chat("rules = '[1]'"),
-            ("invariant 8: row: its rules cannot be read: this is not JSON that holdfast",),
+            ("invariant 8: row: its rules cannot be read: this is not JSON written",),
         ),
         "an error that nobody can read": Broken(
             failed,
             chat("error = 'it broke'"),
-            ("invariant 8: row: its error cannot be read: this is not JSON that holdfast",),
+            ("invariant 8: row: its error cannot be read: this is not JSON written",),
         ),
         "an error is gone": Broken(
             failed, chat("error = NULL"), ("invariant 8: error: it has no error, and is error",)
@@ -402,7 +407,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "archived by half": Broken(
             idle,
             chat("archived = 2"),
-            ("invariant 8: row: it holds what it cannot hold: Expected `bool`, got `int` - at",),
+            ("invariant 8: row: it has an invalid value: Expected `bool`, got `int` - at",),
         ),
         "archived while it runs": Broken(
             runs, chat("archived = 1"), ("invariant 8: status: it is archived, and is running",)
@@ -453,7 +458,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a child of somebody else": Broken(
             spawned,
             chat("owner = 'eve'"),
-            ("invariant 20: owner: it belongs to somebody else than its parent",),
+            ("invariant 20: owner: its owner is not its parent's",),
         ),
         "a chat that is its own parent": Broken(
             idle,
@@ -470,12 +475,12 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a queued message that is cut": Broken(
             queued,
             ("UPDATE queue SET body = '{' WHERE id = 'q1'",),
-            ("invariant 10: queued message q1: its body cannot be read: this is not JSON that",),
+            ("invariant 10: queued message q1: its body cannot be read: this is not JSON written",),
         ),
         "a queued answer": Broken(
             queued,
             (f"UPDATE queue SET body = '{encode(answer('first')).decode()}' WHERE id = 'q1'",),
-            ("invariant 10: queued message q1: it is no prompt but answer",),
+            ("invariant 10: queued message q1: it is not a prompt but answer",),
         ),
         "a queue that is too long": Broken(
             queued,
@@ -524,7 +529,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a started call by nobody": Broken(
             started,
             call("epoch = NULL"),
-            ("invariant 12: call a: it is started, and nobody knows when or by whom",),
+            ("invariant 12: call a: it is started, and its time or epoch is missing",),
         ),
         "a call over without a result": Broken(
             started,
@@ -559,7 +564,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a result that is cut": Broken(
             recorded,
             call("result = '{'"),
-            ("invariant 12: call a: its result cannot be read: this is not JSON that holdfast",),
+            ("invariant 12: call a: its result cannot be read: this is not JSON written",),
         ),
         "a result of a call that runs": Broken(
             recorded,
@@ -569,7 +574,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "an effect that there is not": Broken(
             started,
             call("effect = 'maybe'"),
-            ("invariant 12: call a: it holds what it cannot hold: Invalid enum value 'maybe'",),
+            ("invariant 12: call a: it has an invalid value: Invalid enum value 'maybe'",),
         ),
         "a call of a message that was edited": Broken(
             edited,
@@ -586,7 +591,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
             ("UPDATE tool_calls SET state = 'finished', outcome = 'ok' WHERE call_id = 'wait'",),
             (
                 "invariant 12: call wait: it is over, and has no result, here or in the history",
-                "invariant 13: call wait: it is open and waits for nobody, and the chat does",
+                "invariant 13: call wait: it is open and does not wait, and the chat does",
                 "invariant 12: call wait: it waits for chat child, and is over",
             ),
         ),
@@ -595,7 +600,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
             ("UPDATE tool_calls SET action = 'answer' WHERE call_id = 'wait'",),
             (
                 "invariant 13: call wait: it waits for answer, and asks for child of wait",
-                "invariant 12: call wait: it is to wait for chat child, and is no call that does",
+                "invariant 12: call wait: it is to wait for chat child, and is not a call that",
             ),
         ),
         "a child of another family is awaited": Broken(
@@ -608,12 +613,12 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a call that waits for nobody": Broken(
             asking,
             call("asked = NULL, action = NULL"),
-            ("invariant 13: call a: it waits, and nobody is asked for anything",),
+            ("invariant 13: call a: it waits, and has no action",),
         ),
         "an approval of nothing": Broken(
             approved,
             call("approved = NULL"),
-            ("invariant 13: call a: it is approved, and nobody knows what for",),
+            ("invariant 13: call a: it is approved, and the approval is missing",),
         ),
         "an approval of other arguments": Broken(
             approved,
@@ -637,19 +642,19 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
             asking,
             call("state = 'started', started_at = 1"),
             (
-                "invariant 13: call a: it is open and waits for nobody, and the chat does",
+                "invariant 13: call a: it is open and does not wait, and the chat does",
                 "invariant 13: deadline: it is 1767225610000000, and the first of its actions'",
             ),
         ),
         "a call of which nothing is known while the chat waits": Broken(
             asking,
             ("DELETE FROM tool_calls WHERE call_id = 'b'",),
-            ("invariant 13: call b: it is open and waits for nobody, and the chat does",),
+            ("invariant 13: call b: it is open and does not wait, and the chat does",),
         ),
         "a chat that waits for nothing": Broken(
             idle,
             chat("status = 'requires_action'"),
-            ("invariant 13: status: it waits for somebody, and no call is open",),
+            ("invariant 13: status: it requires action, and no call is open",),
         ),
         "a deadline": Broken(
             asking,
@@ -673,7 +678,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
             edited,
             call("state = 'waiting', outcome = NULL"),
             (
-                "invariant 13: call a: it waits, and nobody is asked for anything",
+                "invariant 13: call a: it waits, and has no action",
                 "invariant 13: call a: it is waiting, and its message is superseded",
             ),
         ),
@@ -729,12 +734,12 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "a debt": Broken(
             charged,
             ("UPDATE usage SET input = -7",),
-            ("invariant 19: usage summary of 1: what was used is less than nothing",),
+            ("invariant 19: usage summary of 1: its usage is negative",),
         ),
         "a purpose that there is not": Broken(
             charged,
             ("UPDATE usage SET purpose = 'fun'",),
-            ("invariant 19: usage summary of 1: it holds what it cannot hold: Invalid enum",),
+            ("invariant 19: usage summary of 1: it has an invalid value: Invalid enum",),
         ),
     },
 }

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from holdfast.chat import family, people, running
 from holdfast.chat.errors import Fenced
-from holdfast.chat.locked import fence_of
-from holdfast.chat.state import Chat, Rest, Status
-from holdfast.chat.table import TRANSITIONS, Transition
-from tests.chat.given import FAILURE, Chats, answer, asks, given_result, made, prompt, row_of_call
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Chat, Rest, Status
+from holdfast.chat.state_machine import TRANSITIONS, Transition
+from holdfast.chat.transitions import lifecycle, runner, user
+from tests.chat.chats import FAILURE, Chats, answer, asks, given_result, made, prompt, row_of_call
 
 S, T = Status, Transition
 Act = Callable[[Chats, Chat], Awaitable[Any]]
@@ -45,7 +45,7 @@ RUNNERS: Final = frozenset(
 """What only the worker that has the chat may do."""
 QUEUE: Final = frozenset({T.PROMOTE, T.EDIT_QUEUED, T.REORDER, T.REMOVE_QUEUED})
 
-SENDS: Final = frozenset(people.SENDS.values())
+SENDS: Final = frozenset(user.SENDS.values())
 
 # --- a chat in the state that a cell is about ---
 
@@ -124,50 +124,50 @@ def _runner(transition: Callable[..., Awaitable[Any]], *args: Any) -> Act:
 
 async def _start(chats: Chats, chat: Chat) -> None:
     await chats.do(
-        running.start_calls, fence_of(chat), [row_of_call(chat, "a", "started", number=2)]
+        runner.start_calls, fence_of(chat), [row_of_call(chat, "a", "started", number=2)]
     )
 
 
 async def _finish_call(chats: Chats, chat: Chat) -> None:
     result = row_of_call(chat, "a", "finished", number=2, result=made("a"))
-    if not await chats.do(running.finish_call, chat.id, result):
+    if not await chats.do(runner.finish_call, chat.id, result):
         raise Fenced
 
 
 async def _require(chats: Chats, chat: Chat) -> None:
     rows = [row_of_call(chat, id, "waiting") for id in ("a", "b")]
-    await chats.do(running.require_action, fence_of(chat), rows)
+    await chats.do(runner.require_action, fence_of(chat), rows)
 
 
 ACTS: Final[Mapping[Transition, Act]] = {
     T.SEND_QUEUE: _send("queue"),
     T.SEND_STEER: _send("steer"),
     T.SEND_INTERRUPT: _send("interrupt"),
-    T.INTERRUPT: _people(people.interrupt, "stopped by the user"),
-    T.PROMOTE: _people(people.promote, "q2"),
-    T.EDIT_QUEUED: _people(people.edit_queued, "q2", prompt("rather this")),
-    T.REORDER: _people(people.reorder, ["q2", "q1"]),
-    T.REMOVE_QUEUED: _people(people.remove_queued, "q1"),
-    T.EDIT: _people(people.edit, 1, prompt("I meant this")),
-    T.RETRY: _people(people.retry),
-    T.COMPACT: _people(people.compact),
-    T.RESOLVE: _people(people.resolve, {"b": given_result("b")}),
-    T.EXPIRE: _runner(running.expire),
-    T.DELIVER: _runner(running.deliver),
-    T.COMMIT_STEP: _runner(running.commit_step, running.Outcome(results=(made("a"),))),
-    T.RECORD_RETRY: _runner(running.record_retry, FAILURE, 3, 0),
+    T.INTERRUPT: _people(user.interrupt, "stopped by the user"),
+    T.PROMOTE: _people(user.promote, "q2"),
+    T.EDIT_QUEUED: _people(user.edit_queued, "q2", prompt("rather this")),
+    T.REORDER: _people(user.reorder, ["q2", "q1"]),
+    T.REMOVE_QUEUED: _people(user.remove_queued, "q1"),
+    T.EDIT: _people(user.edit, 1, prompt("I meant this")),
+    T.RETRY: _people(user.retry),
+    T.COMPACT: _people(user.compact),
+    T.RESOLVE: _people(user.resolve, {"b": given_result("b")}),
+    T.EXPIRE: _runner(runner.expire),
+    T.DELIVER: _runner(runner.deliver),
+    T.COMMIT_STEP: _runner(runner.commit_step, runner.Outcome(results=(made("a"),))),
+    T.RECORD_RETRY: _runner(runner.record_retry, FAILURE, 3, 0),
     T.START_CALLS: _start,
     T.FINISH_CALL: _finish_call,
     T.REQUIRE_ACTION: _require,
-    T.FINISH_TURN: _runner(running.finish_turn, Rest("stop", 1)),
-    T.SETTLE: _runner(running.settle, running.Settlement(results=(made("a"),))),
-    T.FAIL: _runner(running.fail, FAILURE),
-    T.UPDATE: _people(people.update, {"title": "A new title"}),
-    T.ARCHIVE: _people(family.archive),
+    T.FINISH_TURN: _runner(runner.finish_turn, Rest("stop", 1)),
+    T.SETTLE: _runner(runner.settle, runner.Settlement(results=(made("a"),))),
+    T.FAIL: _runner(runner.fail, FAILURE),
+    T.UPDATE: _people(user.update, {"title": "A new title"}),
+    T.ARCHIVE: _people(lifecycle.archive),
 }
 ACTS_FOR: Final[Mapping[Cell, Act]] = {
     (S.REQUIRES_ACTION, T.RESOLVE, S.RUNNING): _people(
-        people.resolve, {"a": given_result("a"), "b": given_result("b")}
+        user.resolve, {"a": given_result("a"), "b": given_result("b")}
     ),
 }
 """Where the outcome depends on what is said."""

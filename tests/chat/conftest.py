@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from holdfast.chat import doctor
-from tests.chat.given import Chats
+from tests.chat.chats import Chats
 from tests.databases import hold
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def chats(db: Database, clock: Clock) -> Iterator[Chats]:
 @pytest.fixture
 async def postgres(postgres_url: str, clock: Clock) -> AsyncIterator[Chats]:
     """For what only happens where several sessions write at once."""
-    from holdfast.store.postgres import open_postgres
+    from holdfast.store.postgres.database import open_postgres
 
     async with open_postgres(postgres_url, now=clock.now, hold=hold, probe=None) as db:
         made = Chats(db, clock)

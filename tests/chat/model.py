@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from holdfast.chat.state import Deliver, Status
+from holdfast.chat.rows import Deliver, Status
 
 Kind = Literal["prompt", "answer", "shown", "results", "marker"]
 """`shown`: an answer that people see and models do not."""

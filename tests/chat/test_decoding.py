@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import holdfast.chat
-from holdfast.chat import health, machine, state
+from holdfast.chat import idempotency, invariants, rows
 
 ON_THE_LOOP: Final = frozenset({"holdfast.chat.export"})
 """Modules that decode nothing that a store thread reads."""
@@ -23,13 +23,14 @@ PLACE: Final = {"decode": 1, "document": 3, "_once": 1}
 CHOSEN: Final = frozenset({"kind", "what"})
 """Variables that hold a type of these tables: what else they hold is found where it is given."""
 TABLES: Final = (
-    *state.DOCUMENTS.values(),
-    *(what for table in health.TABLES.values() for what in table.documents.values()),
+    *rows.DOCUMENTS.values(),
+    *(what for table in invariants.TABLES.values() for what in table.documents.values()),
 )
 
 FIRST: Final = """
 import sys, threading
-from holdfast.chat import machine, people, state
+from holdfast.chat import idempotency, rows
+from holdfast.chat.transitions import user
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action
@@ -38,35 +39,35 @@ from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult, Usage,
 call = ToolCall("1", "look", "{}")
 said = Message("assistant", (Text("Hm."), call), "answer", usage=Usage(input=1), model="a:b")
 failure = Failure("network", "It broke.")
-retry, rest, rule = state.Retry(1, 3, failure), state.Rest("stop", 2), state.Rule("look")
-values = dict.fromkeys(field.name for field in state.COLUMNS)
+retry, rest, rule = rows.Retry(1, 3, failure), rows.Rest("stop", 2), rows.Rule("look")
+values = dict.fromkeys(field.name for field in rows.COLUMNS)
 for name in ("id", "owner", "agent", "root_id"):
     values[name] = "x"
-for field in state.COLUMNS:
+for field in rows.COLUMNS:
     if field.type is int:
         values[field.name] = 1
-values |= {"labels": {"a": "b"}, "rules": (rule,), "status": state.Status.IDLE, "archived": False,
+values |= {"labels": {"a": "b"}, "rules": (rule,), "status": rows.Status.IDLE, "archived": False,
            "error": failure, "retry": retry, "outcome": rest, "compaction": "person"}
-chat = state.Chat(**values)
-queued = state.Queued("q", "steer", said, 0)
+chat = rows.Chat(**values)
+queued = rows.Queued("q", "steer", said, 0)
 made = {
     Message: said,
     ToolResult: ToolResult("1", "look", (Text("seen"),)),
     Action: Action("approval", call, "{}", "0"),
     Approved: Approved("0", {"a": 1}),
     dict[str, str]: {"a": "b"},
-    tuple[state.Rule, ...]: (rule,),
+    tuple[rows.Rule, ...]: (rule,),
     Failure: failure,
-    state.Retry: retry,
-    state.Rest: rest,
-    state.Chat: chat,
-    people.Sent: people.Sent(chat, 1),
-    people.Edited: people.Edited(chat, 1, (1,), (queued,)),
-    state.Queued: queued,
-    list[state.Queued]: [queued],
+    rows.Retry: retry,
+    rows.Rest: rest,
+    rows.Chat: chat,
+    user.Sent: user.Sent(chat, 1),
+    user.Edited: user.Edited(chat, 1, (1,), (queued,)),
+    rows.Queued: queued,
+    list[rows.Queued]: [queued],
     tuple[str, ...]: ("a",),
 }
-assert set(made) == {*state.DECODED, *machine.DECODED}
+assert set(made) == {*rows.DECODED, *idempotency.DECODED}
 order = list(made.items())
 if sys.argv[1] == "reversed":
     order.reverse()
@@ -127,7 +128,7 @@ def structs(kind: Any) -> set[Any]:
 
 
 def test_every_type_that_is_decoded_is_prepared() -> None:
-    prepared = {one for each in (*state.DECODED, *machine.DECODED) for one in structs(each)}
+    prepared = {one for each in (*rows.DECODED, *idempotency.DECODED) for one in structs(each)}
     found = list(decoded())
     assert len(found) > 20
     assert [place for place in found if not structs(place[1]) <= prepared] == []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from holdfast.chat.state import Status
-from holdfast.chat.table import TRANSITIONS, diagram
+from holdfast.chat.rows import Status
+from holdfast.chat.state_machine import TRANSITIONS, diagram
 
 ARCHITECTURE: Final = Path(__file__).resolve().parents[2] / "ARCHITECTURE.md"
 

@@ -17,14 +17,15 @@ import pytest
 from hypothesis import given
 from msgspec import structs
 
-from holdfast.chat import doctor, family, people, running
-from holdfast.chat.claims import POISON
+from holdfast.chat import doctor
 from holdfast.chat.doctor import Finding
-from holdfast.chat.family import NewChat
-from holdfast.chat.locked import fence_of
-from holdfast.chat.sequence import Walk, checkpoints
-from holdfast.chat.state import Status
-from holdfast.chat.table import Transition
+from holdfast.chat.history_invariants import Walk, checkpoints
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Status
+from holdfast.chat.state_machine import Transition
+from holdfast.chat.transitions import lifecycle, runner, user
+from holdfast.chat.transitions.claims import POISON
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.context import NO_RESULT, Projection, Trim, view, whole_pairs
 from holdfast.kernel.messages import Message, Part, ToolResult, results_message
 from holdfast.store.database import Database, Unavailable
@@ -42,7 +43,7 @@ from tests.chat.broken import (
     worked,
 )
 from tests.chat.cells import ACTS, ACTS_FOR, CELLS, bring
-from tests.chat.given import FAILURE, LEASE, TABLES, Chats, answer, asks, made, prompt
+from tests.chat.chats import FAILURE, LEASE, TABLES, Chats, answer, asks, made, prompt
 from tests.databases import Databases, OpenDatabase, hold
 from tests.kernel import histories
 
@@ -150,12 +151,12 @@ async def test_nothing_is_found_in_an_empty_database(db: Database) -> None:
 
 async def test_nothing_is_found_in_copies(chats: Chats) -> None:
     await worked(chats, "edited")
-    await chats.do(people.edit, "edited", 1, prompt("I meant this"))
-    await chats.do(family.fork, "edited", 5, NewChat(id="fork", agent="agent", message=None))
+    await chats.do(user.edit, "edited", 1, prompt("I meant this"))
+    await chats.do(lifecycle.fork, "edited", 5, NewChat(id="fork", agent="agent", message=None))
     await worked(chats, "worked")
-    await chats.do(family.fork, "worked", 4, NewChat(id="used", agent="agent", message=None))
+    await chats.do(lifecycle.fork, "worked", 4, NewChat(id="used", agent="agent", message=None))
     await asking(chats, "asking")
-    await chats.do(family.fork, "asking", 2, NewChat(id="cut", agent="agent", message=None))
+    await chats.do(lifecycle.fork, "asking", 2, NewChat(id="cut", agent="agent", message=None))
     await doctor.check(chats.db)
     assert await doctor.count(chats.db) == 6
 
@@ -163,11 +164,11 @@ async def test_nothing_is_found_in_copies(chats: Chats) -> None:
 async def test_nothing_is_found_in_chats_that_were_stopped(chats: Chats) -> None:
     interrupted = await chats.interrupting("settled", calls={"a": "started", "b": "recorded"})
     half = answer("so fa", asks("c"))
-    left = running.Settlement(results=(made("a"),), marker=histories.marker())
-    await chats.do(running.settle, fence_of(interrupted), left)
+    left = runner.Settlement(results=(made("a"),), marker=histories.marker())
+    await chats.do(runner.settle, fence_of(interrupted), left)
     failing = await chats.running("failed")
     for_people = structs.replace(half, visibility="user")
-    await chats.do(running.fail, fence_of(failing), FAILURE, for_people)
+    await chats.do(runner.fail, fence_of(failing), FAILURE, for_people)
     await chats.running("poison", calls={"a": "started"})
     for worker in range(POISON):
         chats.clock.advance(LEASE)
@@ -180,9 +181,9 @@ async def test_nothing_is_found_in_a_family_that_is_put_away(chats: Chats) -> No
     await waiting_for_child(chats, "parent")
     await chats.rest("child")
     await chats.claim("urgent")
-    await chats.do(running.expire, fence_of(await chats.row("parent")))
+    await chats.do(runner.expire, fence_of(await chats.row("parent")))
     await chats.rest("parent")
-    await chats.do(family.archive, "parent")
+    await chats.do(lifecycle.archive, "parent")
     await doctor.check(chats.db)
 
 
@@ -305,7 +306,7 @@ async def test_a_request_that_was_carried_out_and_not_answered_is_found(
 
 @pytest.fixture
 async def sqlite(tmp_path: Path, clock: Clock) -> AsyncIterator[Chats]:
-    from holdfast.store.sqlite import open_sqlite
+    from holdfast.store.sqlite.database import open_sqlite
 
     path = tmp_path / "chats.db"
     async with open_sqlite(path, now=clock.now, hold=hold, thread=False) as db:
@@ -321,7 +322,7 @@ async def test_a_text_that_is_no_text_is_found(sqlite: Chats, tmp_path: Path) ->
         "UPDATE chats SET runnable_since = 1 WHERE id = 'c2'",
     )
     first, second = await found(sqlite.db)
-    assert str(first).startswith("invariant 1: chat c1, rows: a text is no UTF-8: ")
+    assert str(first).startswith("invariant 1: chat c1, rows: a stored text is not UTF-8: ")
     assert (second.invariant, second.chat) == (17, "c2")
 
 
@@ -341,7 +342,7 @@ async def test_rows_that_point_to_nothing_are_counted(sqlite: Chats, tmp_path: P
 async def test_a_damaged_file_is_found_and_read_as_far_as_it_can_be(
     tmp_path: Path, clock: Clock
 ) -> None:
-    from holdfast.store.sqlite import open_sqlite
+    from holdfast.store.sqlite.database import open_sqlite
 
     path = tmp_path / "chats.db"
     open_it = partial(open_sqlite, path, now=clock.now, hold=hold, thread=False)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat import family, people, queries, running
+from holdfast.chat import queries
 from holdfast.chat.errors import ChatNotFound, MessageNotFound, NotAPrompt
-from holdfast.chat.family import NewChat
 from holdfast.chat.journal import WHY
-from holdfast.chat.locked import fence_of
-from holdfast.chat.state import Status
-from tests.chat.given import FAILURE, ME, Chats, answer, asks, made, prompt, said
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Status
+from holdfast.chat.transitions import lifecycle, runner, user
+from holdfast.chat.transitions.lifecycle import NewChat
+from tests.chat.chats import FAILURE, ME, Chats, answer, asks, made, prompt, said
 
 
 async def long_chat(chats: Chats, id: str = "c1") -> None:
@@ -34,7 +35,7 @@ async def long_chat(chats: Chats, id: str = "c1") -> None:
 async def test_an_edit_supersedes_the_message_and_all_behind_it(chats: Chats) -> None:
     await long_chat(chats)
     before = await chats.ask(queries.read_messages, "c1", superseded=True)
-    edited = await chats.do(people.edit, "c1", 5, prompt("rather this"), author="ann")
+    edited = await chats.do(user.edit, "c1", 5, prompt("rather this"), author="ann")
     assert (edited.number, edited.superseded, edited.chat.status) == (7, (5, 6), Status.RUNNING)
     assert (await chats.said())[-2:] == ["that is it", "rather this"]
     assert (await chats.history())[-1].author == "ann"
@@ -48,35 +49,35 @@ async def test_an_edit_supersedes_the_message_and_all_behind_it(chats: Chats) ->
 
 async def test_an_edit_of_the_first_message_begins_anew(chats: Chats) -> None:
     await long_chat(chats)
-    await chats.do(people.edit, "c1", 1, prompt("from the start"))
+    await chats.do(user.edit, "c1", 1, prompt("from the start"))
     assert await chats.said() == ["from the start"]
     assert (await chats.row()).messages == 7
 
 
 async def test_an_edit_gives_back_the_queue_that_it_drops(chats: Chats) -> None:
     await chats.running("c1", queue=("queue", "steer"))
-    edited = await chats.do(people.edit, "c1", 1, prompt("else"))
+    edited = await chats.do(user.edit, "c1", 1, prompt("else"))
     assert [queued.id for queued in edited.dropped] == ["q2", "q1"]
     assert await chats.queued() == []
 
 
 async def test_an_edit_ends_the_calls_of_superseded_messages(chats: Chats) -> None:
     await long_chat(chats)
-    await chats.do(people.edit, "c1", 5, prompt("else"))
+    await chats.do(user.edit, "c1", 5, prompt("else"))
     assert (await chats.load()).journal == {}
     calls = {row[1]: row for row in (await chats.everything())["tool_calls"]}
     assert {id: row[-1] for id, row in calls.items()} == {"b": "edited", "c": "ok"}
 
 
 async def test_the_result_of_a_superseded_call_that_comes_late_is_not_kept(chats: Chats) -> None:
-    from tests.chat.given import row_of_call
+    from tests.chat.chats import row_of_call
 
     await long_chat(chats)
     chat = await chats.row()
-    await chats.do(people.edit, "c1", 5, prompt("else"))
+    await chats.do(user.edit, "c1", 5, prompt("else"))
     before = await chats.everything()
     late = row_of_call(chat, "b", "finished", number=6, result=made("b"))
-    assert not await chats.do(running.finish_call, "c1", late)
+    assert not await chats.do(runner.finish_call, "c1", late)
     assert await chats.everything() == before
 
 
@@ -84,10 +85,10 @@ async def test_a_running_step_cannot_commit_over_an_edit(chats: Chats) -> None:
     from holdfast.chat.errors import Fenced
 
     chat = await chats.running("c1")
-    await chats.do(people.edit, "c1", 1, prompt("else"))
+    await chats.do(user.edit, "c1", 1, prompt("else"))
     with pytest.raises(Fenced):
         await chats.do(
-            running.commit_step, fence_of(chat), running.Outcome(messages=(answer("too late"),))
+            runner.commit_step, fence_of(chat), runner.Outcome(messages=(answer("too late"),))
         )
     assert await chats.said() == ["else"]
     assert (await chats.row()).worker_id == ME
@@ -103,7 +104,7 @@ async def test_an_edit_leaves_nothing_of_the_state_before(chats: Chats, status: 
         Status.ERROR: chats.error,
     }
     await ways[status]("c1")
-    edited = await chats.do(people.edit, "c1", 1, prompt("else"), model="big", effort="low")
+    edited = await chats.do(user.edit, "c1", 1, prompt("else"), model="big", effort="low")
     chat = edited.chat
     assert (chat.status, chat.error, chat.outcome, chat.deadline) == (
         Status.RUNNING,
@@ -125,15 +126,15 @@ async def test_only_a_live_prompt_can_be_edited(
     await long_chat(chats)
     before = await chats.everything()
     with pytest.raises(refusal):
-        await chats.do(people.edit, "c1", number, prompt("else"))
+        await chats.do(user.edit, "c1", number, prompt("else"))
     assert await chats.everything() == before
 
 
 async def test_a_superseded_message_is_not_edited_again(chats: Chats) -> None:
     await long_chat(chats)
-    await chats.do(people.edit, "c1", 5, prompt("else"))
+    await chats.do(user.edit, "c1", 5, prompt("else"))
     with pytest.raises(MessageNotFound) as refusal:
-        await chats.do(people.edit, "c1", 5, prompt("and again"))
+        await chats.do(user.edit, "c1", 5, prompt("and again"))
     assert refusal.value.number == 5
 
 
@@ -142,7 +143,7 @@ async def test_what_changed_since_a_snapshot_includes_what_an_edit_superseded(
 ) -> None:
     await long_chat(chats)
     seen = (await chats.row()).snapshot_version
-    await chats.do(people.edit, "c1", 5, prompt("else"))
+    await chats.do(user.edit, "c1", 5, prompt("else"))
     changes = await chats.ask(queries.changes, "c1", seen)
     assert changes is not None
     assert [(s.number, s.superseded_at is None) for s in changes.messages] == [
@@ -175,11 +176,11 @@ async def test_a_fork_has_the_live_history_numbered_anew_and_the_original_is_unt
     chats: Chats,
 ) -> None:
     await long_chat(chats)
-    await chats.do(people.edit, "c1", 1, prompt("anew"))
+    await chats.do(user.edit, "c1", 1, prompt("anew"))
     await chats.commit("c1", answer("yes"))
     before = await chats.row()
     chats.told()
-    fork = await chats.do(family.fork, "c1", 8, new())
+    fork = await chats.do(lifecycle.fork, "c1", 8, new())
     assert (fork.status, fork.messages, fork.snapshot_version, fork.history_version) == (
         Status.IDLE,
         2,
@@ -195,7 +196,7 @@ async def test_a_fork_has_the_live_history_numbered_anew_and_the_original_is_unt
 
 async def test_a_fork_with_a_prompt_has_the_history_before_it_and_runs(chats: Chats) -> None:
     await long_chat(chats)
-    fork = await chats.do(family.fork, "c1", 5, new("rather this"))
+    fork = await chats.do(lifecycle.fork, "c1", 5, new("rather this"))
     assert fork.status is Status.RUNNING
     assert await chats.said("f") == [
         "hello",
@@ -209,7 +210,7 @@ async def test_a_fork_with_a_prompt_has_the_history_before_it_and_runs(chats: Ch
 
 async def test_a_fork_with_another_first_prompt_begins_anew(chats: Chats) -> None:
     await long_chat(chats)
-    fork = await chats.do(family.fork, "c1", 1, new("from the start"))
+    fork = await chats.do(lifecycle.fork, "c1", 1, new("from the start"))
     assert (fork.messages, await chats.said("f")) == (1, ["from the start"])
 
 
@@ -217,7 +218,7 @@ async def test_calls_that_are_open_where_a_chat_is_forked_are_answered_there_alo
     chats: Chats,
 ) -> None:
     await long_chat(chats)
-    fork = await chats.do(family.fork, "c1", 6, new())
+    fork = await chats.do(lifecycle.fork, "c1", 6, new())
     assert (await chats.said("f"))[-2:] == ["once more ?b ?c", "b=forked c=forked"]
     assert (await chats.history("f"))[-1].message.results[0].text == WHY["forked"]
     assert fork.status is Status.IDLE
@@ -228,7 +229,7 @@ async def test_calls_that_are_open_where_a_chat_is_forked_are_answered_there_alo
 
 async def test_a_fork_takes_no_queue_no_error_and_no_owner_along(chats: Chats) -> None:
     await chats.error("c1", queue=("queue",))
-    fork = await chats.do(family.fork, "c1", 1, new(owner="ann", title="Copy", model="big"))
+    fork = await chats.do(lifecycle.fork, "c1", 1, new(owner="ann", title="Copy", model="big"))
     assert (fork.error, fork.worker_id, fork.owner, fork.title) == (None, None, "ann", "Copy")
     assert await chats.queued("f") == []
     assert (await chats.row("c1")).error == FAILURE
@@ -244,18 +245,18 @@ async def test_a_fork_needs_a_live_message_and_with_a_prompt_a_prompt(
     await long_chat(chats)
     before = await chats.everything()
     with pytest.raises(refusal):
-        await chats.do(family.fork, "c1", number, new(text))
+        await chats.do(lifecycle.fork, "c1", number, new(text))
     with pytest.raises(ChatNotFound):
-        await chats.do(family.fork, "nowhere", 1, new(text))
+        await chats.do(lifecycle.fork, "nowhere", 1, new(text))
     assert await chats.everything() == before
 
 
 async def test_a_fork_and_its_original_go_their_own_ways(chats: Chats) -> None:
     await chats.idle("c1")
-    await chats.do(family.fork, "c1", 2, new())
+    await chats.do(lifecycle.fork, "c1", 2, new())
     await chats.send("f", "here")
     await chats.send("c1", "there")
     assert (await chats.said("f"))[-1] == "here"
     assert said(await chats.history("c1"))[-1] == "there"
-    await chats.do(people.edit, "c1", 1, prompt("else"))
+    await chats.do(user.edit, "c1", 1, prompt("else"))
     assert await chats.said("f") == ["hello", "here you are", "here"]

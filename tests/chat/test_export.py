@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import anyio
 import pytest
+from msgspec import structs
 
 from holdfast.agent import Agent
-from holdfast.chat import people, queries
+from holdfast.chat import queries
 from holdfast.chat.export import Exported, export, parse
-from holdfast.chat.state import Stored
-from holdfast.chat.view import Snapshot, Watch, read_snapshot
+from holdfast.chat.rows import Stored
+from holdfast.chat.snapshots import Snapshot, Watch, read_snapshot
+from holdfast.chat.transitions import user
 from holdfast.host import serving
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import (
@@ -23,8 +27,9 @@ from holdfast.kernel.messages import (
     ToolResult,
     note,
 )
-from holdfast.testing import Clock, ScriptedModel, ports
-from tests.chat.given import Chats, answer, asks, made, prompt
+from holdfast.kernel.tool import tool
+from holdfast.testing import Clock, ScriptedModel, call, pause, ports
+from tests.chat.chats import Chats, answer, asks, made, prompt
 
 STRANGE = "NUL \x00, a lone \ud800, \ue000, two\nlines\u2028 and a fence\n````\n"
 
@@ -39,7 +44,7 @@ async def a_rich_chat(chats: Chats) -> None:
     await chats.running(title="A *chat*", labels={"a": "b"}, text="first")
     await chats.commit("c1", answer("let me see", asks("x")))
     await chats.results("c1", made("x", STRANGE, "failed"))
-    await chats.do(people.edit, "c1", 1, prompt("instead"))
+    await chats.do(user.edit, "c1", 1, prompt("instead"))
     parts = (
         Reasoning("I think\nso", signature="s1"),
         Text(STRANGE, {"acme": {"id": 1}}),
@@ -83,6 +88,19 @@ async def test_markdown_has_what_people_see_and_says_what_was_superseded(chats: 
     assert "`````\nNUL" in text, "a fence has to be longer than those in the text"
 
 
+async def test_markdown_gives_no_orders_to_a_terminal(chats: Chats) -> None:
+    await a_rich_chat(chats)
+    chat, messages = await whole(chats)
+    danger = Text("before\x1b]0;owned\x07\x9b2J after \u200f")
+    stored = structs.replace(
+        messages[0], message=structs.replace(messages[0].message, parts=(danger,), model="m\x1b[2J")
+    )
+    text = export(structs.replace(chat, title="t\x1b[1m"), [stored], "markdown")
+    assert "# t\\x1b[1m\n" in text
+    assert "before\\x1b]0;owned\\x07\\x9b2J after \u200f" in text
+    assert not any((ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 for c in text)
+
+
 async def test_a_chat_exports_itself(chats: Chats, clock: Clock) -> None:
     world = ports(clock=clock)
     agent = Agent(model=ScriptedModel(["Hello", "Again"]), ports=world)
@@ -96,6 +114,58 @@ async def test_a_chat_exports_itself(chats: Chats, clock: Clock) -> None:
         assert exported.messages == await chat.messages(superseded=True)
         assert len(exported.messages) == 4
         assert "# A conversation" in await chat.export("markdown")
+
+
+async def test_an_export_of_format_1_is_read_and_can_be_imported(
+    chats: Chats, clock: Clock
+) -> None:
+    old = (Path(__file__).parents[1] / "stored" / "export_1.jsonl").read_text()
+    exported = parse(old)
+    assert [stored.message.runtime for stored in exported.messages] == [None] * 4
+    world = ports(clock=clock)
+    clerk = Agent(name="clerk", model=ScriptedModel([]), ports=world)
+    async with serving(chats.db, [clerk], ports=world, titles=False) as host:
+        chat = await host.restore(old)
+        assert [one.message for one in await chat.messages()] == [
+            stored.message for stored in exported.messages
+        ]
+
+
+async def test_times_survive_an_export_and_its_import(chats: Chats, clock: Clock) -> None:
+    @tool(effect="pure")
+    async def slow() -> str:
+        await anyio.sleep(2.5)
+        return "done"
+
+    world = ports(clock=clock)
+    model = ScriptedModel([[pause(1.5), call("slow")], [pause(0.25), "End."]])
+    agent = Agent(model=model, tools=(slow,), ports=world)
+    async with serving(chats.db, [agent], ports=world, titles=False) as host:
+        chat = await host.create("hi")
+        await chat.rest()
+        text = await chat.export()
+        exported, copy = parse(text), await host.restore(text)
+        for messages in (exported.messages, await chat.messages(), await copy.messages()):
+            assert [one.message.runtime for one in messages] == [None, 1_500, None, 250]
+            (result,) = messages[2].message.results
+            assert result.seconds == 2.5
+            assert result.finished_at is not None
+            assert clock.now() - result.finished_at == 250_000
+        shown = await chat.export("markdown")
+        assert "scripted:model, 1.5 s\n" in shown
+        assert "Result of `slow` (ok, 2.5 s)" in shown
+
+
+async def test_the_runtime_of_a_message_stored_without_it_is_read_from_its_row(
+    chats: Chats,
+) -> None:
+    """Rows had the runtime before messages did."""
+    await chats.running("c1")
+    await chats.commit("c1", answer("one"))
+    await chats.db.write(
+        lambda tx: tx.execute("UPDATE messages SET runtime = 42 WHERE kind = 'answer'")
+    )
+    assert [one.message.runtime for one in await chats.history("c1")] == [None, 42]
 
 
 @pytest.mark.parametrize(

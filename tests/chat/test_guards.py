@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.chat import people, running
 from holdfast.chat.errors import Corrupt
-from holdfast.chat.locked import fence_of, lock
+from holdfast.chat.row_lock import fence_of, lock
+from holdfast.chat.transitions import runner, user
 from holdfast.store.database import Tx, Violation
-from tests.chat.given import Chats, answer, asks, prompt
+from tests.chat.chats import Chats, answer, asks, prompt
 
 CHAT: Final = "UPDATE chats SET {} WHERE id = 'c1'"
 IDLE: Final = "UPDATE chats SET {} WHERE id = 'idle'"
@@ -135,7 +135,7 @@ async def execute(tx: Tx, sql: str) -> int:
 async def bring(chats: Chats) -> None:
     await chats.idle("idle")
     await chats.running("edited")
-    await chats.do(people.edit, "edited", 1, prompt("else"))
+    await chats.do(user.edit, "edited", 1, prompt("else"))
     calls: Any = {"a": "started", "b": "waiting", "c": "approved", "d": "recorded"}
     chat = await chats.running("c1", calls=calls, queue=("queue", "queue"))
     assert (chat.epoch, chat.messages) == (1, 2)
@@ -181,7 +181,7 @@ async def test_the_same_statements_are_accepted_where_they_are_right(chats: Chat
 async def test_a_runner_that_lost_its_chat_is_refused_by_the_database_too(chats: Chats) -> None:
     """Also when the condition of its statement were forgotten."""
     chat = await chats.running("c1", calls={"a": "started"})
-    await chats.do(running.release, fence_of(chat))
+    await chats.do(runner.release, fence_of(chat))
     assert await chats.claim(worker="w2") == ["c1"]
 
     async def write_without_asking(tx: Tx) -> None:

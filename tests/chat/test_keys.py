@@ -8,12 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import family, queries
-from holdfast.chat import machine as machines
+from holdfast.chat import idempotency as machines
+from holdfast.chat import queries
 from holdfast.chat.errors import ChatArchived, ChatError, InvalidInput, KeyReused
-from holdfast.chat.family import NewChat
-from holdfast.chat.machine import KEPT, Key, Machine
-from holdfast.chat.state import Chat, Status, Stored
+from holdfast.chat.idempotency import KEPT, Key, Machine
+from holdfast.chat.rows import Chat, Status, Stored
+from holdfast.chat.transitions import lifecycle
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message
 from holdfast.store.database import (
     NO_PARAMS,
@@ -24,8 +25,8 @@ from holdfast.store.database import (
     Tx,
 )
 from holdfast.testing import ports
-from tests.chat.given import Chats, given_result, prompt
-from tests.chat.races import until_blocked
+from tests.chat.chats import Chats, given_result, prompt
+from tests.chat.sessions import until_blocked
 
 
 @pytest.fixture
@@ -96,13 +97,13 @@ async def test_a_repeated_request_gives_the_first_answer_and_changes_nothing(
 
 
 async def _forget(chats: Chats, id: str) -> None:
-    from holdfast.chat import family, running
-    from holdfast.chat.locked import fence_of
+    from holdfast.chat.row_lock import fence_of
+    from holdfast.chat.transitions import lifecycle, runner
 
     chat = await chats.row(id)
     if chat.status is Status.INTERRUPTING:
-        await chats.do(running.settle, fence_of(chat), running.Settlement())
-    await chats.do(family.delete, id)
+        await chats.do(runner.settle, fence_of(chat), runner.Settlement())
+    await chats.do(lifecycle.delete, id)
 
 
 async def test_unarchiving_twice_with_a_key_is_no_error(chats: Chats, machine: Machine) -> None:
@@ -199,10 +200,10 @@ async def test_the_same_key_in_flight_waits_for_the_first(postgres: Chats, refus
     answers: list[Any] = []
 
     async def first_change(tx: Tx) -> Any:
-        from holdfast.chat import people
-        from holdfast.chat.state import Queued
+        from holdfast.chat.rows import Queued
+        from holdfast.chat.transitions import user
 
-        sent = await people.send(tx, "c1", Queued("m1", "queue", prompt("first"), 0))
+        sent = await user.send(tx, "c1", Queued("m1", "queue", prompt("first"), 0))
         asked.set()
         await go.wait()
         if refused:
@@ -210,7 +211,7 @@ async def test_the_same_key_in_flight_waits_for_the_first(postgres: Chats, refus
         return sent
 
     async def first() -> None:
-        from holdfast.chat.people import Sent
+        from holdfast.chat.transitions.user import Sent
 
         try:
             answers.append(await machine._once(key(), Sent, first_change))
@@ -319,7 +320,7 @@ async def test_the_same_key_of_a_chat_that_is_gone_makes_one_chat_however_many_a
     async def slowly(tx: Tx) -> Chat:
         late: Any = Late(tx, found, go)
         return await machines._with_key(
-            late, key(), Chat, lambda tx: family.create(tx, empty("c2")), "c2"
+            late, key(), Chat, lambda tx: lifecycle.create(tx, empty("c2")), "c2"
         )
 
     async def second() -> None:

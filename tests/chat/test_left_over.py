@@ -5,24 +5,25 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from holdfast.chat import doctor, family, people, running
+from holdfast.chat import doctor
 from holdfast.chat.errors import NotARoot
-from holdfast.chat.locked import fence_of
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.store.database import Tx
-from tests.chat.given import Chats, answer, asks, prompt, row_of_call
-from tests.chat.races import until_blocked
+from tests.chat.chats import Chats, answer, asks, prompt, row_of_call
+from tests.chat.sessions import until_blocked
 
 
 async def with_a_partial_answer(chats: Chats) -> None:
     await chats.running("c1")
-    await chats.do(running.write_partial, fence_of(await chats.row("c1")), 1, answer("so far"))
+    await chats.do(runner.write_partial, fence_of(await chats.row("c1")), 1, answer("so far"))
 
 
 async def test_a_chat_that_waits_has_no_partial_answer(chats: Chats) -> None:
     await with_a_partial_answer(chats)
     await chats.commit("c1", answer("let me ask", asks("a")))
     chat = await chats.row("c1")
-    await chats.do(running.require_action, fence_of(chat), [row_of_call(chat, "a", "waiting")])
+    await chats.do(runner.require_action, fence_of(chat), [row_of_call(chat, "a", "waiting")])
     await doctor.check(chats.db)
 
 
@@ -32,17 +33,17 @@ async def test_a_partial_answer_that_is_being_written_down_does_not_outlive_the_
     chats = postgres
     await chats.running("c1")
     fence = fence_of(await chats.row("c1"))
-    await chats.do(people.interrupt, "c1")
+    await chats.do(user.interrupt, "c1")
     written, go = anyio.Event(), anyio.Event()
 
     async def write_slowly(tx: Tx) -> None:
-        await running.write_partial(tx, fence, 1, answer("so far"))
+        await runner.write_partial(tx, fence, 1, answer("so far"))
         written.set()
         await go.wait()
 
     async def settle() -> None:
-        left = running.Settlement(message=answer("so far"))
-        await chats.do(running.settle, fence_of(await chats.row("c1")), left)
+        left = runner.Settlement(message=answer("so far"))
+        await chats.do(runner.settle, fence_of(await chats.row("c1")), left)
 
     async with anyio.create_task_group() as group:
         group.start_soon(chats.db.write, write_slowly)
@@ -67,7 +68,7 @@ async def test_what_had_arrived_before_an_edit_is_gone_when_the_chat_is_parked(
     chats: Chats,
 ) -> None:
     await with_a_partial_answer(chats)
-    await chats.do(people.edit, "c1", 1, prompt("I meant this"))
+    await chats.do(user.edit, "c1", 1, prompt("I meant this"))
     for number in range(3):
         chats.clock.advance(100)
         await chats.claim("root", worker=f"dead {number}")
@@ -77,7 +78,7 @@ async def test_what_had_arrived_before_an_edit_is_gone_when_the_chat_is_parked(
 
 async def test_an_approval_does_not_outlive_the_archive(chats: Chats) -> None:
     await chats.error("c1", calls={"a": "approved"})
-    await chats.do(family.archive, "c1")
+    await chats.do(lifecycle.archive, "c1")
     await doctor.check(chats.db)
 
 
@@ -86,7 +87,7 @@ async def test_a_child_is_not_brought_back_before_its_parent(chats: Chats) -> No
     await chats.child("c1", "child")
     await chats.rest("child")
     await chats.rest("c1")
-    await chats.do(family.archive, "c1")
-    with pytest.raises(NotARoot, match="c1, is archived"):
-        await chats.do(family.unarchive, "child")
+    await chats.do(lifecycle.archive, "c1")
+    with pytest.raises(NotARoot, match="c1 is archived"):
+        await chats.do(lifecycle.unarchive, "child")
     await doctor.check(chats.db)

@@ -14,16 +14,17 @@ from hypothesis import HealthCheck, currently_in_test_context, event, given, set
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
-from holdfast.chat import doctor, family, people, queries, running
+from holdfast.chat import doctor, queries
 from holdfast.chat.errors import ChatError, Fenced
 from holdfast.chat.journal import open_calls
-from holdfast.chat.locked import fence_of
-from holdfast.chat.state import Chat, Queued, Rest, Status, Stored
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Chat, Queued, Rest, Status, Stored
+from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.kernel.messages import Message
 from holdfast.store.database import Tx
-from holdfast.store.sqlite import open_sqlite
+from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
-from tests.chat.given import (
+from tests.chat.chats import (
     FAILURE,
     SECOND,
     Chats,
@@ -117,17 +118,17 @@ Act = Callable[..., Awaitable[Any]]
 
 
 def _send(chats: Chats, chat: Chat, id: str, deliver: Any) -> Awaitable[Any]:
-    return chats.do(people.send, chat.id, Queued(id, deliver, prompt(id), 0))
+    return chats.do(user.send, chat.id, Queued(id, deliver, prompt(id), 0))
 
 
 def _resolve(chats: Chats, chat: Chat, calls: list[str], approvals: set[str]) -> Awaitable[Any]:
     answers = {c: approval(c) if c in approvals else given_result(c) for c in calls}
-    return chats.do(people.resolve, chat.id, answers)
+    return chats.do(user.resolve, chat.id, answers)
 
 
 async def _reverse(chats: Chats, chat: Chat) -> None:
     ids = [queued.id for queued in (await chats.load(chat.id)).queue]
-    await chats.do(people.reorder, chat.id, ids[::-1])
+    await chats.do(user.reorder, chat.id, ids[::-1])
 
 
 async def _claim(chats: Chats, chat: Chat) -> None:
@@ -150,7 +151,7 @@ async def _number(chats: Chats, chat: Chat) -> int:
 async def _start(chats: Chats, chat: Chat, calls: list[str]) -> None:
     number = await _number(chats, chat)
     rows = [row_of_call(chat, call, "started", number=number) for call in calls]
-    await chats.do(running.start_calls, fence_of(chat), rows)
+    await chats.do(runner.start_calls, fence_of(chat), rows)
 
 
 async def _wait(
@@ -162,13 +163,13 @@ async def _wait(
         row_of_call(chat, c, "waiting", number=number, action=action, deadline=until)  # type: ignore[arg-type]
         for c in calls
     ]
-    await chats.do(running.start_calls, fence_of(chat), rows)
+    await chats.do(runner.start_calls, fence_of(chat), rows)
 
 
 async def _finish_call(chats: Chats, chat: Chat, call: str) -> None:
     number = await _number(chats, chat)
     row = row_of_call(chat, call, "finished", number=number, result=made(call))
-    if not await chats.do(running.finish_call, chat.id, row):
+    if not await chats.do(runner.finish_call, chat.id, row):
         raise Fenced
 
 
@@ -176,7 +177,7 @@ async def _require(chats: Chats, chat: Chat) -> None:
     number = await _number(chats, chat)
     calls = await chats.ask(open_calls, chat.id)
     rows = [row_of_call(chat, call.id, "waiting", number=number) for call in calls]
-    await chats.do(running.require_action, fence_of(chat), rows)
+    await chats.do(runner.require_action, fence_of(chat), rows)
 
 
 def _shown(text: str) -> Message | None:
@@ -185,47 +186,47 @@ def _shown(text: str) -> Message | None:
 
 ACTS: Final[Mapping[str, Act]] = {
     "send": _send,
-    "interrupt": lambda chats, chat, marker: chats.do(people.interrupt, chat.id, marker),
-    "promote": lambda chats, chat, id: chats.do(people.promote, chat.id, id),
-    "remove": lambda chats, chat, id: chats.do(people.remove_queued, chat.id, id),
+    "interrupt": lambda chats, chat, marker: chats.do(user.interrupt, chat.id, marker),
+    "promote": lambda chats, chat, id: chats.do(user.promote, chat.id, id),
+    "remove": lambda chats, chat, id: chats.do(user.remove_queued, chat.id, id),
     "make": lambda chats, chat, id, deliver: chats.do(
-        people.edit_queued, chat.id, id, prompt(id), deliver
+        user.edit_queued, chat.id, id, prompt(id), deliver
     ),
     "reverse": _reverse,
-    "edit": lambda chats, chat, number, text: chats.do(people.edit, chat.id, number, prompt(text)),
-    "retry": lambda chats, chat: chats.do(people.retry, chat.id),
-    "compact": lambda chats, chat: chats.do(people.compact, chat.id),
+    "edit": lambda chats, chat, number, text: chats.do(user.edit, chat.id, number, prompt(text)),
+    "retry": lambda chats, chat: chats.do(user.retry, chat.id),
+    "compact": lambda chats, chat: chats.do(user.compact, chat.id),
     "resolve": _resolve,
-    "update": lambda chats, chat: chats.do(people.update, chat.id, {"effort": "high"}),
-    "archive": lambda chats, chat: chats.do(family.archive, chat.id),
-    "unarchive": lambda chats, chat: chats.do(family.unarchive, chat.id),
+    "update": lambda chats, chat: chats.do(user.update, chat.id, {"effort": "high"}),
+    "archive": lambda chats, chat: chats.do(lifecycle.archive, chat.id),
+    "unarchive": lambda chats, chat: chats.do(lifecycle.unarchive, chat.id),
     "claim": _claim,
     "crash": _claim,
-    "release": _under_fence(running.release),
+    "release": _under_fence(runner.release),
     "start": _start,
     "wait": _wait,
     "finish_call": _finish_call,
     "answer": lambda chats, chat, text, calls: chats.do(
-        running.commit_step,
+        runner.commit_step,
         fence_of(chat),
-        running.Outcome(messages=(answer(text, *map(asks, calls)),)),
+        runner.Outcome(messages=(answer(text, *map(asks, calls)),)),
     ),
     "results": lambda chats, chat, calls: chats.do(
-        running.commit_step, fence_of(chat), running.Outcome(results=tuple(map(made, calls)))
+        runner.commit_step, fence_of(chat), runner.Outcome(results=tuple(map(made, calls)))
     ),
     "require_action": _require,
-    "expire": _under_fence(running.expire),
-    "deliver": _under_fence(running.deliver),
+    "expire": _under_fence(runner.expire),
+    "deliver": _under_fence(runner.deliver),
     "record_retry": lambda chats, chat, seconds, release: chats.do(
-        running.record_retry, fence_of(chat), FAILURE, 3, seconds * SECOND, release=release
+        runner.record_retry, fence_of(chat), FAILURE, 3, seconds * SECOND, release=release
     ),
-    "finish_turn": _under_fence(running.finish_turn, Rest("stop")),
+    "finish_turn": _under_fence(runner.finish_turn, Rest("stop")),
     "settle": lambda chats, chat, text, calls: chats.do(
-        running.settle,
+        runner.settle,
         fence_of(chat),
-        running.Settlement(message=answer(text) if text else None, results=tuple(map(made, calls))),
+        runner.Settlement(message=answer(text) if text else None, results=tuple(map(made, calls))),
     ),
-    "fail": lambda chats, chat, text: chats.do(running.fail, fence_of(chat), FAILURE, _shown(text)),
+    "fail": lambda chats, chat, text: chats.do(runner.fail, fence_of(chat), FAILURE, _shown(text)),
 }
 assert set(ACTS) == set(CHOICES)
 

@@ -7,19 +7,20 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.chat import family, people, queries
+from holdfast.chat import queries
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.queries import list_chats, read_actions, read_messages, read_page
-from holdfast.chat.view import ChatResult, Watch, read_result
+from holdfast.chat.snapshots import ChatResult, Watch, read_result
+from holdfast.chat.transitions import lifecycle, user
 from holdfast.store.database import NO_PARAMS, Params, Row, Tx
-from tests.chat.given import LEASE, Chats, answer, prompt
+from tests.chat.chats import LEASE, Chats, answer, prompt
 
 
 async def test_a_page_is_the_newest_messages_in_front_of_a_number(chats: Chats) -> None:
     await chats.running("c1")
     for number in range(2, 8):
         await chats.commit("c1", answer(f"m{number}"))
-    await chats.do(people.edit, "c1", 1, prompt("anew"))
+    await chats.do(user.edit, "c1", 1, prompt("anew"))
     await chats.commit("c1", answer("m9"))
     await chats.commit("c1", answer("m10"))
 
@@ -56,7 +57,7 @@ async def test_a_page_has_no_more_than_its_size_and_one_message_at_least(chats: 
     assert await numbers(after=2) == ([3, 4], True)
     assert await numbers(after=4) == ([5], False)
     assert await numbers(after=5) == ([], False)
-    await chats.do(people.edit, "c1", 1, prompt("anew"))
+    await chats.do(user.edit, "c1", 1, prompt("anew"))
     assert await numbers(after=2) == ([6], False)
     assert await numbers(after=2, superseded=True) == ([3, 4], True)
 
@@ -102,7 +103,7 @@ async def test_a_page_is_measured_in_bytes(chats: Chats) -> None:
 async def test_chats_are_listed_newest_first_by_owner_and_place(chats: Chats) -> None:
     for id, owner in (("1", "ann"), ("2", "bob"), ("3", "ann"), ("4", "ann")):
         await chats.create(id, None, owner=owner)
-    await chats.do(family.archive, "3")
+    await chats.do(lifecycle.archive, "3")
 
     async def ids(**where: object) -> list[str]:
         return [chat.id for chat in await chats.ask(list_chats, **where)]
@@ -183,7 +184,7 @@ async def test_a_history_that_a_runner_has_already_is_left_out(chats: Chats) -> 
     chat = await chats.running("c1", calls={"a": "started"})
     known = await chats.ask(queries.load, "c1", chat.history_version)
     assert (known.known, known.history, list(known.journal)) == (True, (), ["a"])
-    await chats.do(people.edit, "c1", 1, prompt("else"))
+    await chats.do(user.edit, "c1", 1, prompt("else"))
     changed = await chats.ask(queries.load, "c1", chat.history_version)
     assert (changed.known, [s.number for s in changed.history]) == (False, [3])
     assert changed.void == {"a"}

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat import people, queries, running
+from holdfast.chat import queries
 from holdfast.chat.errors import InvalidInput, QueuedNotFound, QueueFull, WrongOrder
-from holdfast.chat.locked import fence_of
 from holdfast.chat.queue import MAX_WAITING, read_queue
-from holdfast.chat.state import Deliver, Queued, Rest, Status
-from tests.chat.given import FAILURE, SECOND, Chats, answer, prompt
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Deliver, Queued, Rest, Status
+from holdfast.chat.transitions import runner, user
+from tests.chat.chats import FAILURE, SECOND, Chats, answer, prompt
 
 MIXED: tuple[Deliver, ...] = ("queue", "steer", "queue", "steer")
 
@@ -29,12 +30,12 @@ async def test_interrupts_go_before_steering_before_the_rest_and_first_come_firs
 
 async def test_the_order_is_the_same_wherever_the_queue_is_shown(chats: Chats) -> None:
     await chats.running("c1", queue=MIXED)
-    await chats.do(people.promote, "c1", "q3")
+    await chats.do(user.promote, "c1", "q3")
     shown = await chats.ask(read_queue, "c1")
     changes = await chats.ask(queries.changes, "c1", 0)
     assert changes is not None
     assert list(changes.queue or ()) == list((await chats.load("c1")).queue) == shown
-    settled = await chats.do(running.settle, fence_of(await chats.row()), running.Settlement())
+    settled = await chats.do(runner.settle, fence_of(await chats.row()), runner.Settlement())
     assert [s.message.text for s in settled.appended] == [q.id for q in shown if q.id != "q1"]
 
 
@@ -53,10 +54,10 @@ async def test_a_message_that_is_delivered_brings_its_author_its_model_and_its_e
 ) -> None:
     await chats.running("c1")
     waiting = Queued("q1", "steer", prompt("think harder"), 0, "big", "high", "ann")
-    await chats.do(people.send, "c1", waiting)
+    await chats.do(user.send, "c1", waiting)
     chat = await chats.row()
     assert (chat.model, chat.effort) == (None, None)
-    advanced = await chats.do(running.deliver, fence_of(chat))
+    advanced = await chats.do(runner.deliver, fence_of(chat))
     assert (advanced.chat.model, advanced.chat.effort) == ("big", "high")
     assert (await chats.history())[-1].author == "ann"
 
@@ -68,7 +69,7 @@ async def test_at_a_step_boundary_all_that_steers_is_delivered_and_the_rest_wait
     chats: Chats,
 ) -> None:
     chat = await chats.running("c1", queue=MIXED)
-    advanced = await chats.do(running.deliver, fence_of(chat))
+    advanced = await chats.do(runner.deliver, fence_of(chat))
     assert await chats.said() == ["hello", "q2", "q4"]
     assert await chats.queued() == ["q1", "q3"]
     assert [stored.number for stored in advanced.appended] == [2, 3]
@@ -77,10 +78,10 @@ async def test_at_a_step_boundary_all_that_steers_is_delivered_and_the_rest_wait
 
 async def test_delivering_what_a_person_took_back_changes_nothing(chats: Chats) -> None:
     chat = await chats.running("c1", queue=("steer",))
-    await chats.do(people.remove_queued, "c1", "q1")
+    await chats.do(user.remove_queued, "c1", "q1")
     before = await chats.everything()
     chats.told()
-    advanced = await chats.do(running.deliver, fence_of(chat))
+    advanced = await chats.do(runner.deliver, fence_of(chat))
     assert advanced.appended == ()
     assert (await chats.everything(), chats.told()) == (before, [])
 
@@ -100,7 +101,7 @@ async def test_the_head_is_all_that_steers_and_otherwise_one(
     await chats.commit("finish", answer("done"))
     await chats.finish("finish")
     await chats.interrupting("settle", queue=queue)
-    await chats.do(running.settle, fence_of(await chats.row("settle")), running.Settlement())
+    await chats.do(runner.settle, fence_of(await chats.row("settle")), runner.Settlement())
     for id in ("finish", "settle"):
         assert (await chats.row(id)).status is Status.RUNNING
         assert (await chats.said(id))[-len(delivered) :] == delivered
@@ -114,7 +115,7 @@ async def test_a_message_that_came_after_the_decision_to_finish_is_not_left_behi
     await chats.commit("c1", answer("done"))
     decided = fence_of(await chats.row())
     await chats.send("c1", "one more thing")
-    advanced = await chats.do(running.finish_turn, decided, Rest("stop", 1))
+    advanced = await chats.do(runner.finish_turn, decided, Rest("stop", 1))
     assert (advanced.chat.status, advanced.chat.outcome) == (Status.RUNNING, None)
     assert await chats.said() == ["hello", "done", "one more thing"]
 
@@ -132,7 +133,7 @@ async def test_a_plain_message_after_an_error_keeps_its_place_behind_those_that_
 async def test_a_message_that_interrupts_goes_before_everything_that_waits(chats: Chats) -> None:
     await chats.running("c1", queue=MIXED)
     await chats.send("c1", "stop, do this", "interrupt")
-    await chats.do(running.settle, fence_of(await chats.row()), running.Settlement())
+    await chats.do(runner.settle, fence_of(await chats.row()), runner.Settlement())
     assert (await chats.said())[1] == "stop, do this"
     await chats.error("c2", queue=("queue", "queue"))
     sent = await chats.send("c2", "rather this", "interrupt")
@@ -147,7 +148,7 @@ async def test_the_number_of_a_message_is_told_also_when_others_are_delivered_wi
     assert await chats.said("c1") == ["hello", "first of all", "q1"]
     assert sent.number == 2
     await chats.error("c2", queue=("steer", "queue"))
-    promoted = await chats.do(people.promote, "c2", "q2")
+    promoted = await chats.do(user.promote, "c2", "q2")
     assert await chats.said("c2") == ["hello", "q2", "q1"]
     assert promoted.number == 2
 
@@ -157,23 +158,23 @@ async def test_the_number_of_a_message_is_told_also_when_others_are_delivered_wi
 
 async def test_a_promoted_message_is_the_first_and_interrupts(chats: Chats) -> None:
     await chats.running("c1", queue=("queue", "steer", "queue"))
-    promoted = await chats.do(people.promote, "c1", "q3")
+    promoted = await chats.do(user.promote, "c1", "q3")
     assert (promoted.chat.status, promoted.queued) == (Status.INTERRUPTING, "q3")
-    await chats.do(people.promote, "c1", "q1")
+    await chats.do(user.promote, "c1", "q1")
     assert await chats.queued() == ["q1", "q3", "q2"]
     assert {q.deliver for q in await chats.ask(read_queue, "c1") if q.id != "q2"} == {"interrupt"}
 
 
 async def test_a_message_that_comes_later_does_not_overtake_a_promoted_one(chats: Chats) -> None:
     await chats.running("c1", queue=("queue",))
-    await chats.do(people.promote, "c1", "q1")
+    await chats.do(user.promote, "c1", "q1")
     await chats.send("c1", "me too", "interrupt")
     assert await chats.queued() == ["q1", "me too"]
 
 
 async def test_a_person_reorders_messages_only_within_their_kind(chats: Chats) -> None:
     await chats.running("c1", queue=("queue", "queue", "steer", "steer"))
-    queue = await chats.do(people.reorder, "c1", ["q2", "q4", "q1", "q3"])
+    queue = await chats.do(user.reorder, "c1", ["q2", "q4", "q1", "q3"])
     assert [queued.id for queued in queue] == ["q4", "q3", "q2", "q1"]
     await chats.send("c1", "last")
     assert await chats.queued() == ["q4", "q3", "q2", "q1", "last"]
@@ -184,24 +185,24 @@ async def test_an_order_names_every_waiting_message_once(chats: Chats, ids: list
     await chats.running("c1", queue=("queue", "queue"))
     before = await chats.everything()
     with pytest.raises(WrongOrder) as refusal:
-        await chats.do(people.reorder, "c1", ids)
+        await chats.do(user.reorder, "c1", ids)
     assert refusal.value.waiting == ("q1", "q2")
     assert await chats.everything() == before
 
 
 async def test_an_empty_queue_is_in_order(chats: Chats) -> None:
     chat = await chats.running("c1")
-    assert await chats.do(people.reorder, "c1", []) == []
+    assert await chats.do(user.reorder, "c1", []) == []
     assert await chats.row() == chat
     with pytest.raises(WrongOrder):
-        await chats.do(people.reorder, "c1", ["q1"])
+        await chats.do(user.reorder, "c1", ["q1"])
 
 
 async def test_an_edited_message_keeps_its_place(chats: Chats) -> None:
     await chats.running("c1", queue=("queue", "queue"))
-    await chats.do(people.edit_queued, "c1", "q1", prompt("changed"))
+    await chats.do(user.edit_queued, "c1", "q1", prompt("changed"))
     assert await chats.queued() == ["changed", "q2"]
-    await chats.do(people.edit_queued, "c1", "q1", prompt("again"), "queue")
+    await chats.do(user.edit_queued, "c1", "q1", prompt("again"), "queue")
     assert await chats.queued() == ["again", "q2"]
 
 
@@ -209,9 +210,9 @@ async def test_an_edited_message_of_another_kind_goes_behind_those_of_its_new_ki
     chats: Chats,
 ) -> None:
     await chats.running("c1", queue=("queue", "queue", "steer"))
-    queue = await chats.do(people.edit_queued, "c1", "q1", prompt("now"), "steer")
+    queue = await chats.do(user.edit_queued, "c1", "q1", prompt("now"), "steer")
     assert [queued.message.text for queued in queue] == ["q3", "now", "q2"]
-    await chats.do(people.edit_queued, "c1", "q3", prompt("later"), "queue")
+    await chats.do(user.edit_queued, "c1", "q3", prompt("later"), "queue")
     assert await chats.queued() == ["now", "q2", "later"]
 
 
@@ -219,26 +220,26 @@ async def test_only_promoting_makes_a_waiting_message_interrupt(chats: Chats) ->
     await chats.running("c1", queue=("queue",))
     before = await chats.everything()
     with pytest.raises(InvalidInput):
-        await chats.do(people.edit_queued, "c1", "q1", prompt("now"), "interrupt")
+        await chats.do(user.edit_queued, "c1", "q1", prompt("now"), "interrupt")
     assert await chats.everything() == before
 
 
 async def test_a_message_is_taken_back_once(chats: Chats) -> None:
     await chats.running("c1", queue=("queue", "queue"))
-    taken = await chats.do(people.remove_queued, "c1", "q1")
+    taken = await chats.do(user.remove_queued, "c1", "q1")
     assert taken.message.text == "q1"
     assert await chats.queued() == ["q2"]
     with pytest.raises(QueuedNotFound) as refusal:
-        await chats.do(people.remove_queued, "c1", "q1")
+        await chats.do(user.remove_queued, "c1", "q1")
     assert refusal.value.id == "q1"
 
 
 @pytest.mark.parametrize(
     ("transition", "args"),
     [
-        (people.promote, ("q1",)),
-        (people.remove_queued, ("q1",)),
-        (people.edit_queued, ("q1", prompt("x"))),
+        (user.promote, ("q1",)),
+        (user.remove_queued, ("q1",)),
+        (user.edit_queued, ("q1", prompt("x"))),
     ],
 )
 async def test_what_was_delivered_can_no_longer_be_changed(
@@ -257,7 +258,7 @@ async def test_what_was_delivered_can_no_longer_be_changed(
 
 async def waiting_to_retry(chats: Chats) -> None:
     chat = await chats.running("c1", queue=("queue",))
-    await chats.do(running.record_retry, fence_of(chat), FAILURE, 3, 60 * SECOND, release=True)
+    await chats.do(runner.record_retry, fence_of(chat), FAILURE, 3, 60 * SECOND, release=True)
     assert (await chats.row()).retry_at == chats.after(60)
     assert await chats.claim() == []
 
@@ -273,7 +274,7 @@ async def test_what_steers_ends_the_wait_for_the_next_attempt(chats: Chats) -> N
 
 async def test_what_is_made_to_steer_ends_the_wait_for_the_next_attempt(chats: Chats) -> None:
     await waiting_to_retry(chats)
-    await chats.do(people.edit_queued, "c1", "q1", prompt("now"), "steer")
+    await chats.do(user.edit_queued, "c1", "q1", prompt("now"), "steer")
     assert await chats.claim() == ["c1"]
 
 
@@ -290,7 +291,7 @@ async def test_an_attempt_that_fails_while_something_steers_is_not_waited_for(
 ) -> None:
     chat = await chats.running("c1", queue=("steer",))
     advanced = await chats.do(
-        running.record_retry, fence_of(chat), FAILURE, 3, 60 * SECOND, release=True
+        runner.record_retry, fence_of(chat), FAILURE, 3, 60 * SECOND, release=True
     )
     assert (advanced.chat.retry_at, advanced.chat.worker_id) == (None, "w1")
     assert advanced.chat.retry is not None

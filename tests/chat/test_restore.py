@@ -11,12 +11,13 @@ from typing import Final
 import pytest
 from msgspec import structs
 
-from holdfast.chat import family, people, queries
+from holdfast.chat import queries
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.family import NewChat
-from holdfast.chat.state import Chat, Status, Stored
+from holdfast.chat.rows import Chat, Status, Stored
+from holdfast.chat.transitions import lifecycle, user
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message
-from tests.chat.given import Chats
+from tests.chat.chats import Chats
 from tests.kernel.histories import answer, call, checkpoint, prompt, result, results
 
 NEW: Final = NewChat(id="c1", agent="agent", message=None)
@@ -31,7 +32,7 @@ def exported(messages: Sequence[Message], gone: range = range(0)) -> list[Stored
 
 
 async def restore(chats: Chats, messages: Sequence[Stored]) -> Chat:
-    return await chats.do(family.restore, NEW, messages)
+    return await chats.do(lifecycle.restore, NEW, messages)
 
 
 ASKED: Final = (prompt(), answer(call("a")))
@@ -74,7 +75,7 @@ async def test_what_no_chat_can_have_said_is_refused(chats: Chats, what: str) ->
 async def edited(chats: Chats) -> None:
     """With a call that has no result in what is superseded."""
     await chats.running(calls={"a": "started"})
-    await chats.do(people.edit, "c1", 1, prompt("instead"))
+    await chats.do(user.edit, "c1", 1, prompt("instead"))
 
 
 async def summarized(chats: Chats) -> None:
@@ -99,7 +100,7 @@ async def test_a_chat_in_any_state_can_be_made_again(chats: Chats, state: str) -
     await STATES[state](chats)
     said = await chats.ask(queries.read_messages, "c1", limit=100, superseded=True)
     new = NewChat(id="c2", agent="agent", message=None)
-    made = await chats.do(family.restore, new, said)
+    made = await chats.do(lifecycle.restore, new, said)
     assert made.status is Status.IDLE
     again = await chats.ask(queries.read_messages, "c2", limit=100, superseded=True)
     assert [one.message for one in again[: len(said)]] == [one.message for one in said]
@@ -113,8 +114,15 @@ async def test_a_chat_of_no_history_is_what_a_new_one_is(
 ) -> None:
     """Two ways to write the first rows of a chat, and one of them is short."""
     new = structs.replace(NEW, message=message, title=title, author="ann")
-    await chats.do(family.create, new)
+    await chats.do(lifecycle.create, new)
     created, told = await chats.everything(), chats.told()
     await chats.db.write(lambda tx: tx.execute("DELETE FROM chats"))
-    await chats.do(family.restore, new, [])
+    await chats.do(lifecycle.restore, new, [])
     assert (await chats.everything(), chats.told()) == (created, told)
+
+
+def test_rows_are_inserted_in_batches_of_bounded_size() -> None:
+    rows = [{"number": n, "body": "x" * size} for n, size in enumerate([3, 3, 3, 20, 1, 1, 1, 1])]
+    made = [[row["number"] for row in batch] for batch in lifecycle.batches(rows, limit=3, size=7)]
+    assert made == [[0, 1], [2], [3], [4, 5, 6], [7]]
+    assert list(lifecycle.batches([])) == []

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.state import NAMES
+from holdfast.chat.rows import NAMES
 from holdfast.store.database import Database, Tx
-from holdfast.store.sqlite import open_sqlite
+from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
-from tests.chat.given import TABLES, Chats
+from tests.chat.chats import TABLES, Chats
 from tests.databases import hold
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.chat import family, people, running
-from holdfast.chat.family import NewChat
-from holdfast.chat.locked import fence_of
-from holdfast.chat.state import Queued, Stored
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Queued, Stored
+from holdfast.chat.transitions import lifecycle, runner, user
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.store.database import Tx
-from holdfast.store.sqlite import open_sqlite
+from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
-from tests.chat.given import FAILURE, Chats, answer, prompt
+from tests.chat.chats import FAILURE, Chats, answer, prompt
 
 LONG = 2_000
 
@@ -25,12 +25,12 @@ async def given_long(chats: Chats, id: str, messages: int) -> None:
     said = [answer("yes") if number % 2 else prompt("?") for number in range(messages)]
     stored = [Stored(number, 1, message, None, 1) for number, message in enumerate(said, 1)]
     new = NewChat(id=id, agent="agent", message=None)
-    await chats.do(family.restore, new, stored)
+    await chats.do(lifecycle.restore, new, stored)
 
 
 async def send(chats: Chats, id: str) -> None:
     message = Queued(f"{id} q", "queue", prompt("more"), 0)
-    await chats.do(people.send, id, message)
+    await chats.do(user.send, id, message)
 
 
 async def running_now(chats: Chats, id: str) -> None:
@@ -40,7 +40,7 @@ async def running_now(chats: Chats, id: str) -> None:
 
 async def failed(chats: Chats, id: str) -> None:
     await running_now(chats, id)
-    await chats.do(running.fail, fence_of(await chats.row(id)), FAILURE)
+    await chats.do(runner.fail, fence_of(await chats.row(id)), FAILURE)
 
 
 async def nothing(chats: Chats, id: str) -> None:
@@ -48,15 +48,15 @@ async def nothing(chats: Chats, id: str) -> None:
 
 
 SHORT: dict[str, tuple[Callable[[Chats, str], Awaitable[None]], Callable[[Tx, str], object]]] = {
-    "compact": (nothing, people.compact),
-    "rename": (nothing, lambda tx, id: people.update(tx, id, {"title": "new"})),
-    "send": (nothing, lambda tx, id: people.send(tx, id, Queued("q", "queue", prompt("!"), 0))),
+    "compact": (nothing, user.compact),
+    "rename": (nothing, lambda tx, id: user.update(tx, id, {"title": "new"})),
+    "send": (nothing, lambda tx, id: user.send(tx, id, Queued("q", "queue", prompt("!"), 0))),
     "send after an error": (
         failed,
-        lambda tx, id: people.send(tx, id, Queued("q", "steer", prompt("!"), 0)),
+        lambda tx, id: user.send(tx, id, Queued("q", "steer", prompt("!"), 0)),
     ),
-    "interrupt": (running_now, people.interrupt),
-    "retry": (failed, people.retry),
+    "interrupt": (running_now, user.interrupt),
+    "retry": (failed, user.retry),
 }
 
 

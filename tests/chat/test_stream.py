@@ -11,13 +11,14 @@ import anyio
 import pytest
 
 from holdfast.agent import Agent, approve
-from holdfast.chat import family, people, queries, running
+from holdfast.chat import queries
+from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
-from holdfast.chat.feed import Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
-from holdfast.chat.locked import fence_of
-from holdfast.chat.state import Chat as Row
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Chat as Row
+from holdfast.chat.snapshots import Watch, read_snapshot
 from holdfast.chat.stream import (
     SIZE,
     ActionsChanged,
@@ -31,20 +32,20 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.chat.view import Watch
+from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.host import serving
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import ToolProgressed, ToolStarted
-from holdfast.kernel.messages import decode, encode
+from holdfast.kernel.messages import Message, decode, encode
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Tool, ToolContext, tool
-from holdfast.live.deltas import Live
-from holdfast.live.replay import Attempt
+from holdfast.live.broadcast import Live
+from holdfast.live.buffer import Attempt
 from holdfast.store.database import Changed, Database, Missed, Unavailable
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, ports, say
-from tests.chat.given import Chats, answer, asks, prompt
+from tests.chat.chats import Chats, answer, asks, prompt
 from tests.chat.watcher import Watcher, take
-from tests.worker.link import Link
+from tests.worker.faulty_database import Link
 
 
 @tool(effect="pure")
@@ -52,7 +53,7 @@ async def look(ctx: ToolContext, what: str) -> str:
     """Look at something, for two seconds."""
     for part in ("half", "whole"):
         await anyio.sleep(1)
-        await ctx.progress(f"{part} of {what}")
+        await ctx.progress(f"{part} of {what}", {"part": part, "of": [what]})
     return f"saw {what}"
 
 
@@ -306,7 +307,7 @@ async def test_large_messages_that_an_edit_took_out_are_only_named(
     row = await chats.finish()
     async with stage.stream(Cursor(row.snapshot_version), follow=True) as stream:
         await take(stream, 1)
-        await chats.do(people.edit, "c1", 1, prompt("something else"))
+        await chats.do(user.edit, "c1", 1, prompt("something else"))
         events = await take(stream, 2)
     assert kinds(events) == ["superseded", "message"]
 
@@ -348,7 +349,7 @@ async def test_an_edit_says_which_messages_are_gone(chats: Chats, stage: Stage) 
     await chats.idle()
     async with stage.stream(follow=True) as stream:
         await take(stream, 3)
-        await chats.do(people.edit, "c1", 1, prompt("something else"))
+        await chats.do(user.edit, "c1", 1, prompt("something else"))
         gone, instead, last = await take(stream, 3)
     assert isinstance(gone, Superseded)
     assert gone.numbers == (1, 2)
@@ -373,7 +374,7 @@ async def test_a_stream_ends_when_the_chat_is_deleted(chats: Chats, stage: Stage
     await chats.idle()
     async with stage.stream(follow=True) as stream:
         await take(stream, 3)
-        await chats.do(family.delete, "c1")
+        await chats.do(lifecycle.delete, "c1")
         assert [event async for event in stream] == []
         assert [event async for event in stream] == []
 
@@ -583,6 +584,80 @@ async def test_fragments_whose_attempt_ended_without_a_word_are_dropped_in_the_e
         assert kinds(await within(stream, 0.2)) == ["reset"]
 
 
+@pytest.mark.parametrize("wait", [20, 100], ids=["held", "released"])
+async def test_fragments_of_an_attempt_that_failed_are_dropped_when_its_retry_is_recorded(
+    db: Database, clock: Clock, wait: int
+) -> None:
+    """Not only when the next attempt begins to answer: that may be minutes away."""
+    script = [[say("Wrong"), pause(2), fail(kind="rate_limit", retry_after=wait)], "Right."]
+    events: list[StreamEvent] = []
+    async with hosting(db, script, clock) as host:
+        chat = await host.create("?")
+
+        async def watch() -> None:
+            async for event in chat.stream():
+                events.append(event)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            await anyio.sleep(1)
+            assert isinstance(events[-1], LiveDelta)
+            await anyio.sleep(3)
+            reset, waiting = events[-2:]
+            assert isinstance(reset, Reset)
+            assert reset.what == "live"
+            assert isinstance(waiting, ChatChanged)
+            assert waiting.chat.retry is not None
+
+
+def partials(events: Iterable[StreamEvent]) -> list[Message | None]:
+    return [event.chat.partial for event in events if isinstance(event, ChatChanged)]
+
+
+async def test_a_reader_between_two_attempts_is_shown_what_the_first_had_said(
+    chats: Chats, stage: Stage
+) -> None:
+    chat = await chats.running("c1")
+    writer = stage.live.open("c1", attempt(chat))
+    writer.put(TextDelta("so far"))
+    async with stage.stream(follow=True) as stream:
+        opened = await take(stream, 3)
+        assert (kinds(opened), partials(opened)) == (["chat", "message", "delta"], [None])
+        await chats.do(runner.write_partial, fence_of(chat), 1, answer("so far"))
+        writer.close()
+        chats.clock.advance(100)
+        await chats.claim("root", worker="next")
+        told = await within(stream, 6)
+        assert (kinds(told), partials(told)) == (["reset", "chat"], [answer("so far")])
+        await chats.commit("c1", answer("all of it"))
+        assert partials(await within(stream, 6)) == [None]
+
+
+async def test_a_reader_that_comes_between_two_attempts_is_shown_what_the_first_had_said(
+    chats: Chats, stage: Stage
+) -> None:
+    chat = await chats.running("c1")
+    await chats.do(runner.write_partial, fence_of(chat), 1, answer("so far"))
+    chats.clock.advance(100)
+    async with stage.stream(follow=True) as stream:
+        assert partials(await take(stream, 2)) == [answer("so far")]
+        await chats.claim("root", worker="next")
+        assert partials(await within(stream, 1)) == [answer("so far")]
+        stage.live.open("c1", attempt(await chats.row("c1"))).put(TextDelta("anew"))
+        assert kinds(await within(stream, 1)) == ["delta"]
+
+
+async def test_the_partial_answer_of_a_worker_that_is_alive_was_not_interrupted(
+    chats: Chats, stage: Stage
+) -> None:
+    chat = await chats.running("c1")
+    await chats.do(runner.write_partial, fence_of(chat), 1, answer("so far"))
+    assert partials(await within(stage.stream(follow=True), 1)) == [None]
+    assert (await chats.ask(read_snapshot, "c1", stage.feed.watch)).partial is None
+    await chats.do(runner.release, fence_of(chat))
+    assert (await chats.ask(read_snapshot, "c1", stage.feed.watch)).partial == answer("so far")
+
+
 async def test_an_interrupted_answer_is_a_message_before_its_fragments_go(
     db: Database, clock: Clock
 ) -> None:
@@ -692,7 +767,7 @@ def test_a_cursor_is_text_and_back() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "1.2.3.4.-5", "1.2.3.4.x", "1.2.3.4.5.6", "9" * 40])
 def test_what_is_no_cursor_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no cursor"):
+    with pytest.raises(InvalidInput, match="is not a cursor"):
         Cursor.parse(text)
 
 
@@ -703,7 +778,7 @@ async def test_an_edit_of_long_ago_costs_a_reader_that_comes_back_nothing(
     chats: Chats, stage: Stage
 ) -> None:
     await chats.idle()
-    await chats.do(people.edit, "c1", 1, prompt("something else"))
+    await chats.do(user.edit, "c1", 1, prompt("something else"))
     await chats.claim()
     await chats.commit("c1", answer("as you like"))
     await chats.finish()
@@ -741,10 +816,10 @@ async def test_another_error_at_the_same_history_is_told(chats: Chats, stage: St
     chat = await chats.error()
     async with stage.stream(follow=True) as stream:
         await within(stream, 1)
-        await chats.do(people.retry, "c1")
+        await chats.do(user.retry, "c1")
         await chats.claim()
         again = await chats.row("c1")
-        await chats.do(running.fail, fence_of(again), Failure("auth", "The key is gone."))
+        await chats.do(runner.fail, fence_of(again), Failure("auth", "The key is gone."))
         *_, last = await within(stream, 1)
     assert again.history_version == chat.history_version
     assert isinstance(last, ChatChanged)
@@ -763,11 +838,11 @@ async def test_whatever_changes_of_a_chat_is_told(chats: Chats, stage: Stage) ->
     async with stage.stream(follow=True) as stream:
         await within(stream, 1)
         for change in changes:
-            await chats.do(people.update, "c1", change)
+            await chats.do(user.update, "c1", change)
             (told,) = await take(stream, 1)
             assert isinstance(told, ChatChanged)
             assert {name: getattr(told.chat, name) for name in change} == change
-        for put_away, archived in ((family.archive, True), (family.unarchive, False)):
+        for put_away, archived in ((lifecycle.archive, True), (lifecycle.unarchive, False)):
             await chats.do(put_away, "c1")
             (told,) = await take(stream, 1)
             assert isinstance(told, ChatChanged)

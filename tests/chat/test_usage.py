@@ -6,15 +6,16 @@ import anyio
 import pytest
 from msgspec import structs
 
-from holdfast.chat import family, people, queries, running
-from holdfast.chat.commit import COMMIT_STEP, Step
-from holdfast.chat.family import NewChat, Spawn
-from holdfast.chat.locked import fence_of
+from holdfast.chat import queries
 from holdfast.chat.queries import Spent
-from holdfast.chat.running import Outcome, Settlement
-from holdfast.chat.state import Charge
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import Charge
+from holdfast.chat.transitions import lifecycle, runner, user
+from holdfast.chat.transitions.commit_step import COMMIT_STEP, Step
+from holdfast.chat.transitions.lifecycle import NewChat, Spawn
+from holdfast.chat.transitions.runner import Outcome, Settlement
 from holdfast.kernel.messages import Usage
-from tests.chat.given import FAILURE, Chats, answer, asks, made, prompt
+from tests.chat.chats import FAILURE, Chats, answer, asks, made, prompt
 
 USED = Usage(100, 20, 5, 50, 7, 0.5)
 UNPRICED = structs.replace(USED, cost=None)
@@ -41,11 +42,11 @@ async def test_a_chat_that_called_no_model_has_spent_nothing(chats: Chats) -> No
 async def test_answers_attempts_that_failed_and_titles_are_all_counted(chats: Chats) -> None:
     chat = await chats.running("c1")
     failed = await chats.do(
-        running.record_retry, fence_of(chat), FAILURE, 3, 0, [Charge("t1", "attempt", USED)]
+        runner.record_retry, fence_of(chat), FAILURE, 3, 0, [Charge("t1", "attempt", USED)]
     )
     await chats.do(COMMIT_STEP.alone, Step(failed.fence, (answer("yes", usage=USED),)))
     outcome = Outcome(charges=(Charge("title", "title", USED), Charge("s", "summary", USED)))
-    await chats.do(running.finish_turn, fence_of(await chats.row()), None, outcome)
+    await chats.do(runner.finish_turn, fence_of(await chats.row()), None, outcome)
     assert await spent(chats) == times(4)
 
 
@@ -63,8 +64,8 @@ async def test_calls_without_a_known_price_are_counted_as_such(chats: Chats) -> 
 async def test_a_charge_is_counted_once_however_often_it_is_made(chats: Chats) -> None:
     chat = await chats.running("c1")
     charge = Charge("attempt 1 of message 2", "attempt", USED)
-    first = await chats.do(running.record_retry, fence_of(chat), FAILURE, 3, 0, [charge])
-    await chats.do(running.record_retry, first.fence, FAILURE, 3, 0, [charge])
+    first = await chats.do(runner.record_retry, fence_of(chat), FAILURE, 3, 0, [charge])
+    await chats.do(runner.record_retry, first.fence, FAILURE, 3, 0, [charge])
     assert await spent(chats) == times(1)
 
 
@@ -85,8 +86,8 @@ async def test_what_is_committed_at_once_is_counted_to_the_last_digit(chats: Cha
     fences = {id: fence_of(await chats.running(id)) for id in used}
 
     async def commit(id: str) -> None:
-        said = answer('"{,}\\"', usage=used[id])
-        await chats.db.write_together(COMMIT_STEP, Step(fences[id], (said,), runtime=7))
+        said = answer('"{,}\\"', usage=used[id], runtime=7)
+        await chats.db.write_together(COMMIT_STEP, Step(fences[id], (said,)))
 
     async with anyio.create_task_group() as group:
         for id in used:
@@ -102,7 +103,7 @@ async def test_what_is_committed_at_once_is_counted_to_the_last_digit(chats: Cha
 async def test_what_was_superseded_was_paid_for_all_the_same(chats: Chats) -> None:
     await chats.running("c1")
     await chats.commit("c1", answer("one", usage=USED))
-    await chats.do(people.edit, "c1", 1, prompt("else"))
+    await chats.do(user.edit, "c1", 1, prompt("else"))
     await chats.commit("c1", answer("two", usage=USED))
     assert await spent(chats) == times(2)
 
@@ -110,13 +111,28 @@ async def test_what_was_superseded_was_paid_for_all_the_same(chats: Chats) -> No
 async def test_a_fork_does_not_pay_for_what_it_copied(chats: Chats) -> None:
     await chats.running("c1")
     await chats.commit("c1", answer("one", usage=USED))
-    await chats.do(family.fork, "c1", 2, NewChat(id="f", agent="agent", message=None))
+    await chats.do(lifecycle.fork, "c1", 2, NewChat(id="f", agent="agent", message=None))
     await chats.send("f", "go on")
     assert "f" in await chats.claim()
     assert (await spent(chats, "f"), await spent(chats, "c1")) == (times(0), times(1))
     assert (await chats.history("f"))[1].message.usage == USED  # what a model was sent stays known
     await chats.commit("f", answer("two", usage=USED))
     assert (await spent(chats, "f"), await spent(chats, "c1")) == (times(1), times(1))
+
+
+async def test_a_chat_that_is_imported_does_not_pay_for_what_was_said_elsewhere(
+    chats: Chats,
+) -> None:
+    await chats.running("c1")
+    await chats.commit("c1", answer("one", usage=USED))
+    said = await chats.history("c1")
+    await chats.do(lifecycle.restore, NewChat(id="i", agent="agent", message=None), said)
+    assert (await spent(chats, "i"), await spent(chats, "c1")) == (times(0), times(1))
+    assert (await chats.history("i"))[1].message.usage == USED
+    await chats.send("i", "go on")
+    assert "i" in await chats.claim()
+    await chats.commit("i", answer("two", usage=USED))
+    assert await spent(chats, "i") == times(1)
 
 
 @pytest.mark.parametrize("way", ["whole", "charged"])
@@ -127,13 +143,13 @@ async def test_an_interrupted_answer_is_counted_once(chats: Chats, way: str) -> 
         if way == "whole"
         else Settlement(message=answer("half"), charges=(Charge("t1", "attempt", USED),))
     )
-    await chats.do(running.settle, fence_of(chat), left)
+    await chats.do(runner.settle, fence_of(chat), left)
     assert await spent(chats) == times(1)
 
 
 async def test_an_attempt_that_ends_in_error_is_counted(chats: Chats) -> None:
     chat = await chats.running("c1")
-    await chats.do(running.fail, fence_of(chat), FAILURE, None, [Charge("t1", "attempt", USED)])
+    await chats.do(runner.fail, fence_of(chat), FAILURE, None, [Charge("t1", "attempt", USED)])
     assert await spent(chats) == times(1)
 
 
@@ -142,7 +158,7 @@ async def test_a_root_pays_for_its_whole_family_without_being_written_to(chats: 
     await chats.commit("root", answer("help", asks("s"), usage=USED))
     writes = {"s": (Spawn(NewChat(id="k", agent="agent", message=prompt("do"))),)}
     outcome = Outcome(results=(made("s"),), writes=writes)
-    await chats.do(running.commit_step, fence_of(await chats.row("root")), outcome)
+    await chats.do(runner.commit_step, fence_of(await chats.row("root")), outcome)
     root = await chats.row("root")
     assert await chats.claim("child") == ["k"]
     await chats.commit("k", answer("did", usage=USED))

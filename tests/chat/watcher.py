@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
 
 from holdfast.chat.handle import Chat
-from holdfast.chat.state import Queued, Stored
+from holdfast.chat.rows import Queued, Stored
+from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.chat.stream import (
     ActionsChanged,
     ChatChanged,
@@ -18,9 +24,21 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.chat.view import Pending, Snapshot
 from holdfast.kernel.model import TextDelta
 from holdfast.live.fragments import Fragment
+
+LONGEST: Final = 120.0
+"""Seconds, of virtual time, within which every chat of a test comes to rest."""
+MOST: Final = 100
+"""Events after which a reader that leaves and comes back has got further."""
+
+
+@contextmanager
+def in_time(what: str) -> Iterator[None]:
+    """Fail where something does not happen at all, instead of waiting for it."""
+    with anyio.move_on_after(LONGEST) as scope:
+        yield
+    assert not scope.cancelled_caught, f"after {LONGEST:g} s: {what}"
 
 
 @dataclass
@@ -60,6 +78,10 @@ class Watcher:
 
     async def watch(self, chat: Chat, events: int | None = None) -> None:
         """Take so many events from where it left off, or all until the chat is idle."""
+        with in_time(f"neither idle nor {events} events, the last of {self.events[-2:]}"):
+            await self._watch(chat, events)
+
+    async def _watch(self, chat: Chat, events: int | None) -> None:
         async with chat.stream(self.cursor, follow=True) as stream:
             first = True
             async for event in stream:
@@ -76,9 +98,11 @@ class Watcher:
         while not self.done:
             await self.watch(chat, count)
             count, before = (count + 1, before) if self.cursor == before else (1, self.cursor)
+            assert count < MOST, f"the cursor stays at {before} for {count} events"
 
     def see(self, event: StreamEvent) -> None:
         self.events.append(event)
+        assert len(self.events) < 1_000, f"it gets no further than {self.events[-3:]}"
         self.cursor = event.cursor
         match event:
             case ChatChanged(_, chat):
@@ -120,4 +144,6 @@ class Watcher:
 
 
 async def take(stream: ChatStream, count: int) -> list[StreamEvent]:
-    return [await anext(stream) for _ in range(count)]
+    with in_time(f"fewer than {count} events"):
+        return [await anext(stream) for _ in range(count)]
+    raise AssertionError

@@ -7,7 +7,7 @@ from argparse import Namespace
 import pytest
 
 from holdfast.cli.arguments import VERBS, parse
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.verbs.options import COLORS, EFFORTS
 from holdfast.cli.verbs.parser import UsageError
 from holdfast.config import Color
@@ -75,7 +75,7 @@ def test_what_may_be_repeated_is_kept_in_order() -> None:
     "steps", ["0", "-1", "100001", "9" * 5_000, "1e3", "1_0", "٣", "", " 3", "many"]
 )
 def test_a_number_of_steps_that_makes_no_sense_is_refused(steps: str) -> None:
-    assert "no number from 1 to 100,000" in refusal("run", f"--max-steps={steps}")
+    assert "not a number from 1 to 100,000" in refusal("run", f"--max-steps={steps}")
 
 
 @pytest.mark.parametrize("steps", ["1", "100000"])
@@ -102,7 +102,7 @@ def test_yes_and_deny_exclude_each_other() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["rnu"], "there is no verb 'rnu': did you mean run?"),
+        (["rnu"], "unknown verb 'rnu': did you mean run?"),
         (["RUN"], "did you mean run?"),
         (["modles", "groq"], "did you mean models?"),
         (["why is it blue?"], "to ask a model, holdfast run 'why is it blue?'"),
@@ -110,17 +110,17 @@ def test_yes_and_deny_exclude_each_other() -> None:
         (["explain", "this code"], "to ask a model, holdfast run explain 'this code'"),
         (["tell me " * 50], 'to ask a model, holdfast run "…"'),
         (["two\nlines"], 'to ask a model, holdfast run "…"'),
-        ([""], "there is no verb '': use serve, worker, run, chat, models"),
-        (["--json", "run", "hello"], "--json stands behind the verb: holdfast run --json"),
-        (["--model=demo", "hello"], "--model stands behind the verb: holdfast run --model"),
-        (["--verison"], "there is no option --verison (see holdfast --help)"),
-        (["run", "--modle=demo"], "there is no option --modle: did you mean --model?"),
-        (["run", "--mod", "demo"], "there is no option --mod: did you mean --model?"),
-        (["run", "-z"], "there is no option -z (see holdfast run --help)"),
+        ([""], "unknown verb '': use serve, worker, run, chat, models"),
+        (["--json", "run", "hello"], "--json goes after the verb: holdfast run --json"),
+        (["--model=demo", "hello"], "--model goes after the verb: holdfast run --model"),
+        (["--verison"], "unknown option --verison (see holdfast --help)"),
+        (["run", "--modle=demo"], "unknown option --modle: did you mean --model?"),
+        (["run", "--mod", "demo"], "unknown option --mod: did you mean --model?"),
+        (["run", "-z"], "unknown option -z (see holdfast run --help)"),
         (["run", "-e", "hihg"], "'hihg' is not one of none, minimal, low"),
         (["run", "-e", "hihg"], "did you mean high?"),
         (["run", "-m"], "-m/--model: expected one argument (see holdfast run --help)"),
-        (["models", "groq", "xai"], "'xai' is one word too many"),
+        (["models", "groq", "xai"], "'xai' is an unexpected argument"),
         (["completion", "bsh"], "did you mean bash?"),
         (["completion"], "SHELL"),
         (["help", "modles"], "did you mean models?"),

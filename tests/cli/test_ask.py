@@ -92,7 +92,7 @@ async def test_yes_approves_what_was_shown(yes: str) -> None:
     assert said == {action.call.id: approve(action)}
     assert terminal.shown == (
         "\ndelete wants to run with:\n  path: a.txt\n"
-        "Allow? [y]es, [n]o, [a]lways for delete in this run, or say what to do instead: "
+        "Allow? [y]es, [n]o, [a]lways for delete in this run, or type what to do instead: "
     )
 
 
@@ -146,7 +146,7 @@ async def test_always_is_for_one_tool_and_says_so_each_time() -> None:
         Deny("they gave no reason"),
     ]
     assert list(again.values()) == [approve(second[0])]
-    assert notes == ["delete is allowed, as you said before."] * 2
+    assert notes == ["delete is allowed, as you chose before."] * 2
     assert len(terminal.asked) == 2
 
 
@@ -195,7 +195,7 @@ async def test_who_is_asked_about_a_call_that_may_have_been_done_is_told_so() ->
     lost = structs.replace(first, call=structs.replace(first.call, id="lost"), again=True)
     assert "may have" not in terminal.shown
     assert isinstance((await asker.resolve([lost]))["lost"], Approved)
-    assert "delete was begun before, and may have been done: allow it only if" in terminal.shown
+    assert "delete was started before and may have completed: allow it only if" in terminal.shown
     assert "always" not in terminal.asked[1]
 
 
@@ -204,7 +204,7 @@ async def test_a_call_that_comes_back_with_other_arguments_is_not_approved_for_e
     asker = Asker(None, "yes", silent)
     assert await asker.resolve([action]) == {action.call.id: approve(action)}
     denied = await asker.resolve([action])
-    assert denied == {action.call.id: Deny("its arguments were others each time")}
+    assert denied == {action.call.id: Deny("its arguments changed each time")}
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,8 @@ def test_a_number_a_label_or_words_are_understood(
         (ONE, "0", "from 1 to 3"),
         (MANY, "1, 4", "from 1 to 3"),
         (ONE, "1,2", "Only one"),
-        (ONE, "", "Nothing was said"),
-        (FREE, "  ", "Nothing was said"),
+        (ONE, "", "The answer is empty"),
+        (FREE, "  ", "The answer is empty"),
     ],
 )
 def test_what_is_hardly_meant_is_asked_about(question: Question, line: str, why: str) -> None:
@@ -386,7 +386,7 @@ async def test_questions_are_asked_one_after_the_other_with_their_options() -> N
     assert said == ['Which database? → PostgreSQL\nWho are you? → in their own words: "Ada"']
     assert terminal.shown == (
         "\nStorage: Which database?\n  1. SQLite (one file)\n  2. PostgreSQL\n"
-        "A number, or your own words: "
+        "A number, or your own answer: "
         "\nWho are you?\nYour answer: "
     )
 
@@ -415,7 +415,7 @@ async def test_ctrl_d_at_a_question_leaves_it_open() -> None:
 async def test_a_tool_of_the_client_is_answered_with_a_line() -> None:
     terminal = Scripted("", " Oslo ")
     assert await said_to(terminal, call("locate", what="me")) == ["Oslo"]
-    assert terminal.shown.startswith("\nlocate wants an answer to:\n  what: me\nYour answer: ")
+    assert terminal.shown.startswith("\nlocate needs an answer to:\n  what: me\nYour answer: ")
 
 
 async def test_another_tool_that_is_named_like_ours_is_answered_with_a_line() -> None:

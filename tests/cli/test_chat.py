@@ -63,14 +63,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     work.mkdir()
     (work / "held.py").write_text(HELD)
     (work / "holdfast.toml").write_text('[agents.assistant]\ntools = ["bundled", "held:hold"]\n')
-    with serving(home, "--listen", "0") as process:
+    with serving(home, "--listen", "0", "--config", "holdfast.toml") as process:
         yield Served(process)
 
 
 @pytest.fixture
 def person(served: Served) -> Iterator[Person]:
     with sitting_at(served.home, "chat", "--url", served.url) as somebody:
-        somebody.sees("/help lists what else there is.\n>")
+        somebody.sees("/help lists all commands.\n>")
         yield somebody
 
 
@@ -107,8 +107,10 @@ def test_what_it_waits_for_is_said_with_how_to_go_on(served: Served) -> None:
     id = served.newest()["id"]
     assert done.stderr.splitlines()[-1] == (
         f"holdfast: write_file waits for an answer: holdfast chat --chat {id} at a terminal, "
-        "or say --yes or --deny"
+        "or use --yes or --deny"
     )
+    question = served.once("-q", "ask me Which colour: red or blue")
+    assert question.stderr.splitlines()[-1].endswith("at a terminal"), "--yes is not an answer"
     done = served.once("-q", "--chat", id, "--yes")
     assert (done.returncode, "returned:" in done.stdout) == (0, True)
     assert (served.home / "work" / "b.txt").read_text() == "hi"
@@ -123,12 +125,12 @@ def test_a_call_may_be_denied_beforehand(served: Served) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "says"),
     [
-        ([], 2, "there is no prompt: holdfast chat"),
+        ([], 2, "no prompt: use holdfast chat"),
         (["--chat", "nobody", "hi"], 1, "nobody"),
         (["--agent", "nobody", "hi"], 2, "nobody"),
         (["--url", "http://127.0.0.1:1", "hi"], 1, "cannot be reached, nothing listens there"),
-        (["--token", "hf_wrong", "hi"], 1, "does not take this token"),
-        (["--url", "nowhere", "--token", "x", "hi"], 2, "is no address"),
+        (["--token", "hf_wrong", "hi"], 1, "rejected this token"),
+        (["--url", "nowhere", "--token", "x", "hi"], 2, "is not an address"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(
@@ -143,7 +145,7 @@ def test_what_cannot_be_is_told_in_one_line(
 def test_a_chat_that_waits_for_nothing_wants_a_prompt(served: Served) -> None:
     served.once("say hello")
     done = served.once("--last")
-    assert (done.returncode, "waits for nothing: give a prompt" in done.stderr) == (2, True)
+    assert (done.returncode, "is idle: give a prompt" in done.stderr) == (2, True)
 
 
 def test_a_signal_stops_the_turn(served: Served) -> None:
@@ -167,7 +169,7 @@ def test_somebody_talks_and_the_terminal_is_left_as_it_was(served: Served) -> No
         person.types("\x04")
         assert person.ended() == 0
         id = served.newest()["id"]
-        assert person.seen.rstrip().endswith(f"holdfast chat --chat {id} comes back to it")
+        assert person.seen.rstrip().endswith(f"holdfast chat --chat {id} resumes this chat")
 
 
 def test_what_is_typed_stays_below_what_is_streamed(person: Person) -> None:
@@ -186,23 +188,23 @@ def test_what_is_said_meanwhile_waits_and_can_be_changed(person: Person) -> None
     person.sees("\n\none")
     person.says("say second")
     person.says("say third")
-    person.sees("waits for its turn: say third")
+    person.sees("queued until the turn ends: say third")
     person.says("/queue")
     person.sees("2  queue     say third")
     person.says("/edit 2 say another")
-    person.sees("number 2 says now: say another")
+    person.sees("message 2 is now: say another")
     person.says("/remove 1")
-    person.sees("taken back: say second")
+    person.sees("removed: say second")
     person.says("/promote 1")
     person.sees("> say another\n\nanother")
-    assert "> say second" not in person.seen.split("taken back")[1]
+    assert "> say second" not in person.seen.split("removed")[1]
 
 
 def test_steering_is_heard_before_the_next_step(served: Served, person: Person) -> None:
     person.says("slowly say one two three, then call hold {}")
     person.sees("\n\none")
     person.says("/steer say changed")
-    person.sees("waits for the next step: say changed")
+    person.sees("queued until the next step: say changed")
     served.let_end()
     person.sees("> say changed\n\nchanged")
 
@@ -216,9 +218,9 @@ def test_ctrl_c_takes_back_the_line_then_stops_the_turn_then_leaves(
     person.sees("> typed")
     person.types("\x03")
     person.says("/queue")
-    person.sees("  nothing")
+    person.sees("  (none)")
     person.types("\x03")
-    person.sees("stopping; Ctrl-C again leaves")
+    person.sees("stopping; press Ctrl-C again to exit")
     person.sees("Interrupted.")
     assert served.newest()["outcome"]["reason"] == "interrupted"
     person.types("\x03")
@@ -230,7 +232,7 @@ def test_what_runs_goes_on_when_somebody_leaves(served: Served, person: Person) 
     person.sees("\n\none")
     person.says("/quit")
     assert person.ended() == 0
-    assert "it goes on at the server; holdfast chat --chat" in person.seen
+    assert "the answer continues on the server; holdfast chat --chat" in person.seen
     served.let_end()
     id = served.newest()["id"]
     with sitting_at(served.home, "chat", "--url", served.url, "-c", id) as again:
@@ -263,7 +265,7 @@ def test_a_question_may_be_left_and_answered_later_or_elsewhere(
     person.says("write 1 to later.txt")
     person.sees("Allow?")
     person.types("\x04")
-    person.sees("it waits: /answer asks again")
+    person.sees("still pending: /answer asks again")
     person.says("/answer")
     person.sees("Allow?", 2)
     assert "write_file wants to run" in person.seen  # also who scrolled away knows what it is
@@ -279,7 +281,7 @@ def test_of_several_calls_each_is_shown_where_it_is_asked_about(tmp_path: Path) 
     (work / "asking.py").write_text(ASKING)
     (work / "holdfast.toml").write_text('[agents.a]\nmodel = "demo"\ntools = ["asking:tools"]\n')
     with (
-        serving(tmp_path, "--listen", "0") as process,
+        serving(tmp_path, "--listen", "0", "--config", "holdfast.toml") as process,
         sitting_at(tmp_path, "chat", "--url", process.started(), "use many tools") as person,
     ):
         for number, tool in enumerate(("list_files", "read_file", "search_files"), 1):
@@ -356,10 +358,14 @@ def test_chats_are_listed_and_switched_named_and_forked(served: Served, person: 
     person.says("say first")
     person.sees("\n\nfirst\n>")
     first = served.newest()["id"]
+    person.says("/title The second")
+    person.sees("title: The second")
+    person.says("/title")
+    person.sees("title: Say first")
     person.says("/title The first")
-    person.sees("it is called The first")
+    person.sees("title: The first")
     person.says("/new")
-    person.sees("a new chat: it begins with what you say")
+    person.sees("new chat: it starts with your next message")
     person.says("say other")
     person.sees("\n\nother\n>")
     person.says("/chats")
@@ -370,12 +376,12 @@ def test_chats_are_listed_and_switched_named_and_forked(served: Served, person: 
     person.says("/messages")
     person.sees("2  assistant first")
     person.says("/fork 0")
-    person.sees("! messages have numbers from 1 on: see /messages\n> /fork 0")
+    person.sees("! messages are numbered from 1: see /messages\n> /fork 0")
     person.says("\x15/fork 1 say forked")
     person.sees("> say forked\n\nforked")
     assert (served.newest()["id"], served.newest()["messages"]) != (first, 2)
     person.says("/chats 99")
-    person.sees("/chats shows the numbers that there are")
+    person.sees("no chat with this number: see /chats")
 
 
 def test_after_an_error_it_is_tried_again(person: Person) -> None:
@@ -397,11 +403,11 @@ def test_a_conversation_is_summarized_on_demand(served: Served, tmp_path: Path) 
 
 def test_what_is_refused_is_said_and_can_be_said_otherwise(person: Person) -> None:
     person.says("/queu")
-    person.sees("! there is no /queu: did you mean queue?\n> /queu")
+    person.sees("! unknown command /queu: did you mean /queue?\n> /queu")
     person.says("\x15/queue")
-    person.sees("! there is no chat yet: say something, or /chats\n> /queue")
+    person.sees("! no chat yet: send a message, or see /chats\n> /queue")
     person.says("\x15/effort huge")
-    person.sees("! there is no effort 'huge': use one of none,")
+    person.sees("! unknown effort 'huge': use one of none,")
     person.sees("> /effort huge")
     person.says("\x15/model nobody:nothing")
     person.says("say hi")
@@ -416,15 +422,15 @@ def test_what_is_refused_is_said_and_can_be_said_otherwise(person: Person) -> No
     person.says("/model demo")
     person.sees("model: demo")
     person.says("/remove 1")
-    person.sees("! nothing waits\n> /remove 1")
+    person.sees("! the queue is empty\n> /remove 1")
     person.says("\x15/stop")
-    person.sees("· nothing runs\n>")
+    person.sees("· nothing is running\n>")
 
 
 def test_the_help_lists_every_command(person: Person) -> None:
     person.says("/help")
     person.sees("/quit")
-    person.sees("// says a /.")
+    person.sees("// sends a leading /.")
 
 
 def test_it_comes_back_when_the_server_does(tmp_path: Path) -> None:
@@ -435,12 +441,12 @@ def test_it_comes_back_when_the_server_does(tmp_path: Path) -> None:
         with sitting_at(tmp_path, "chat", "--url", url, "say hello") as person:
             person.sees("\n\nhello\n>")
             assert first.end() == 0
-            person.sees("the connection is lost: coming back…")
+            person.sees("connection lost: reconnecting…")
             person.says("say later")
-            person.sees("it is said when the connection is back")
+            person.sees("will be sent when the connection is back")
             with serving(tmp_path, "--listen", port) as second:
                 second.started()
-                person.sees("· connected again\n> say later\n\nlater\n>")
+                person.sees("· reconnected\n> say later\n\nlater\n>")
                 person.says("say more")
                 person.sees("> say more\n\nmore\n>")
                 person.types("\x04")

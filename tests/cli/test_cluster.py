@@ -58,5 +58,7 @@ def test_a_worker_whose_port_is_taken_says_what_a_worker_can_do(
             HOLDFAST_CLUSTER_SECRET=SECRET, HOLDFAST_LISTEN=str(port),
         ) as worker:  # fmt: skip
             said = worker.until("holdfast:")
-            assert f"127.0.0.1:{port} is taken: set HOLDFAST_LISTEN with another port" in said
+            assert (
+                f"127.0.0.1:{port} is already in use: set HOLDFAST_LISTEN with another port" in said
+            )
             assert worker.child.wait(30) == 2

@@ -16,10 +16,10 @@ import pytest
 
 from holdfast.cli.arguments import VERBS, top_parser
 from holdfast.cli.completion import described, main, script
-from holdfast.cli.verbs.here import SHELLS
+from holdfast.cli.verbs.local import SHELLS
 from holdfast.cli.verbs.options import COLORS, EFFORTS
 from holdfast.providers import profiles
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO
 
 GROQ: Final = [f"groq:{id}" for id in profiles.models("groq")]
@@ -194,7 +194,7 @@ def test_quotes_and_brackets_are_balanced(shell: str) -> None:
             "zsh",
             [
                 "#compdef holdfast",
-                "'(-e --effort)--effort=[how hard it thinks\\:",
+                "'(-e --effort)--effort=[reasoning effort\\:",
                 f":one of:({' '.join(EFFORTS)})'",
                 "'(-m --model)-m+[provider\\:model, or demo]:model:_holdfast_models'",
                 "'*--file=[attach a file]:file:_files'",

@@ -16,8 +16,8 @@ from holdfast import Agent, Event, Message, Rewrite, RunEnded, RunResult, Tool, 
 from holdfast.cli.ask import Answers, Asker
 from holdfast.cli.conversation import Conversation
 from holdfast.cli.history import SavedHistory
-from holdfast.cli.locked import NotSaved
-from holdfast.cli.stopping import SIGNALS
+from holdfast.cli.locked_file import NotSaved
+from holdfast.cli.signals import SIGNALS
 from holdfast.kernel.model import TextDelta
 from holdfast.testing import call, fail, hang, pause, say
 from holdfast.tools.ask_user import ask_user

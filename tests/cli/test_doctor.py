@@ -12,12 +12,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.cli.codes import ExitCode
 from holdfast.cli.doctor import summary
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.main import main
 from holdfast.store.url import open_database
 from holdfast.testing import Clock
-from tests.chat.given import Chats
+from tests.chat.chats import Chats
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -52,7 +52,7 @@ def by_hand(url: str, sql: str) -> None:
 
 def test_a_clean_database_ends_well(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--database", url]) == ExitCode.FINISHED
-    assert capsys.readouterr() == ("2 chats: nothing is wrong\n", "")
+    assert capsys.readouterr() == ("2 chats: no problems found\n", "")
 
 
 def test_each_finding_is_a_line_that_names_the_row(
@@ -85,8 +85,8 @@ def test_what_a_row_says_cannot_reach_the_terminal_as_more_than_text(
 @pytest.mark.parametrize(
     ("found", "chats", "says"),
     [
-        (0, 0, "0 chats: nothing is wrong"),
-        (0, 1, "1 chat: nothing is wrong"),
+        (0, 0, "0 chats: no problems found"),
+        (0, 1, "1 chat: no problems found"),
         (1, 1, "1 chat: 1 finding"),
         (1_200, 12_000, "12,000 chats: 1,200 findings"),
     ],
@@ -159,8 +159,8 @@ def test_it_may_be_asked_while_another_process_writes(path: Path) -> None:
             await chats.create("c4")
             return done
 
-    assert asyncio.run(write_and_ask()) == (0, "3 chats: nothing is wrong\n")
-    assert _ask(url) == (0, "4 chats: nothing is wrong\n")
+    assert asyncio.run(write_and_ask()) == (0, "3 chats: no problems found\n")
+    assert _ask(url) == (0, "4 chats: no problems found\n")
 
 
 def _ask(url: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from holdfast.cli.chat import PATIENCE, ServerGone, give_up
 
 async def test_a_server_that_stays_away_is_given_up_and_the_chat_is_named() -> None:
     began = anyio.current_time()
-    with pytest.raises(ServerGone, match="holdfast chat --chat c1 shows what came of it"):
+    with pytest.raises(ServerGone, match="run holdfast chat --chat c1 to see the result"):
         await give_up("c1", lambda: True)
     assert anyio.current_time() - began == pytest.approx(PATIENCE)
 

@@ -29,9 +29,9 @@ from holdfast import (
     tool,
 )
 from holdfast.cli.history import LOST, SavedHistory
-from holdfast.cli.locked import NotSaved
+from holdfast.cli.locked_file import NotSaved
 from holdfast.testing import ScriptedModel, call, pause
-from tests.cli.test_locked import at_most
+from tests.cli.test_locked_file import at_most
 from tests.kernel import histories
 from tests.kernel.histories import answer, prompt, results
 
@@ -167,7 +167,7 @@ def test_an_empty_file_is_an_empty_history(tmp_path: Path, content: bytes) -> No
         b"[]",
         b"{}",
         b'{"format":1}',
-        b'{"format":2,"messages":[]}',
+        b'{"format":3,"messages":[]}',
         b'{"format":1,"messages":[],"started":1}',
     ],
 )
@@ -175,7 +175,7 @@ def test_what_is_no_history_is_left_alone(tmp_path: Path, content: bytes) -> Non
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     for _ in range(2):  # the second time would be in use, had the first kept its lock
-        with pytest.raises(ConfigError, match=r"not a saved history, and was left alone"):
+        with pytest.raises(ConfigError, match=r"not a saved history and was not changed"):
             SavedHistory.open(str(path))
     assert path.read_bytes() == content
 
@@ -205,7 +205,7 @@ def test_a_history_that_is_not_json_is_not_saved(tmp_path: Path) -> None:
     with SavedHistory.open(str(path)) as saved:
         saved.save([prompt()])
         odd = Message("user", (), "prompt", metadata={"provider": object()})
-        with pytest.raises(NotSaved, match="not JSON"):
+        with pytest.raises(NotSaved, match="cannot be encoded as JSON"):
             saved.save([odd])
     assert load(path.read_bytes()) == (prompt(),)
 

@@ -84,4 +84,4 @@ async def test_a_key_that_cannot_be_opened_is_left_out_and_logged(
     with caplog.at_level(logging.ERROR):
         await process.keys.look()
     assert process.environ == {"ANTHROPIC_API_KEY": "fine"}
-    assert "the key of openai is not used" in caplog.text
+    assert "stored key of openai was not used" in caplog.text

@@ -17,11 +17,11 @@ import pytest
 
 from holdfast import __version__
 from holdfast.cli.arguments import VERBS, parse
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.main import main, told
 from holdfast.cli.verbs.parser import UsageError
 from holdfast.kernel.errors import ConfigError, FormatError
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PROGRAM: Final = (sys.executable, "-W", "error", "-m", "holdfast")
@@ -103,7 +103,7 @@ def test_every_verb_has_a_module_of_its_name(verb: str) -> None:
 def test_an_unknown_verb_is_refused_in_one_line() -> None:
     done = holdfast("rnu", "hello")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "holdfast: there is no verb 'rnu': did you mean run?\n"
+    assert done.stderr == "holdfast: unknown verb 'rnu': did you mean run?\n"
 
 
 def test_a_wrong_setting_is_refused_in_one_line() -> None:
@@ -150,7 +150,7 @@ def test_a_reader_who_left_is_no_trouble(argv: str, unbuffered: str) -> None:
 def test_a_full_disk_is_told(argv: str, unbuffered: str) -> None:
     done = shell(f"holdfast {argv} > /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == ExitCode.FAILED
-    assert done.stderr == f"holdfast: the output cannot be written: {os.strerror(errno.ENOSPC)}\n"
+    assert done.stderr == f"holdfast: cannot write the output: {os.strerror(errno.ENOSPC)}\n"
 
 
 @pytest.mark.parametrize("argv", PRINTING)
@@ -183,14 +183,14 @@ def test_a_terminal_that_knows_few_characters_is_no_trouble() -> None:
         (FormatError("talk.json is no history"), 1, "talk.json is no history"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
-        (OSError(errno.ENOSPC, "No space"), 1, "the output cannot be written: No space"),
+        (OSError(errno.ENOSPC, "No space"), 1, "cannot write the output: No space"),
         (PermissionError(errno.EACCES, "Denied", "talk.json"), 1, "talk.json: Denied"),
         (ConnectionResetError(errno.ECONNRESET, "Reset"), 1, "Reset"),
         (OSError(), 1, "OSError"),
         (
             ValueError("first\n  second"),
             1,
-            "this is a bug: ValueError: first second (HOLDFAST_DEBUG=1 shows where)",
+            "internal error: ValueError: first second (HOLDFAST_DEBUG=1 prints a traceback)",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_what_is_told_gives_no_orders_to_a_terminal(
 def test_several_errors_at_once_are_a_bug() -> None:
     code, words = told(ExceptionGroup("tasks", [ConfigError("a"), ConfigError("b")]))
     assert code == ExitCode.FAILED
-    assert words.startswith("this is a bug: ExceptionGroup: tasks")
+    assert words.startswith("internal error: ExceptionGroup: tasks")
 
 
 def instead_of_models(monkeypatch: pytest.MonkeyPatch, does: Callable[[], int]) -> None:
@@ -235,7 +235,10 @@ def test_a_bug_is_one_line(
     assert main(["models"]) == ExitCode.FAILED
     out, err = capsys.readouterr()
     assert out == "half of it\n"
-    assert err == "holdfast: this is a bug: RuntimeError: oh no (HOLDFAST_DEBUG=1 shows where)\n"
+    assert (
+        err
+        == "holdfast: internal error: RuntimeError: oh no (HOLDFAST_DEBUG=1 prints a traceback)\n"
+    )
 
 
 def test_a_bug_shows_where_it_is_when_that_is_asked_for(
@@ -247,7 +250,7 @@ def test_a_bug_shows_where_it_is_when_that_is_asked_for(
     err = capsys.readouterr().err
     assert err.startswith("Traceback")
     assert "in does" in err
-    assert err.splitlines()[-1].startswith("holdfast: this is a bug")
+    assert err.splitlines()[-1].startswith("holdfast: internal error")
 
 
 def test_a_wrong_usage_shows_no_traceback_when_debugging(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holdfast.cli.inline_markdown import HOLD, LINK
 from holdfast.cli.markdown import RULE, Markdown
-from holdfast.cli.spans import HOLD, LINK
 from holdfast.cli.terminal import CODES, RESET
 
 CODE: Final = re.compile(r"\x1b\[([0-9;]+)m")

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.main import main
 from holdfast.store.database import SQLITE
 from holdfast.store.migrate import migrations
@@ -55,7 +55,7 @@ def test_without_a_name_it_is_the_database_that_a_server_would_take_here(
     assert main(["doctor"]) == ExitCode.USAGE
     said = capsys.readouterr().err
     assert said.startswith(f"holdfast: there are no chats in {tmp_path}/home yet: ")
-    assert said.endswith("or say --database or --config\n")
+    assert said.endswith("or use --database or --config\n")
     assert main(["migrate"]) == ExitCode.FINISHED
     assert (tmp_path / "home" / "chats.db").exists()
     (tmp_path / "team.toml").write_text(f'database = "sqlite:///{tmp_path}/team.db"')
@@ -64,7 +64,7 @@ def test_without_a_name_it_is_the_database_that_a_server_would_take_here(
     for more in ([], ["--config", "team.toml"]):
         capsys.readouterr()
         assert main(["doctor", *more]) == ExitCode.FINISHED
-        assert capsys.readouterr().out == "0 chats: nothing is wrong\n"
+        assert capsys.readouterr().out == "0 chats: no problems found\n"
 
 
 def test_a_database_of_a_newer_version_is_refused_by_name(
@@ -78,8 +78,8 @@ def test_a_database_of_a_newer_version_is_refused_by_name(
     for verb in ("migrate", "doctor"):
         assert main([verb, "--database", url]) == ExitCode.FAILED
         assert capsys.readouterr().err == (
-            f"holdfast: {tmp_path}/chats.db: the database is of a newer version, this one does not "
-            "know its migration 9999_wonders: upgrade holdfast\n"
+            f"holdfast: {tmp_path}/chats.db: the database is of a newer version: this one does not "
+            "have its migration 9999_wonders: upgrade holdfast\n"
         )
 
 
@@ -91,7 +91,7 @@ def test_what_is_no_database_is_refused_and_left_alone(
     before = notes.read_bytes()
     for verb in ("migrate", "doctor"):
         assert main([verb, "--database", f"sqlite:///{notes}"]) == ExitCode.FAILED
-        assert "this is no SQLite database, or a damaged one" in capsys.readouterr().err
+        assert "this is not a SQLite database, or it is damaged" in capsys.readouterr().err
     assert notes.read_bytes() == before
 
 

@@ -10,18 +10,20 @@ from typing import Any, Final
 import pytest
 
 from holdfast.cli.models import main, table
+from holdfast.cli.trust import find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers import profiles
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO
 
 KEY: Final = "sk-0123456789abcdef"
-OTHERS: Final = "can be used when something is set or started"
+OTHERS: Final = "usable after setting or starting something"
 
 
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Any:
     def show(environ: Mapping[str, str], provider: str | None = None, as_json: bool = False) -> Any:
+        environ = {"HOLDFAST_HOME": "home", **environ}
         assert main(provider, as_json=as_json, environ=environ) == 0
         out: str = capsys.readouterr().out
         return json.loads(out) if as_json else out
@@ -45,7 +47,7 @@ def test_who_can_be_asked_comes_first_with_the_variable_and_the_default(shown: A
     default = PROVIDERS["google"].default
     assert line_of("google", usable) == f"google google:{default} GEMINI_API_KEY is set"
     assert line_of("huggingface", usable) == "huggingface (name one) HF_TOKEN is set"
-    assert line_of("demo", usable) == "demo demo always there; not a language model"
+    assert line_of("demo", usable) == "demo demo always available; not a language model"
     assert "google" not in others.replace("GOOGLE", "")
 
 
@@ -61,7 +63,7 @@ def test_the_others_come_with_what_to_do(shown: Any) -> None:
     assert line_of("groq", text) == "groq set GROQ_API_KEY"
     ollama = line_of("ollama", text)
     assert "http://localhost:11434/v1" in ollama
-    assert ollama.endswith("set OLLAMA_BASE_URL or OLLAMA_HOST when it runs elsewhere")
+    assert "set OLLAMA_BASE_URL or OLLAMA_HOST when it runs elsewhere" in ollama
 
 
 def test_a_broken_key_is_said_to_be_broken_and_not_shown(shown: Any) -> None:
@@ -109,16 +111,23 @@ base_url = "https://gateway.example"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that has settings."""
-    (tmp_path / "holdfast.toml").write_text(ADDRESSES)
     monkeypatch.chdir(tmp_path)
+    trusted(tmp_path, ADDRESSES)
     return tmp_path
+
+
+def trusted(here: Path, text: str) -> None:
+    (here / "holdfast.toml").write_text(text)
+    found = find_settings()
+    assert found is not None
+    trust(found, str(here / "home"))
 
 
 def test_who_can_be_asked_because_of_the_settings_is_shown_with_them(
     shown: Any, here: Path
 ) -> None:
     usable, _, others = shown({"AZURE_OPENAI_API_KEY": KEY}).partition(OTHERS)
-    because = "(name one) holdfast.toml says where it is, for holdfast serve"
+    because = "(name one) holdfast.toml has its address, for holdfast serve"
     assert line_of("ollama", usable) == f"ollama {because}"
     assert line_of("azure", usable) == f"azure {because}"
     assert line_of("groq", others) == "groq set GROQ_API_KEY"
@@ -135,7 +144,7 @@ def test_what_a_run_would_use_does_not_come_from_the_settings(shown: Any, here: 
 
 
 def test_one_provider_and_json_know_the_settings_too(shown: Any, here: Path) -> None:
-    assert shown({}, "ollama").startswith("ollama: holdfast.toml says where it is")
+    assert shown({}, "ollama").startswith("ollama: holdfast.toml has its address")
     found = {one["name"]: one["usable"] for one in shown({}, as_json=True)["providers"]}
     assert (found["ollama"], found["azure"]) == (True, False)
 
@@ -144,14 +153,24 @@ def test_other_settings_can_be_named(here: Path, capsys: pytest.CaptureFixture[s
     (here / "team.toml").write_text('[providers.vllm]\nbase_url = "http://gpu.example"')
     assert main(None, as_json=False, environ={}, settings="team.toml") == 0
     text = capsys.readouterr().out
-    assert line_of("vllm", text).endswith("team.toml says where it is, for holdfast serve")
+    assert line_of("vllm", text).endswith("team.toml has its address, for holdfast serve")
     assert "needs no key" in line_of("ollama", text)
 
 
 def test_settings_that_cannot_be_used_are_refused(here: Path) -> None:
-    (here / "holdfast.toml").write_text('[providers.olama]\nbase_url = "http://gpu.example"')
+    trusted(here, '[providers.olama]\nbase_url = "http://gpu.example"')
     with pytest.raises(ConfigError, match="did you mean ollama"):
-        main(None, as_json=False, environ={})
+        main(None, as_json=False, environ={"HOLDFAST_HOME": "home"})
+
+
+def test_settings_that_are_not_trusted_are_left_out_and_that_is_said(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(None, as_json=False, environ={"HOLDFAST_HOME": "another"}) == 0
+    told = capsys.readouterr()
+    assert "gpu.example" not in told.out
+    assert "holdfast.toml says" not in told.out
+    assert told.err == "holdfast: holdfast.toml is not trusted yet and was ignored\n"
 
 
 # --- One provider -------------------------------------------------------------------------------
@@ -204,16 +223,16 @@ def test_a_provider_without_known_models_says_how_to_name_one(shown: Any) -> Non
 
 
 def test_the_demo_is_a_provider_of_one(shown: Any) -> None:
-    assert shown({}, DEMO) == "demo: always there; not a language model\n"
+    assert shown({}, DEMO) == "demo: always available; not a language model\n"
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("gogle", "there is no provider 'gogle': did you mean google?"),
-        ("nope", "there is no provider 'nope' (holdfast models lists them all)"),
+        ("gogle", "unknown provider 'gogle': did you mean google?"),
+        ("nope", "unknown provider 'nope' (holdfast models lists them)"),
         ("groq:openai/gpt-oss-20b", "did you mean groq?"),
-        ("zzz", "there is no provider 'zzz' (holdfast models lists them all)"),
+        ("zzz", "unknown provider 'zzz' (holdfast models lists them)"),
     ],
 )
 def test_an_unknown_provider_is_refused_with_the_nearest(name: str, said: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Action, ConfigError, Message, Policy, ToolCall, ToolResult, dump, tool
 from holdfast.cli import run
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.run import at_rest, bundled_tools, colored, waiting
 from holdfast.cli.terminal import Out
 from holdfast.cli.tty import Tty
@@ -83,11 +83,11 @@ def test_what_cannot_be_shown_is_raised(
 
 
 def test_without_a_prompt_there_is_nothing_to_do(go: Callable[..., int], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no prompt"):
+    with pytest.raises(ConfigError, match="no prompt"):
         go(prompt="")
     path = tmp_path / "talk.json"
     path.write_bytes(dump([prompt(), answer("Hello.")]))
-    with pytest.raises(ConfigError, match="waits for nothing: give a prompt to go on"):
+    with pytest.raises(ConfigError, match="is complete: give a prompt to continue it"):
         go(prompt="", history=str(path))
 
 
@@ -101,7 +101,7 @@ def test_a_quiet_run_still_says_what_it_waits_for(
     said = capsys.readouterr()
     assert said.out == "Paying.\n"
     assert said.err == (
-        "holdfast: pay waits for an approval: run it in a terminal, or say --yes or --deny\n"
+        "holdfast: pay waits for an approval: run it in a terminal, or use --yes or --deny\n"
     )
 
 
@@ -112,10 +112,10 @@ def action(kind: Any, tool: str = "pay") -> Action:
 @pytest.mark.parametrize(
     ("kind", "history", "asked", "do"),
     [
-        ("approval", None, False, "an approval: run it in a terminal, or say --yes or --deny"),
+        ("approval", None, False, "an approval: run it in a terminal, or use --yes or --deny"),
         ("client", None, False, "an answer: run it in a terminal"),
         ("approval", None, True, "an approval"),
-        ("approval", "my talk", True, "an approval: go on later with --history 'my talk'"),
+        ("approval", "my talk", True, "an approval: continue later with --history 'my talk'"),
     ],
 )
 def test_what_is_waited_for_is_said_with_what_to_do(
@@ -144,7 +144,7 @@ def test_a_current_directory_that_was_removed_is_told(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(ConfigError, match="was removed: go to another, or name one with --dir"):
+    with pytest.raises(ConfigError, match="was removed: change to another, or name one with --dir"):
         bundled_tools(RunOptions(model="demo", model_reason=""), pytest.fail)
 
 

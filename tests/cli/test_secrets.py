@@ -71,13 +71,13 @@ def test_it_is_done_to_the_database_that_the_server_has_here(tmp_path: Path) -> 
         assert server.end() == 0
     file = tmp_path / "secret.key"
     old = file.read_text()
-    assert "It is the only one: to replace it, put a new one in front." in rotate(tmp_path, "")
+    assert "It is the only key: to replace it, put a new one before it." in rotate(tmp_path, "")
     file.write_text(f"{NEW} {old}")
-    assert "1 secret sealed anew with the first key" in rotate(tmp_path, "")
+    assert "1 secret re-encrypted with the first key" in rotate(tmp_path, "")
     file.write_text(NEW)
     with serving(tmp_path, "--listen", "0") as again:
         again.started()
-        assert "assistant answers, with openai:" in again.until("answers")
+        assert "assistant answers with openai:" in again.until("answers")
 
 
 async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
             await sealed_anew(db, keyring(NEW), Ports())
         assert await db.read(lambda tx: sealed_secrets(tx, PROVIDER)) == (sealed,)
     said = rotate(tmp_path, NEW, "--database", url, code=1)
-    assert "nothing was changed: the secret provider 'openai' was sealed with the key" in said
+    assert "nothing was changed: the secret provider 'openai' was encrypted with the key" in said
 
 
 def test_where_there_is_no_database_none_is_made(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_without_any_key_it_says_where_one_is_put(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "says"), [(1, "1 secret sealed anew"), (1200, "1,200 secrets sealed anew")]
+    ("count", "says"), [(1, "1 secret re-encrypted"), (1200, "1,200 secrets re-encrypted")]
 )
 def test_it_says_how_many_and_what_to_do_next(count: int, says: str) -> None:
     words = told(count, keyring(f"{NEW} {OLD}"))
     assert words.startswith(says)
-    assert words.endswith("take the others away")
+    assert words.endswith("remove the other keys")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -19,9 +21,10 @@ from typing import Any
 import pytest
 
 from holdfast.cli.serve import limits_of
+from holdfast.cli.serve_config import address
 from holdfast.cli.settings import LimitSettings, ServerSettings, Settings, base_urls_of
-from holdfast.cli.setup import address
 from holdfast.kernel.errors import ConfigError
+from holdfast.testing.postgres import running
 
 HIDDEN = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
 
@@ -173,11 +176,11 @@ def test_an_agent_may_have_a_model_whose_key_is_stored_and_nowhere_else(tmp_path
         server.put(f"{server.started()}/api/v1/providers/openai", {"key": "sk-stored"})
     settings = tmp_path / "work" / "holdfast.toml"
     settings.write_text('[agents.a]\nmodel = "openai:gpt-6-sol"\n[agents.b]\nmodel = "demo"\n')
-    with serving(tmp_path, "--listen", "0") as server:
+    with serving(tmp_path, "--listen", "0", "--config", "holdfast.toml") as server:
         server.started()
-        server.until("a answers, with openai:gpt-6-sol")
+        server.until("a answers with openai:gpt-6-sol")
     settings.write_text('[agents.a]\nmodel = "groq:any"\n')
-    with serving(tmp_path, "--listen", "0") as server:
+    with serving(tmp_path, "--listen", "0", "--config", "holdfast.toml") as server:
         server.until("holdfast.toml cannot be used:")
         server.until("agents.a.model: groq needs a key: set GROQ_API_KEY")
         assert server.child.wait(30) == 2
@@ -191,17 +194,17 @@ def test_a_key_that_was_stored_decides_who_answers_also_after_a_restart(tmp_path
     assert (tmp_path / "secret.key").stat().st_mode & 0o777 == 0o600
     with serving(tmp_path, "--listen", "0") as again:
         again.started()
-        assert "assistant answers, with openai:" in again.until("answers")
+        assert "assistant answers with openai:" in again.until("answers")
     assert "sk-stored" not in "".join(again.said)
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--listen", "nowhere"], 2, "is no address to listen at"),
+        (["--listen", "nowhere"], 2, "is not an address to listen on"),
         (["--listen", "0.0.0.0:0"], 2, "can be reached from the network"),
         (["--config", "none.toml"], 2, "none.toml cannot be read"),
-        (["--database", "mysql://x"], 2, "there is no database of the kind mysql"),
+        (["--database", "mysql://x"], 2, "unknown kind of database mysql"),
         (["--database", "sqlite:////nowhere/chats.db"], 1, "there is no directory"),
     ],
 )
@@ -217,7 +220,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with serving(tmp_path, "--listen", str(port)) as server:
-            assert f"127.0.0.1:{port} is taken: say --listen" in server.until("holdfast:")
+            assert f"127.0.0.1:{port} is already in use: use --listen" in server.until("holdfast:")
             assert server.child.wait(30) == 2
 
 
@@ -239,10 +242,10 @@ def test_a_signal_ends_a_wait_for_a_database_that_says_nothing(
 
 def test_a_worker_drives_chats_without_an_api(tmp_path: Path, postgres_url: str) -> None:
     with serving(tmp_path, "--database", postgres_url, verb="worker") as worker:
-        worker.until("this worker drives chats")
+        worker.until("worker started")
         assert worker.end() == 0
         assert worker.child.stderr is not None
-        assert "stopping: steps finish" in worker.child.stderr.read()
+        assert "stopping: finishing steps" in worker.child.stderr.read()
 
 
 @pytest.mark.parametrize(
@@ -277,3 +280,78 @@ def test_the_limits_of_the_settings_are_those_of_the_server() -> None:
     limits = limits_of(Settings(limits=chosen, server=ServerSettings(tick=0.5)))
     assert (limits.quota, limits.audit) == (3 * 1024 * 1024, 5)
     assert (limits.streams.per_user, limits.streams.tick) == (4, 0.5)
+
+
+def status_of(server: Process, url: str, body: object = None) -> int:
+    try:
+        with server.open(url, body) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_full_disk_makes_a_server_unready_and_it_writes_again_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        assert status_of(server, f"{url}/readyz") == 200
+        largest = max(file.stat().st_size for file in tmp_path.glob("chats.db*"))
+        resource.prlimit(server.child.pid, resource.RLIMIT_FSIZE, (largest + 65_536, -1))
+        assert status_of(server, f"{url}/api/v1/chats", {"prompt": "x" * 900_000}) == 503
+        assert status_of(server, f"{url}/readyz") == 503
+        resource.prlimit(server.child.pid, resource.RLIMIT_FSIZE, (-1, -1))
+        assert status_of(server, f"{url}/api/v1/chats", {"prompt": "x" * 900_000}) == 201
+        assert server.end() == 0
+
+
+def wait_until_idle(server: Process, chat: str) -> None:
+    end = time.monotonic() + 30
+    while server.ask(f"{chat}/result")["result"] is None:
+        assert time.monotonic() < end, "the turn did not end in time"
+
+
+def test_a_server_whose_database_was_deleted_saves_what_it_acknowledged(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as server:
+        url = server.started()
+        made = server.ask(f"{url}/api/v1/chats", {"prompt": "say hello"})
+        wait_until_idle(server, f"{url}/api/v1/chats/{made['id']}")  # a turn gets its grace
+        for file in tmp_path.glob("chats.db*"):
+            file.unlink()
+        assert status_of(server, f"{url}/readyz") == 503
+        assert status_of(server, f"{url}/api/v1/chats", {"prompt": "lost"}) == 503
+        assert "put the right file there" in server.until("was deleted or replaced")
+        saved = Path(server.until("is saved in").split("is saved in ")[1].partition(";")[0])
+        with serving(tmp_path, "--listen", "0") as second:
+            assert second.ask(f"{second.started()}/api/v1/chats")["chats"] == []
+            assert server.end() == 0
+            assert second.end() == 0
+    saved.rename(tmp_path / "chats.db")
+    with serving(tmp_path, "--listen", "0") as again:
+        chats = again.ask(f"{again.started()}/api/v1/chats")["chats"]
+        assert [chat["id"] for chat in chats] == [made["id"]]
+
+
+def test_a_replica_that_starts_while_postgresql_restarts_waits_for_it(tmp_path: Path) -> None:
+    with running() as postgres:
+        database = postgres.url()
+        postgres.stop()
+        with serving(tmp_path, "--listen", "0", "--database", database) as server:
+            server.until("waiting up to 30 s for the database")
+            postgres.start()
+            url = server.started()
+            assert status_of(server, f"{url}/readyz") == 200
+            assert server.end() == 0
+
+
+def test_how_long_a_replica_waits_for_its_database_is_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text("database_wait = 0")
+    arguments = (
+        "--config",
+        str(tmp_path / "server.toml"),
+        "--database",
+        "postgresql://x@127.0.0.1:1/x",
+    )
+    with serving(tmp_path, *arguments) as server:
+        assert server.child.wait(30) == 1
+        assert "cannot be reached" in server.until("PostgreSQL at")

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from holdfast.cli.agents import DEFAULT, INSTRUCTIONS, Place, agents_of
 from holdfast.cli.settings import AgentSettings, Settings, read_settings
+from holdfast.cli.trust import Untrusted, find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.prepare import model_of
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
 NO_KEYS: Mapping[str, str] = {}
@@ -56,7 +58,13 @@ def test_a_file_of_the_usual_name_is_found_here(
 ) -> None:
     written(tmp_path, 'database = "sqlite:///other.db"')
     monkeypatch.chdir(tmp_path)
-    assert read_settings(None)[0].database == "sqlite:///other.db"
+    data = str(tmp_path / "data")
+    with pytest.raises(Untrusted):
+        read_settings(None, data)
+    found = find_settings()
+    assert found is not None
+    trust(found, data)
+    assert read_settings(None, data)[0].database == "sqlite:///other.db"
 
 
 def test_an_agent_without_a_model_knows_the_addresses_of_the_settings(tmp_path: Path) -> None:
@@ -143,19 +151,19 @@ def test_every_mistake_of_the_worker_is_told_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[agents", "is no TOML"),
+        ("[agents", "is not TOML"),
         ("agents = 3", "write a table for each"),
         ("server = 3", "write a table, as in [server]"),
         ('[agents.a]\napproval = "no"', "use one of ask, never"),
         ("database = 5", "database: write text in quotes"),
         ('[worker]\nlease = "x"', "worker.lease: write a number"),
-        ('[agents.a]\ntools = "x"', 'agents.a.tools: write a list of texts, as ["a", "b"]'),
+        ('[agents.a]\ntools = "x"', 'agents.a.tools: write a list of strings, as in ["a", "b"]'),
         ("[agents.a]\nmax_steps = 1.5", "agents.a.max_steps: write a whole number"),
         ("[server]\nteam = 1", "server.team: write true or false"),
         ("providers = 1", "providers: write a table"),
-        ('[agents.""]', "agents: one has no name"),
+        ('[agents.""]', "agents: an agent has no name"),
         ("[limits]\naudit = 0\nfiles = -1", "limits: files, audit: use 1 or more"),
-        ("[providers.opnai]", "there is no such provider: did you mean openai?"),
+        ("[providers.opnai]", "unknown provider: did you mean openai?"),
     ],
 )
 def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> None:
@@ -194,13 +202,12 @@ def test_options_of_a_provider_are_checked_although_no_agent_asks_it(tmp_path: P
         """,
     )
     assert [line.strip() for line in told[1:]] == [
-        "providers.anthropic.timeout: there is no such option: use base_url, headers, profile, "
-        "betas",
+        "providers.anthropic.timeout: unknown option: use base_url, headers, profile, betas",
         "providers.anthropic.betas: betas is 5: use a list of names",
         "providers.openai.base_url: base_url is of type int: use text, as in https://host/path",
         "providers.openai.headers: headers are a list: use {name: value}",
         "providers.azure.headers: the header X-Team has to be text in one line",
-        "providers.azure.environ: there is no such option: use base_url, headers, profile, chain",
+        "providers.azure.environ: unknown option: use base_url, headers, profile, chain",
         "providers.azure.profile: a profile has no windw: use window, max_output, price, efforts, "
         "files, sampling, structured, options",
         "providers.ollama.base_url: base_url is no address: use http(s)://host/path",
@@ -217,7 +224,7 @@ def test_whatever_a_key_is_called_it_does_not_belong_in_a_file(tmp_path: Path, n
 def test_bytes_that_are_no_text_are_no_settings(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="is no TOML: it is no UTF-8 text"):
+    with pytest.raises(ConfigError, match="is not TOML: it is not UTF-8 text"):
         read_settings(str(path))
 
 
@@ -285,6 +292,38 @@ def test_a_chat_may_name_a_model_whose_key_was_stored_since(place: Place) -> Non
     assert model_of(agent.replace(model="openai-chat:any")).name == "openai-chat:any"
 
 
+@pytest.mark.parametrize("name", ["vllm:x", "ollama:x", " lmstudio :x", "llamacpp:x"])
+def test_a_chat_may_not_name_a_local_provider_that_is_not_configured(
+    place: Place, name: str
+) -> None:
+    (agent,) = agents_of(Settings(), place, NO_KEYS)
+    with pytest.raises(ConfigError, match=r"is not configured on this server: set \w+_BASE_URL"):
+        agent.replace(model=name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ"),
+    [
+        (Settings(), {"OLLAMA_HOST": "gpu"}),
+        (Settings(), {"OLLAMA_BASE_URL": "http://gpu"}),
+        (Settings(), {"HOLDFAST_MODEL": "ollama:small"}),
+        (Settings(providers={"ollama": {"base_url": "http://gpu"}}), NO_KEYS),
+        (Settings(providers={"ollama": {"headers": {"X-Team": "a"}}}), NO_KEYS),
+        (Settings(agents={"b": AgentSettings(model="ollama:small", tools=())}), NO_KEYS),
+    ],
+    ids=["host", "base url", "default model", "settings", "settings without url", "agent"],
+)
+def test_a_chat_may_name_any_model_of_a_local_provider_that_is_configured(
+    place: Place, settings: Settings, environ: Mapping[str, str]
+) -> None:
+    agents = {"a": AgentSettings(model="demo", tools=()), **settings.agents}
+    first, *_ = agents_of(structs.replace(settings, agents=agents), place, environ)
+    assert model_of(first.replace(model="ollama:any")).name == "ollama:any"
+    with pytest.raises(ConfigError, match="vllm is not configured on this server"):
+        first.replace(model="vllm:any")
+    assert model_of(first.replace(model="demo")).name == "demo:demo"
+
+
 def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: Place) -> None:
     settings = Settings(
         agents={
@@ -305,10 +344,10 @@ def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: Place) -> None:
         "agents.c.tools",
         "agents.c.tools",
     ]
-    assert "nowhere is no directory" in lines[1]
+    assert "nowhere is not a directory" in lines[1]
     assert "none.md cannot be read" in lines[2]
     assert "nonsense: write bundled, ask_user, or module:name" in lines[4]
-    assert f"there is no module 'none' in {place.directory}" in lines[5]
+    assert f"module 'none' was not found in {place.directory}" in lines[5]
 
 
 def test_a_model_of_the_environment_is_blamed_on_the_environment(place: Place) -> None:

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.terminal import RESET, Out, Safe, safe
+from holdfast.cli.terminal import RESET, Out, Safe
+from holdfast.kernel.escape import escape
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -53,17 +54,17 @@ def encoded(encoding: str, errors: str = "strict") -> tuple[io.BytesIO, Out]:
     ],
 )
 def test_what_a_terminal_would_obey_is_spelled(text: str, shown: str) -> None:
-    assert safe(text) == shown
+    assert escape(text) == shown
 
 
 @pytest.mark.parametrize("text", ["", "Grüße, 世界! ✓", "a\n\tb", "👩‍👩‍👧", "می‌خواهم"])
 def test_ordinary_text_is_the_same_object(text: str) -> None:
-    assert safe(text) is text
+    assert escape(text) is text
 
 
 @given(ANY_TEXT)
 def test_safe_text_has_no_control_and_no_direction_characters(text: str) -> None:
-    for char in safe(text):
+    for char in escape(text):
         assert char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs", "Zl", "Zp")
         assert unicodedata.bidirectional(char) not in (
             {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -73,7 +74,7 @@ def test_safe_text_has_no_control_and_no_direction_characters(text: str) -> None
 @given(st.lists(ANY_TEXT | st.sampled_from(["\r", "\n", "\r\n"])))
 def test_pieces_are_as_safe_as_the_whole(pieces: list[str]) -> None:
     fold = Safe()
-    assert "".join(map(fold.feed, pieces)) + fold.end() == safe("".join(pieces))
+    assert "".join(map(fold.feed, pieces)) + fold.end() == escape("".join(pieces))
 
 
 # --- Who reads ----------------------------------------------------------------------------------

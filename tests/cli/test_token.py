@@ -37,7 +37,7 @@ def test_the_first_administrator_is_made_before_there_is_a_server(tmp_path: Path
     secret, said = say(tmp_path, "--user", "ann", "--role", "admin", "--database", url)
     assert secret.startswith("hf_")
     assert secret.count("\n") == 1
-    assert "made the user ann, admin" in said
+    assert "created user ann (admin)" in said
     assert "for ann: admin, read, write until" in said
     toml = tmp_path / "team.toml"
     toml.write_text('[server]\nteam = true\nurls = ["http://127.0.0.1:1"]\n')
@@ -51,7 +51,7 @@ def test_where_there_is_no_server_yet_it_says_what_makes_one(
     argv: tuple[str, ...], tmp_path: Path
 ) -> None:
     _, said = say(tmp_path, *argv, code=2)
-    assert f"there are no chats in {tmp_path} yet: `holdfast serve` makes their database" in said
+    assert f"there are no chats in {tmp_path} yet: `holdfast serve` creates the database" in said
     assert not (tmp_path / "chats.db").exists()
 
 
@@ -62,9 +62,9 @@ def test_a_user_who_is_there_gets_another_token(tmp_path: Path) -> None:
     listed, _ = say(tmp_path, "list", "--user", "ann", "--database", url)
     assert [line.split()[-1] for line in listed.splitlines()] == ["NAME", "ci", "line"]
     _, said = say(tmp_path, "--user", "ann", "--role", "admin", "--database", url, code=2)
-    assert "'ann' is member already: leave out --role" in said
+    assert "'ann' already has the role member: remove --role" in said
     _, said = say(tmp_path, "--user", "bob", "--database", url, code=2)
-    assert "there is no user 'bob': --role member makes one" in said
+    assert "unknown user 'bob': add --role member to create it" in said
 
 
 def test_without_a_database_it_is_the_one_of_the_server_here(tmp_path: Path) -> None:
@@ -74,23 +74,26 @@ def test_without_a_database_it_is_the_one_of_the_server_here(tmp_path: Path) -> 
     assert "ci" in listed
     id = listed.splitlines()[1].split()[0]
     _, said = say(home, "revoke", id)
-    assert said == f"{id} is no good any more\n"
+    assert said == f"revoked {id}\n"
     assert "revoked" in say(home, "list")[0]
     _, said = say(home, "revoke", "nobody", code=1)
-    assert said == "holdfast: there is no token 'nobody': holdfast token list shows them\n"
+    assert said == "holdfast: unknown token 'nobody': holdfast token list shows the ids\n"
     assert secret not in listed
 
 
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["revoke"], "which one: holdfast token revoke ID"),
-        (["list", "x"], "'x' is one word too many"),
-        (["--role", "admin"], "say --user too"),
-        (["--days", "400"], "no number from 1 to 366"),
-        (["--url", "http://x", "--database", "sqlite:///x.db"], "say one of them"),
-        (["--url", "http://example.com"], "wants a token: say --token, or set HOLDFAST_TOKEN"),
-        (["--url", "127.0.0.1:1"], "'127.0.0.1:1' is no address: use the address of a server, as"),
+        (["revoke"], "missing token id: holdfast token revoke ID"),
+        (["list", "x"], "'x' is an unexpected argument"),
+        (["--role", "admin"], "add --user"),
+        (["--days", "400"], "not a number from 1 to 366"),
+        (["--url", "http://x", "--database", "sqlite:///x.db"], "use one of them"),
+        (["--url", "http://example.com"], "needs a token: use --token, or set HOLDFAST_TOKEN"),
+        (
+            ["--url", "127.0.0.1:1"],
+            "'127.0.0.1:1' is not an address: use the address of a server, like",
+        ),
         (["--url", "http://127.0.0.1:1"], "start a server with `holdfast serve`"),
     ],
 )
@@ -108,7 +111,7 @@ def test_a_file_that_a_server_has_open_is_left_to_the_server(
 ) -> None:
     process, url = server
     _, said = say(process.home, "--name", "ci", code=1)
-    assert "is open in another process: if that is a server, ask it: say --url" in said
+    assert "is open in another process: if that is a server, go through it: use --url" in said
     assert "of the file" in say(process.home, "list")[0]
 
     secret, _ = say(process.home, "--name", "ci", "--url", url)
@@ -121,13 +124,13 @@ def test_a_file_that_a_server_has_open_is_left_to_the_server(
     after, _ = say(process.home, "list", "--url", url)
     assert f"{id}  revoked" in after
     _, said = say(process.home, "revoke", "nobody", "--url", url, code=1)
-    assert said == "holdfast: there is no token 'nobody': holdfast token list shows them\n"
+    assert said == "holdfast: unknown token 'nobody': holdfast token list shows the ids\n"
 
 
 def test_an_administrator_makes_users_at_a_server(server: tuple[Process, str]) -> None:
     process, url = server
     _, said = say(process.home, "--user", "bob", "--role", "viewer", "--url", url)
-    assert "made the user bob, viewer" in said
+    assert "created user bob (viewer)" in said
     say(process.home, "--user", "bob", "--url", url)
     listed, _ = say(process.home, "list", "--user", "bob", "--url", url)
     assert len(listed.splitlines()) == 3
@@ -148,10 +151,10 @@ def token(**more: int) -> Token:
 
 def test_the_state_of_a_token_is_told() -> None:
     assert state(token(), DAY) == "good"
-    assert state(token(expires_at=2 * DAY), DAY) == "good until 1970-01-03"
+    assert state(token(expires_at=2 * DAY), DAY) == "valid until 1970-01-03"
     assert state(token(expires_at=2 * DAY), 3 * DAY) == "expired 1970-01-03"
     assert state(token(expires_at=2 * DAY, revoked_at=DAY), DAY) == "revoked 1970-01-02"
     assert list(table([token(used_at=DAY)], 0)) == [
-        "ID  STATE  LAST USED   GOOD FOR  NAME",
-        "t1  good   1970-01-02  read      ci",
+        "ID  STATE  LAST USED   SCOPES  NAME",
+        "t1  good   1970-01-02  read    ci",
     ]

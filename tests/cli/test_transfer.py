@@ -72,7 +72,7 @@ def test_a_database_is_read_while_a_server_has_it_and_written_when_none_has(
 ) -> None:
     text, _ = say(served.home, "export", served.chat, "--database", served.database)
     _, said = say(served.home, "import", "-", "--database", served.database, text=text, code=1)
-    assert "is open in another process: if that is a server, ask it" in said
+    assert "is open in another process: if that is a server, go through it" in said
     other = f"sqlite:///{tmp_path}/other.db"
     id, said = say(served.home, "import", "-", "--database", other, text=text)
     assert said == "-: 2 messages, Hello\n"
@@ -96,7 +96,7 @@ def test_when_one_file_is_wrong_none_is_taken(served: Served, tmp_path: Path) ->
     say(served.home, "export", served.chat, "--url", served.url, "-o", str(good))
     bad.write_text("hello\n")
     _, said = say(served.home, "import", str(good), str(bad), "--database", other, code=2)
-    assert f"{bad} is no chat that was exported as JSONL, and nothing was imported" in said
+    assert f"{bad} is not a chat exported as JSONL, so nothing was imported" in said
     assert not (tmp_path / "x.db").exists()
 
 
@@ -105,8 +105,8 @@ def test_when_one_file_is_wrong_none_is_taken(served: Served, tmp_path: Path) ->
     [
         (b"", "it is empty"),
         (b" \n", "it is empty"),
-        (b"\xff\xfe", "it is no UTF-8 text"),
-        (b"hello", "this is not JSON that holdfast wrote: JSON is malformed"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
+        (b"hello", "this is not JSON written by holdfast: JSON is malformed"),
     ],
 )
 def test_it_is_said_what_is_wrong_with_a_file(data: bytes, why: str, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_it_is_said_what_is_wrong_with_a_file(data: bytes, why: str, tmp_path: P
     bad.write_bytes(data)
     with pytest.raises(ConfigError) as told:
         read(str(bad))
-    assert f"{bad} is no chat that was exported as JSONL, and nothing was imported: {why}" in str(
+    assert f"{bad} is not a chat exported as JSONL, so nothing was imported: {why}" in str(
         told.value
     )
 
@@ -125,7 +125,7 @@ def test_it_is_said_what_is_wrong_with_a_file(data: bytes, why: str, tmp_path: P
         (["export", "nobody"], 1, "nobody"),
         (["export", "nobody", "--database", "sqlite:///none.db"], 1, "none.db does not exist"),
         (["import", "none.jsonl"], 2, "none.jsonl cannot be read: No such file"),
-        (["import", "x", "--user", "ann"], 2, "--user goes with --database"),
+        (["import", "x", "--user", "ann"], 2, "--user needs --database"),
         (["export"], 2, "CHAT"),
     ],
 )

@@ -51,7 +51,7 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
 from holdfast.kernel.tool import ToolContext
-from holdfast.testing.script import call, fail, hang, pause, say, think, usage
+from holdfast.testing.script import call, fail, finish, hang, pause, say, think, usage
 from tests.kernel.runs import later, now, scripted
 
 STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -267,6 +267,15 @@ async def test_an_answer_that_failed_for_good_is_in_no_pipe() -> None:
     events = [event async for event in run]
     assert screen.show(*events).startswith("Half\n\n✗ ")
     assert pipes.show(*events)[0] == ""
+
+
+async def test_an_answer_that_a_filter_ended_is_said_to_be_incomplete() -> None:
+    run = scripted([[say("Visible"), finish("content_filter")]]).run("Hi.")
+    screen, pipes = Screen(), Pipes()
+    events = [event async for event in run]
+    words = "! The answer is incomplete: the provider's content filter stopped it.\n"
+    assert screen.show(*events) == f"Visible\n\n{words}"
+    assert pipes.show(*events) == ("Visible\n", words)
 
 
 async def test_an_interrupted_answer_is_kept() -> None:
@@ -734,10 +743,10 @@ def test_compaction_is_said() -> None:
 
 def test_what_is_delivered_is_said() -> None:
     assert lines(Delivered("steering", (user_message("use tabs\nplease"),))) == [
-        "→ told it: use tabs\\nplease"
+        "→ sent: use tabs\\nplease"
     ]
     assert lines(Delivered("recovery", (injected("go on", "recovery"),))) == [
-        "→ the answer was cut by its length: asked it to go on"
+        "→ the answer reached the length limit: asked it to continue"
     ]
 
 
@@ -770,16 +779,16 @@ def test_the_end_of_a_small_run_needs_no_words_in_quiet(reason: str) -> None:
 
 def test_the_limit_of_steps_is_said_also_in_quiet() -> None:
     assert lines(ended("max_steps"), quiet=True) == [
-        "Stopped: the limit of steps is reached. Raise it with --max-steps."
+        "Stopped: the step limit was reached. Raise it with --max-steps."
     ]
 
 
 def test_a_conversation_that_is_kept_can_go_on() -> None:
     assert lines(ended("max_steps"), kept_in="talk.json") == [
-        "Stopped: the limit of steps is reached. Ask it to go on, or raise --max-steps."
+        "Stopped: the step limit was reached. Ask it to continue, or raise --max-steps."
     ]
     assert lines(ended("interrupted"), kept_in="talk.json") == [
-        "Interrupted. What was said is kept in talk.json."
+        "Interrupted. The conversation is saved in talk.json."
     ]
 
 

@@ -14,8 +14,8 @@ from holdfast.chat.files import FileInUse, FileNotFound, QuotaExceeded
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.chat.queue import MAX_WAITING
-from holdfast.chat.state import Rule, Status
-from holdfast.chat.table import Transition
+from holdfast.chat.rows import Rule, Status
+from holdfast.chat.state_machine import Transition
 from holdfast.client.chat import RemoteChat
 from holdfast.client.errors import RemoteError, error_of
 from holdfast.client.host import RemoteHost
@@ -23,13 +23,13 @@ from holdfast.host import serving
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import ConfigError, FormatError, HoldfastError
 from holdfast.kernel.messages import File, Message, Text
+from holdfast.server.json import from_json, to_json
 from holdfast.server.problem import Forbidden, Problem, problem_of
-from holdfast.server.wire import from_json, to_json
 from holdfast.store.database import Database, OutcomeUnknown, StoreError, Unavailable
 from holdfast.testing import Clock, call, pause
 from holdfast.worker.options import WorkerOptions
-from tests.client.kit import connected
-from tests.server.kit import agent
+from tests.client.served import connected
+from tests.server.api import agent
 from tests.test_host import ask_user, pay
 
 EXAMPLES = [
@@ -45,6 +45,7 @@ EXAMPLES = [
     errors.NothingWaits(["x"], []),
     errors.WrongAnswer("call", "it waits for allow or deny"),
     errors.NothingToCompact(),
+    errors.TitleFailed("the model did not answer"),
     errors.FamilyBusy("c1", Status.RUNNING),
     errors.NotARoot("c1", "c0"),
     errors.TooDeep("children", 10),
@@ -223,7 +224,7 @@ async def test_a_chat_that_nobody_can_run_says_so(db: Database, clock: Clock) ->
 
 async def test_who_may_only_read_is_refused_a_change(db: Database, clock: Clock) -> None:
     async with connected(db, [agent((), clock)], clock, token="hf_viewer") as (_, far):
-        with pytest.raises(RemoteError, match="you may not do this") as refused:
+        with pytest.raises(RemoteError, match="you are not allowed to do this") as refused:
             await far.create("x")
     assert (refused.value.kind, refused.value.status) == ("forbidden", 403)
 
@@ -232,7 +233,7 @@ async def test_an_owner_is_whoever_has_the_token(db: Database, clock: Clock) -> 
     async with connected(db, [agent((), clock)], clock) as (_, far):
         assert (await far.create(None)).owner == "ann"
         for asked in (far.create(None, owner="bob"), far.list(owner="bob")):
-            with pytest.raises(InvalidInput, match="whoever has the token"):
+            with pytest.raises(InvalidInput, match="the owner of the token"):
                 await asked
 
 
@@ -257,5 +258,5 @@ async def test_a_result_that_is_no_text_is_refused(db: Database, clock: Clock) -
     async with connected(db, [played], clock) as (_, far):
         chat = await far.create("x")
         (question,) = (await chat.rest()).actions
-        with pytest.raises(InvalidInput, match="give text or JSON"):
+        with pytest.raises(InvalidInput, match="pass text or JSON"):
             await chat.resolve({question.call.id: File("image/png", data=b"x")})

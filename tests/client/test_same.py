@@ -16,7 +16,7 @@ from holdfast.chat.export import parse
 from holdfast.chat.files import add_file
 from holdfast.chat.handle import Chat, Queue
 from holdfast.chat.host import Host
-from holdfast.chat.state import Rule
+from holdfast.chat.rows import Rule
 from holdfast.chat.stream import ChatStream, MessageChanged
 from holdfast.client.chat import RemoteChat
 from holdfast.client.host import RemoteHost
@@ -28,15 +28,15 @@ from holdfast.kernel.messages import File, Part, Source, Text
 from holdfast.kernel.tool import Deny
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.users import create_user
-from holdfast.server.wire import to_json
+from holdfast.server.json import to_json
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, fail, pause, usage
-from tests.client.kit import connected
-from tests.server.kit import _world, agent
+from tests.client.served import connected
+from tests.server.api import _world, agent
 from tests.test_host import ask_user, pay
 
 HERE_ONLY = frozenset(
-    ("agents", "feed", "agent", "check_choice", "workers", "adopt", "export_lines", "export_live")
+    ("agents", "feed", "agent", "check_choice", "workers", "adopt", "export_pieces")
 )
 """What is for those who serve it: agents are objects, and stay here."""
 THERE_ONLY = frozenset(("watch",))

@@ -14,7 +14,8 @@ from aiohttp import web
 from msgspec import structs
 
 from holdfast.chat.errors import ChatNotFound
-from holdfast.chat.state import Stored
+from holdfast.chat.rows import Stored
+from holdfast.chat.snapshots import ChatResult, Snapshot
 from holdfast.chat.stream import (
     ChatChanged,
     Cursor,
@@ -23,7 +24,6 @@ from holdfast.chat.stream import (
     Reset,
     StreamEvent,
 )
-from holdfast.chat.view import ChatResult, Snapshot
 from holdfast.client.chat import RemoteChat
 from holdfast.client.connect import PATIENCE, connect
 from holdfast.client.errors import RemoteError, Unreachable
@@ -31,14 +31,14 @@ from holdfast.client.stream import SILENCE, RemoteStream
 from holdfast.kernel.messages import File, Message, ToolResult
 from holdfast.providers.sse import MAX_EVENT
 from holdfast.server.events import DELETED, REVOKED, SHUTDOWN, Said, Wire, wire_of
+from holdfast.server.json import to_json
 from holdfast.server.sse import HEADERS, plain
-from holdfast.server.wire import to_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call
 from tests.chat.test_stream import TURN, look, pay, play, slowly
 from tests.chat.watcher import Watcher
-from tests.client.kit import ANN, STEADY, Bearer, Proxy, answering, connected, proxied
-from tests.server.kit import Api, agent, serving_api
+from tests.client.served import ANN, STEADY, Bearer, Proxy, answering, connected, proxied
+from tests.server.api import Api, agent, serving_api
 from tests.server.streams.test_resume import assert_as_stored
 from tests.test_host import ask_user
 
@@ -418,7 +418,7 @@ async def test_the_end_for_good_is_an_error_behind_everything_that_was_said(
     async with faked(fake, chat) as far:
         stream = far.stream(follow=True)
         assert (await anext(stream)).cursor == Cursor(1)
-        with pytest.raises(RemoteError, match="for good: revoked"):
+        with pytest.raises(RemoteError, match="permanently: revoked"):
             await anext(stream)
 
 

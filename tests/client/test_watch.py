@@ -8,13 +8,20 @@ import pytest
 from holdfast.chat.errors import InvalidInput
 from holdfast.client.connect import connect
 from holdfast.client.errors import RemoteError
+from holdfast.server.chat_list_stream import (
+    Begun,
+    ChatDeleted,
+    ChatListed,
+    ListVoid,
+    Moment,
+    RosterEvent,
+)
 from holdfast.server.events import list_event_of, wire_of
-from holdfast.server.roster import Begun, ChatDeleted, ChatListed, ListVoid, Moment, RosterEvent
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.test_stream import slowly
-from tests.client.kit import ANN, Bearer, connected, proxied
-from tests.server.kit import agent
+from tests.client.served import ANN, Bearer, connected, proxied
+from tests.server.api import agent
 
 
 async def test_whoever_watches_hears_of_each_chat_that_is_new_changes_or_goes(
@@ -93,7 +100,7 @@ async def test_a_watch_ends_with_the_token_and_refuses_what_is_no_cursor(
 ) -> None:
     identity = Bearer(db)
     async with connected(db, [agent((), clock)], clock, identity=identity) as (_, far):
-        with pytest.raises(InvalidInput, match="no cursor"):
+        with pytest.raises(InvalidInput, match="is not a cursor"):
             far.watch("1.2.3")
         await far.create(None)
         async with far.watch() as watch:

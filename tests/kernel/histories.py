@@ -70,8 +70,9 @@ def result(
     tool: str = "read",
     text: str = "done",
     stops: bool = False,
+    expected: bool = False,
 ) -> ToolResult:
-    return ToolResult(id, tool, (Text(text),), outcome, stops)
+    return ToolResult(id, tool, (Text(text),), outcome, stops, expected=expected)
 
 
 def results(*made: str | ToolResult) -> Message:
@@ -97,9 +98,19 @@ def checkpoint(
     summarized: bool = True,
     pinned: int | None = None,
     asked_by: AskedBy | None = None,
+    context: tuple[int, ...] = (),
+    context_tokens: int = 1_000,
 ) -> Message:
     cut = Checkpoint(
-        covers, covers if trims is None else trims, before, after, summarized, pinned, asked_by
+        covers,
+        covers if trims is None else trims,
+        before,
+        after,
+        summarized,
+        pinned,
+        asked_by,
+        context,
+        context_tokens,
     )
     parts = (Text(text),) if text else ()
     return Message("user", parts, "checkpoint", "model", checkpoint=cut)
@@ -140,6 +151,7 @@ made_results: Final = st.builds(
     st.tuples(st.builds(Text, words)),
     st.sampled_from(OUTCOMES),
     st.booleans(),
+    expected=st.booleans(),
 )
 said: Final[st.SearchStrategy[Part]] = st.one_of(
     st.builds(Text, words),
@@ -184,6 +196,8 @@ checkpoints: Final = st.builds(
     after=st.integers(0, 1_500),
     summarized=st.booleans(),
     pinned=st.none() | st.integers(0, 8),
+    context=st.lists(st.integers(0, 8), max_size=3, unique=True).map(sorted).map(tuple),
+    context_tokens=st.integers(0, 200),
 )
 
 histories: Final[st.SearchStrategy[list[Message]]] = st.lists(

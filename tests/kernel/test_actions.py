@@ -121,7 +121,7 @@ async def test_a_parked_run_that_is_not_answered_parks_again_without_asking_the_
         ([1, 2], "ok", "[1,2]"),
         ([Text("a"), Text("b")], "ok", "ab"),
         (ToolResult("x", "y", (Text("broken"),), "failed"), "failed", "broken"),
-        (Deny("not today"), "refused", "A person said no: not today"),
+        (Deny("not today"), "refused", "Denied by a person: not today"),
     ],
 )
 async def test_an_action_may_be_resolved_with_anything_that_a_tool_may_return(
@@ -269,7 +269,7 @@ async def test_a_denied_call_is_not_run_and_the_model_is_told_why() -> None:
     agent, waiting = await asked_to_delete()
     result = await agent.run(history=waiting.history, resolve={"call_1": Deny("keep it")})
     assert done == []
-    assert results_in(result.history) == {"call_1": ("refused", "A person said no: keep it")}
+    assert results_in(result.history) == {"call_1": ("refused", "Denied by a person: keep it")}
     assert result.text == "Done."
 
 

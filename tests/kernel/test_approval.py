@@ -28,9 +28,9 @@ from holdfast import (
     load,
     tool,
 )
+from holdfast.kernel.approval import canonical, digest
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted
 from holdfast.kernel.tool import Values
-from holdfast.kernel.way import canonical, digest
 from holdfast.testing import ScriptedModel, call, call_raw
 from tests.kernel.runs import only
 from tests.kernel.toolkit import agent_for, assert_valid, finished, outcomes, results_in, watched

@@ -303,11 +303,11 @@ async def test_a_hook_of_the_run_that_raises_ends_it_with_an_error_of_its_kind(
 
 @pytest.mark.parametrize("broken", [raises, raises_later])
 async def test_a_hook_of_a_call_that_raises_is_a_result(broken: Callable[..., Any]) -> None:
-    for place in ("validate", "preview"):
+    for place, ended in (("validate", "failed"), ("preview", "ok")):
         hooks: dict[str, Any] = {place: broken}
         one = tool(name="echo", **hooks)(say_back)
         result = await agent_for([call("echo"), "I see."], one).run("Go.")
-        assert outcomes(result.history) == ["failed"]
+        assert outcomes(result.history) == [ended]
     result = await agent_for([call("echo"), "I see."], echo, gate=broken).run("Go.")
     assert outcomes(result.history) == ["refused"]
 
@@ -705,9 +705,12 @@ def test_a_file_whose_data_is_no_bytes_is_refused() -> None:
 @pytest.mark.parametrize(
     ("file", "told"),
     [
-        (File("image/png", "a.png"), r"a\.png has no bytes: give them as data=…, or where"),
-        (File("chart.png", data=b"x"), r"'chart\.png' is no media type: use one such as image/png"),
-        (File("", "a.png", b"x"), r"'' is no media type: use one such as image/png"),
+        (File("image/png", "a.png"), r"a\.png has no bytes: pass data=…, or a reference"),
+        (
+            File("chart.png", data=b"x"),
+            r"'chart\.png' is not a media type: use one such as image/png",
+        ),
+        (File("", "a.png", b"x"), r"'' is not a media type: use one such as image/png"),
     ],
     ids=["no bytes", "a name for a type", "no type"],
 )

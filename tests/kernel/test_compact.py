@@ -42,6 +42,7 @@ from holdfast.kernel.messages import (
     Message,
     Part,
     Reasoning,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -525,7 +526,7 @@ async def test_what_does_not_fit_is_left_out_at_the_old_end() -> None:
     conversation = asked(model.requests[0])
     assert "answer 99 " in conversation
     assert "answer 0 " not in conversation
-    assert "[earlier messages are left out]" in conversation
+    assert "[earlier messages omitted]" in conversation
 
 
 # --- How the answer is judged -------------------------------------------------------------------
@@ -777,7 +778,7 @@ async def test_the_end_of_a_compaction_is_shown_once_it_is_committed() -> None:
 
 @pytest.mark.parametrize(
     ("asked_by", "words"),
-    [(None, "automatically"), ("person", "as asked"), ("overflow", "no longer fitted")],
+    [(None, "automatically"), ("person", "as asked"), ("overflow", "no longer fit")],
 )
 async def test_a_compaction_is_a_hidden_checkpoint_and_an_entry_for_people(
     asked_by: AskedBy | None, words: str
@@ -1106,36 +1107,189 @@ def grows(count: int) -> list[Turn]:
     return script
 
 
-async def test_a_turn_may_be_compacted_three_times() -> None:
-    model = ScriptedModel([*grows(3)[:-1], "Done."])
+async def test_a_turn_is_compacted_as_often_as_it_needs() -> None:
+    model = ScriptedModel([*grows(20)[:-1], "Done."])
     result = await agent(model).run("Go on.", history=long_chat())
     assert result.text == "Done."
-    assert len(checkpoints(result.history)) == 3
+    assert len(checkpoints(result.history)) == 20
 
 
-async def test_a_turn_is_not_compacted_four_times() -> None:
-    model = ScriptedModel([*grows(3), "never asked"])
+async def test_a_long_answer_right_after_a_summary_is_not_the_end() -> None:
+    """The summary helped: its request was small, and what fills the window now is the answer."""
+    model = ScriptedModel(
+        [
+            SUMMARY,
+            [say("Words. " * 2_500), call("look"), usage(input=3_000, output=4_500)],
+            SUMMARY,
+            "Done.",
+        ]
+    )
+    result = await agent(model).run("Go on.", history=long_chat())
+    assert result.text == "Done."
+
+
+OVER_AGAIN: Final = [say("Words. " * 200), call("look"), usage(input=7_100)]
+
+
+async def test_a_run_that_goes_on_after_it_was_still_over_the_limit_tries_again() -> None:
+    model = ScriptedModel([SUMMARY, OVER_AGAIN])
     result = await failed(agent(model).run("Go on.", history=long_chat()))
-    assert kind(result) == "still_over_limit"
-    assert len(summaries(model)) == 3
+    model = ScriptedModel([SUMMARY, [say("Words."), call("look"), usage(input=3_000)], "Done."])
+    again = await agent(model).run(history=result.history)
+    assert again.text == "Done."
+    assert len(summaries(model)) == 1
+
+
+async def test_another_try_that_does_not_help_fails_again() -> None:
+    model = ScriptedModel([SUMMARY, OVER_AGAIN])
+    result = await failed(agent(model).run("Go on.", history=long_chat()))
+    model = ScriptedModel([SUMMARY, OVER_AGAIN, "never asked"])
+    again = await failed(agent(model).run(history=result.history))
+    assert kind(again) == "still_over_limit"
     assert model.left == 1
 
 
-@pytest.mark.parametrize("most", [1, 2, 5])
-async def test_how_often_a_turn_is_compacted_can_be_set(most: int) -> None:
-    model = ScriptedModel([*grows(most), "never asked"])
-    result = await failed(agent(model, max_compactions=most).run("Go on.", history=long_chat()))
-    assert kind(result) == "still_over_limit"
-    assert len(summaries(model)) == most
+async def test_another_try_with_a_larger_window_needs_no_summary() -> None:
+    model = ScriptedModel([SUMMARY, OVER_AGAIN])
+    result = await failed(agent(model).run("Go on.", history=long_chat()))
+    larger = ScriptedModel(["Done."])
+    again = await agent(larger, window=50_000).run(history=result.history)
+    assert again.text == "Done."
+    assert summaries(larger) == []
 
 
-async def test_the_next_turn_may_be_compacted_as_often_again() -> None:
-    holdfast = agent(ScriptedModel([*grows(3), "never asked"]))
+async def test_the_failure_says_how_much_is_too_much_and_what_a_person_can_do() -> None:
+    model = ScriptedModel([SUMMARY, OVER_AGAIN])
+    result = await failed(agent(model).run("Go on.", history=long_chat()))
+    assert result.failure is not None
+    assert result.failure.message == (
+        "The conversation is too long for scripted:model, even after it was summarized: it has "
+        "about 7,111 tokens and 7,000 are allowed. Retry to summarize it again, use a model with "
+        "a larger window, or start a new conversation."
+    )
+
+
+async def test_a_summary_that_cannot_be_had_is_said_to_be_that() -> None:
+    model = ScriptedModel([say(""), say(""), say(""), "never asked"])
+    result = await failed(agent(model).run("Go on.", history=long_chat()))
+    assert result.failure is not None
+    assert result.failure.message == (
+        "scripted:model could not summarize the conversation: the summary is empty. "
+        "Retry, or use another model."
+    )
+    model = ScriptedModel([[say(SUMMARY), finish("length")]] * 3)
+    result = await failed(agent(model).run("Go on.", history=long_chat()))
+    assert result.failure is not None
+    assert result.failure.message == (
+        "scripted:model could not summarize the conversation: the summary was cut off. "
+        "Retry, or use another model."
+    )
+
+
+async def test_the_next_turn_is_compacted_after_a_failure() -> None:
+    holdfast = agent(ScriptedModel([SUMMARY, OVER_AGAIN]))
     result = await failed(holdfast.run("Go on.", history=long_chat()))
     model = ScriptedModel([SUMMARY, "Done."])
     again = await agent(model).run("And now?", history=result.history)
     assert again.text == "Done."
     assert len(summaries(model)) == 1
+
+
+# --- Context messages ---------------------------------------------------------------------------
+
+
+def about(text: str, role: Role = "system") -> Message:
+    return Message(role, (Text(text),), "context", "model")
+
+
+def starts(model: ScriptedModel) -> list[tuple[str, ...]]:
+    """The texts before the summary, of each request for an answer."""
+    found = []
+    for request in answers(model):
+        at = next((i for i, m in enumerate(request.messages) if m.checkpoint is not None), 0)
+        found.append(tuple(texts(request)[:at]))
+    return found
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+async def test_context_survives_every_summary_at_the_beginning_of_the_requests(role: Role) -> None:
+    first, *rest = long_chat()
+    history = (first, about("Use tabs.", role), *rest)
+    model = ScriptedModel([*grows(5)[:-1], "Done."])
+    result = await agent(model).run("Go on.", history=history)
+    assert result.text == "Done."
+    assert len(checkpoints(result.history)) == 5
+    assert set(starts(model)) == {("Use tabs.",)}
+    for request in answers(model):
+        assert [m for m in request.messages if m.kind == "context"] == [history[1]]
+
+
+async def test_context_that_came_later_is_put_after_what_was_there() -> None:
+    history = (*long_chat()[:2], about("Use tabs."), *long_chat()[2:])
+    first = await agent(ScriptedModel([SUMMARY])).run(history=history, compact=True)
+    more = (prompt("And?"), about("Say please."), said("I say it. " * 300, 9_000))
+    model = ScriptedModel([SUMMARY, "Done."])
+    result = await agent(model, keep=0).run("Go on.", history=(*first.history, *more))
+    assert result.text == "Done."
+    assert starts(model) == [("Use tabs.", "Say please.")]
+
+
+async def test_context_that_is_pinned_is_not_summarized_as_well() -> None:
+    model = ScriptedModel([SUMMARY, "Done."])
+    await agent(model).run("Go on.", history=(about("Use tabs."), *long_chat()))
+    assert "Use tabs." not in asked(summaries(model)[0])
+
+
+async def test_context_beyond_its_share_is_cut_and_then_left_out_from_the_oldest_on() -> None:
+    old, middle, new = (about(letter * 2_000) for letter in "abc")
+    history = (old, middle, new, *long_chat())
+    model = ScriptedModel([SUMMARY, "Done."])
+    await agent(model, context_tokens=800).run("Go on.", history=history)
+    ((cut, whole),) = starts(model)
+    assert whole == "c" * 2_000
+    assert cut.startswith("b" * 100)
+    assert cut.endswith("b" * 100)
+    assert "characters cut" in cut
+    assert len(cut) < 1_300
+    assert "a" * 100 in asked(summaries(model)[0])  # what is not pinned is summarized
+
+
+async def test_the_share_of_context_is_an_eighth_of_the_window_at_most() -> None:
+    history = (about("a" * 40_000), *long_chat())
+    model = ScriptedModel([SUMMARY, "Done."])
+    await agent(model).run("Go on.", history=history)
+    ((cut,),) = starts(model)
+    assert len(cut) // 4 == pytest.approx(WINDOW // 8, rel=0.05)
+
+
+async def test_context_that_was_given_twice_is_pinned_once() -> None:
+    history = (about("Use tabs."), *long_chat()[:2], about("Use tabs."), *long_chat()[2:])
+    model = ScriptedModel([SUMMARY, "Done."])
+    await agent(model).run("Go on.", history=history)
+    assert starts(model) == [("Use tabs.",)]
+
+
+async def test_without_a_share_no_context_survives() -> None:
+    model = ScriptedModel([SUMMARY, "Done."])
+    history = (about("Use tabs."), *long_chat())
+    await agent(model, context_tokens=0).run("Go on.", history=history)
+    assert starts(model) == [()]
+
+
+async def test_context_survives_that_an_earlier_version_covered_without_it() -> None:
+    covered = Checkpoint(4, 4, 9_000, 900)
+    earlier = Message("user", (Text(PREFIX + SUMMARY),), "checkpoint", "model", checkpoint=covered)
+    history = (about("Use tabs."), *long_chat(), earlier, prompt("?"), said("I. " * 900, 9_000))
+    model = ScriptedModel([SUMMARY, "Done."])
+    await agent(model).run("Go on.", history=history)
+    assert starts(model) == [("Use tabs.",)]
+
+
+async def test_shortening_alone_leaves_context_where_it_is() -> None:
+    history = (prompt("Go."), about("Use tabs."), *steps(10, 8_000, 19_000))
+    model = ScriptedModel(["Done."])
+    await agent(model, window=30_000).run(history=history)
+    assert texts(model.requests[0])[:2] == ["Go.", "Use tabs."]
 
 
 # --- On request ---------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -11,6 +11,9 @@ from holdfast import (
     ConfigError,
     Message,
     Policy,
+    Retry,
+    RunEnded,
+    RunFailed,
     Text,
     dump,
     load,
@@ -20,6 +23,7 @@ from holdfast.kernel.messages import user_message
 from holdfast.testing import (
     call,
     call_raw,
+    cut,
     finish,
     pause,
     say,
@@ -93,7 +97,7 @@ async def test_open_calls_of_a_history_are_run_first() -> None:
 
 
 def test_neither_a_prompt_nor_a_history_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="give a prompt, or a history"):
+    with pytest.raises(ConfigError, match="pass a prompt, or a history"):
         scripted(["Hi"]).run()
 
 
@@ -181,6 +185,48 @@ async def test_an_answer_cut_by_length_is_asked_to_go_on() -> None:
     assert (delivered.why, delivered.messages) == ("recovery", (asked,))  # type: ignore[union-attr]
 
 
+async def test_the_text_of_a_result_is_all_pieces_of_an_answer_cut_by_length() -> None:
+    once = [[say("Once"), finish("length")], [say(" upon"), finish("length")], " a time."]
+    agent = scripted(["Before.", call("look"), *once], look)
+    first = await agent.run("Hello")
+    second = await agent.run("Tell", history=first.history)
+    assert (first.text, second.text) == ("Before.", "Once upon a time.")
+
+
+async def test_the_pieces_of_an_earlier_run_belong_to_the_answer_that_continues_them() -> None:
+    stopped = await scripted([[say("Once"), finish("length")]], policy=Policy(recoveries=0)).run(
+        "?"
+    )
+    result = await scripted([" more."]).run(history=stopped.history)
+    assert result.text == "Once more."
+
+
+async def test_an_answer_that_fails_after_a_recovery_is_part_of_the_text() -> None:
+    script = [[say("Once"), finish("length")], [say(" upo"), cut()]]
+    agent = scripted(script, policy=Policy(retry=Retry(attempts=1)))
+    with pytest.raises(RunFailed) as caught:
+        await agent.run("Tell")
+    assert caught.value.result.text == "Once upo"
+
+
+@pytest.mark.parametrize("why", ["content_filter", "length"])
+async def test_an_answer_that_was_cut_is_in_the_outcome(
+    why: Literal["content_filter", "length"],
+) -> None:
+    agent = scripted([[say("Visible"), finish(why)]], policy=Policy(recoveries=0))
+    run = agent.run("Tell")
+    events = await events_of(run)
+    result = await run
+    assert (result.reason, result.cut_by, result.text) == ("stop", why, "Visible")
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].cut_by == why
+
+
+async def test_an_answer_that_is_complete_was_cut_by_nothing() -> None:
+    script = [[say("Once"), finish("length")], " more."]
+    assert (await scripted(script).run("?")).cut_by is None
+
+
 async def test_a_turn_is_asked_to_go_on_three_times_at_most() -> None:
     agent = scripted([], default=[say("More"), finish("length")])
     result = await agent.run("Tell")
@@ -244,12 +290,12 @@ async def test_a_new_turn_has_all_its_steps_again() -> None:
     assert second.summary.steps == 2
 
 
-async def test_a_tool_that_failed_three_times_in_a_row_is_refused_in_this_turn() -> None:
+async def test_a_tool_that_failed_in_three_answers_in_a_row_is_refused() -> None:
     agent = scripted([*[call("stumble")] * 5, "I give up."], stumble, look)
     result = await agent.run("?")
     found = list(results_in(result.history).values())
     assert [outcome for outcome, _ in found] == ["failed"] * 3 + ["refused"] * 2
-    assert "failed 3 times in a row" in found[-1][1]
+    assert "failed in 3 answers in a row" in found[-1][1]
     assert (result.summary.tool_calls, result.summary.tool_errors) == (5, 3)
 
 

@@ -30,6 +30,7 @@ from holdfast.kernel.decide import (
     Step,
     Waiting,
     decide,
+    over_limit,
     size,
 )
 from holdfast.kernel.events import Action
@@ -53,7 +54,7 @@ from tests.kernel.histories import (
 )
 
 LIMIT: Final = 1_000
-RULES: Final = Rules(max_steps=10, recoveries=3, max_compactions=3, limit=LIMIT, overhead=0)
+RULES: Final = Rules(max_steps=10, recoveries=3, limit=LIMIT, overhead=0)
 """`ask` below is a tool of the client, `alone` an exclusive one."""
 
 
@@ -67,10 +68,11 @@ def step_after(
     compaction: AskedBy | None = None,
     calls: Mapping[str, CallState] | None = None,
     context_due: bool = False,
+    resumed: bool = False,
     **changes: Any,
 ) -> Step:
     """What is decided on a history, with these facts beside it."""
-    facts = Facts(steering, compaction, calls or {}, context_due)
+    facts = Facts(steering, compaction, calls or {}, context_due, resumed=resumed)
     return decide(fold_all(history), facts, rules(**changes))
 
 
@@ -193,14 +195,18 @@ def test_4_an_overflow_fails_when_it_follows_a_summary_without_an_answer_between
     assert step_after(*history, compaction="overflow") == Fail("still_over_limit")
 
 
-def test_4_an_overflow_fails_after_the_last_compaction_that_a_turn_may_have() -> None:
+def test_4_an_overflow_with_an_answer_since_the_last_summary_is_compacted_every_time() -> None:
     history = [prompt()]
-    for position in range(3):
+    for position in range(50):
         history += (answer("a"), checkpoint(position + 1))
     step = step_after(*history, answer("a"), compaction="overflow")
-    assert step == Fail("still_over_limit")
-    step = step_after(*history, answer("a"), prompt(), compaction="overflow")
     assert step == Compact("overflow", finish=False)
+    assert step_after(*history, compaction="overflow") == Fail("still_over_limit")
+
+
+def test_4_an_overflow_after_shortening_alone_is_summarized() -> None:
+    history = (prompt(), answer("a"), prompt(), checkpoint(0, trims=1, summarized=False))
+    assert step_after(*history, compaction="overflow") == Compact("overflow", finish=False)
 
 
 def test_4_before_6_an_overflow_fails_although_steering_waits() -> None:
@@ -418,6 +424,15 @@ def test_11_no_context_is_loaded_while_calls_are_open_or_when_the_turn_is_over()
 # --- 12: a compaction did not help --------------------------------------------------------------
 
 
+def test_4_and_12_a_retry_is_advised_only_where_it_summarizes_again() -> None:
+    over = fold_all((prompt(), answer("x"), *compacted(OVER)))
+    assert "Retry to summarize it again" in str(over_limit(over, RULES).sentence)
+    overflowed = fold_all((prompt(), answer("x"), checkpoint(1, after=OVER)))
+    said = str(over_limit(overflowed, RULES).sentence)
+    assert "Retry" not in said
+    assert "Use a model with a larger window" in said
+
+
 def test_12_the_first_answer_after_a_compaction_was_still_over_the_threshold() -> None:
     assert step_after(prompt(), answer("x"), *compacted(OVER)) == Fail("still_over_limit")
     assert step_after(prompt(), answer("x"), *compacted(LIMIT)) == Fail("still_over_limit")
@@ -428,10 +443,32 @@ def test_12_before_13_a_later_answer_over_the_threshold_is_compacted_again() -> 
     assert step_after(prompt(), answer("x"), *later) == Compact(None, finish=False)
 
 
-def test_12_a_third_compaction_in_a_turn_was_the_last() -> None:
+def test_12_a_turn_is_compacted_as_often_as_it_helps() -> None:
     later = (*compacted(UNDER), answer(B, usage=OVER), results("b"))
-    assert step_after(prompt(), answer("x"), *later * 2) == Compact(None, finish=False)
-    assert step_after(prompt(), answer("x"), *later * 3) == Fail("still_over_limit")
+    history = (prompt(), answer("x"), *later * 50)
+    assert step_after(*history, max_steps=1_000) == Compact(None, finish=False)
+    over = (*history, *compacted(OVER))
+    assert step_after(*over, max_steps=1_000) == Fail("still_over_limit")
+
+
+def test_12_a_history_that_is_taken_up_again_is_compacted_once_more() -> None:
+    """It failed before, and a person asked for another try."""
+    history = (prompt(), answer("x"), *compacted(OVER))
+    assert step_after(*history, resumed=True) == Compact(None, finish=False)
+    again = (*history, *compacted(OVER))
+    assert step_after(*again) == Fail("still_over_limit")
+
+
+def test_12_a_trimming_that_helped_is_progress_too() -> None:
+    history = (
+        prompt(),
+        answer("x"),
+        *compacted(OVER),
+        checkpoint(1, after=UNDER, summarized=False),
+    )
+    later = (*history, answer(B, usage=UNDER), results("b"), answer(A, usage=OVER), results("a"))
+    assert step_after(*later) == Compact(None, finish=False)
+    assert step_after(*history, answer(B, usage=OVER), results("b")) == Fail("still_over_limit")
 
 
 def test_12_compactions_of_earlier_turns_do_not_count() -> None:
@@ -531,7 +568,6 @@ any_rules: Final = st.builds(
     Rules,
     max_steps=st.integers(1, 4),
     recoveries=st.integers(0, 3),
-    max_compactions=st.integers(1, 3),
     limit=st.none() | st.integers(1, 1_500),
     overhead=st.integers(0, 500),
     exclusive=st.frozensets(st.sampled_from(TOOLS)),

@@ -325,6 +325,7 @@ async def test_an_interrupt_keeps_the_results_of_early_calls_that_finished() -> 
         ("call_1", "ok"),
         ("call_2", "interrupted"),
         ("call_3", "interrupted"),
+        ("call_4", "interrupted"),
     ]
     assert result.reason == "interrupted"
     assert result.history[-1].kind == "marker"

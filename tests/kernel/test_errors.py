@@ -359,7 +359,7 @@ def test_a_failure_carries_the_facts() -> None:
     assert failure.retry_after == 7
     assert failure.model == "acme:one"
     assert failure.detail == "ProviderError: slow down"
-    assert failure.message == "acme:one is limiting how often it may be asked."
+    assert failure.message == "acme:one is rate limiting requests."
 
 
 def test_the_sentence_for_people_never_repeats_what_the_provider_wrote() -> None:

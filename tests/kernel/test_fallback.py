@@ -133,7 +133,7 @@ async def test_each_model_may_have_something_to_say_about_the_request() -> None:
     events = await happened(agent(a, b).run("Hello?"))
     assert warnings(events) == [
         "a reads no PDF",
-        "scripted:a is overloaded. Asking the next model.",
+        "scripted:a is overloaded. Trying the next model.",
         "b hears nothing",
     ]
     assert now() == 0
@@ -155,7 +155,7 @@ async def test_every_model_is_asked_in_turn() -> None:
 async def test_people_are_told_who_failed_and_why() -> None:
     a, b = model("a", BUSY), model("b", "Here.")
     events = await happened(agent(a, b).run("Hello?"))
-    assert warnings(events) == ["scripted:a is overloaded. Asking the next model."]
+    assert warnings(events) == ["scripted:a is overloaded. Trying the next model."]
 
 
 @pytest.mark.parametrize("quiet", [ping(), notice("no images here"), [ping(), ping()]])
@@ -210,7 +210,7 @@ class Broken:
 async def test_a_model_that_fails_before_there_is_a_stream_is_moved_on_from() -> None:
     events = await happened(agent(Broken(), model("b", "Here.")).run("Hello?"))
     assert retries(events) == []
-    assert warnings(events) == ["scripted:broken cannot be reached. Asking the next model."]
+    assert warnings(events) == ["scripted:broken cannot be reached. Trying the next model."]
 
 
 # --- Not moving on ------------------------------------------------------------------------------

@@ -176,10 +176,49 @@ async def test_silence_between_events_counts_from_the_last_of_them() -> None:
     ],
 )
 async def test_any_event_of_the_provider_shows_that_it_is_alive(sign: Item) -> None:
-    script = [[pause(59), sign, *[[pause(599), ping()]] * 5, pause(599), "Here."]]
+    script = [[pause(59), sign, *[[pause(599), ping()]] * 2, pause(599), "Here."]]
     events = await happened(ScriptedModel(script))
     assert kinds(events) == []
-    assert now() == 59 + 6 * 599
+    assert now() == 59 + 3 * 599
+
+
+async def test_a_stream_that_only_pings_is_ended_after_half_an_hour_without_content() -> None:
+    events = await happened(ScriptedModel([[*[[pause(50), ping()]] * 60], "Here."]))
+    assert kinds(events) == ["stream_silent"]
+    assert answer(events) == "Here."
+    assert now() == pytest.approx(50 + 1_800)
+
+
+async def test_content_ends_the_time_without_it() -> None:
+    pings = [[pause(50), ping()]] * 30
+    events = await happened(ScriptedModel([[*pings, "a", *pings, think("b"), *pings, "c"]]))
+    assert kinds(events) == []
+    assert now() == 3 * 30 * 50
+
+
+async def test_the_bound_without_content_can_be_set_below_the_others() -> None:
+    limits = Stream(first_event=60, between_events=600, without_content=20)
+    script = [hang(), [*[[pause(3), ping()]] * 9], ["a", *[[pause(3), ping()]] * 9], "Here."]
+    events = await happened(ScriptedModel(script), policy(stream=limits))
+    assert kinds(events) == ["stream_silent"] * 3
+    assert now() == pytest.approx(20 + 23 + 20)
+    last = [event for event in events if isinstance(event, Retrying)][-1]
+    assert "no content for 20 s" in last.detail
+
+
+async def test_a_slow_reader_is_not_a_stream_without_content() -> None:
+    limits = Stream(without_content=5)
+    agent = Agent(
+        model=ScriptedModel([[*["x"] * 20, pause(4), "end"]]),
+        policy=policy(retry=ONCE, stream=limits, buffer=1),
+        ports=ports(),
+    )
+    read: list[Event] = []
+    async for event in agent.run("Hello?"):
+        await anyio.sleep(2)
+        read.append(event)
+    assert kinds(read) == []
+    assert answer(read) == "x" * 20 + "end"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +249,7 @@ async def test_that_a_model_is_about_to_be_asked_does_not_show_that_it_is_alive(
 async def test_the_sentence_names_the_model_that_went_silent() -> None:
     result = await failed(ScriptedModel([[Opened("acme:two"), hang()]]))
     assert result.failure is not None
-    assert result.failure.message == "acme:two went silent."
+    assert result.failure.message == "acme:two stopped sending."
     assert "60 s" in result.failure.detail
 
 
@@ -502,6 +541,25 @@ async def test_a_model_may_fail_at_any_point_of_its_stream(
 
     for stream in (at_once, before_anything, half_way):
         assert kind(await failed(Raising(stream))) == expected
+
+
+async def test_a_model_that_finishes_with_an_error_is_asked_again() -> None:
+    events = await happened(ScriptedModel([["Hal", finish("error")], "Here."]))
+    assert kinds(events) == ["server"]
+    assert answer(events) == "Here."
+
+
+async def test_a_model_that_finishes_with_an_error_ends_the_run_with_one() -> None:
+    result = await failed(ScriptedModel([["Half", finish("error")]]))
+    assert result.reason == "error"
+    assert kind(result) == "server"
+    kept = result.history[-1]
+    assert (kept.text, kept.finish, kept.visibility) == ("Half", "error", "user")
+
+
+async def test_a_model_may_finish_with_an_error_and_nothing_else() -> None:
+    result = await failed(ScriptedModel([finish("error")]))
+    assert kind(result) == "server"
 
 
 class Raising:

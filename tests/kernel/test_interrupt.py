@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import anyio
 import pytest
 
-from holdfast import Agent, Message, Policy, Reasoning, Run, RunResult, Text, Wording, tool
+from holdfast import (
+    Agent,
+    Message,
+    Policy,
+    Reasoning,
+    Retry,
+    Run,
+    RunFailed,
+    RunResult,
+    Text,
+    ToolCall,
+    ToolResult,
+    Wording,
+    dump,
+    load,
+    tool,
+)
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
-from holdfast.kernel.model import Finished
-from holdfast.testing import call, call_raw, fail, finish, hang, pause, say, think, usage
+from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished
+from holdfast.testing import call, call_raw, cut, fail, finish, hang, pause, say, think, usage
 from tests.kernel.runs import (
     act,
     asks_client,
@@ -31,6 +48,7 @@ from tests.kernel.runs import (
     stumble,
     texts,
 )
+from tests.kernel.toolkit import assert_valid
 
 DURING_ANSWER = Wording().interrupted_answer
 DURING_TOOLS = Wording().interrupted_tools
@@ -98,17 +116,87 @@ async def test_in_the_middle_of_reasoning_the_reasoning_is_kept() -> None:
     assert (two.text, two.signature) == ("then", None)
 
 
-async def test_in_the_middle_of_arguments_the_call_is_dropped() -> None:
+def assert_half_written(message: Message, arguments: str) -> None:
+    """The message shows people a call that was being written, and why it was not run."""
+    assert (message.kind, message.visibility, message.finish) == ("answer", "user", "interrupted")
+    asked, made = message.parts
+    assert isinstance(asked, ToolCall)
+    assert isinstance(made, ToolResult)
+    assert (asked.tool, asked.arguments) == ("act", arguments)
+    assert asked.complaint
+    assert (made.call_id, made.outcome) == (asked.id, "interrupted")
+    assert made.text == "Not run: the call was still being written when the answer ended."
+
+
+async def test_in_the_middle_of_arguments_the_call_is_kept_for_people() -> None:
     turn = [say("I will"), call_raw("act", '{"what": "ha', ended=False), hang()]
-    result = await interrupted(scripted([turn], act))
+    agent = scripted([turn, "Again."], act)
+    run = agent.run("?")
+    later(5, run.interrupt)
+    events = await events_of(run)
+    assert check_events(events).reason == "interrupted"
+    result = await run
+    assert kinds(result.history) == ["prompt", "answer", "answer", "marker"]
     assert result.history[1].parts == (Text("I will"),)
-    assert kinds(result.history) == ["prompt", "answer", "marker"]
+    assert_half_written(result.history[2], '{"what": "ha')
+    assert markers(result.history) == [DURING_ANSWER]
+    assert (result.text, result.summary.steps, result.summary.tool_calls) == ("I will", 1, 0)
+    assert [event.result.outcome for event in only(ToolFinished, events)] == ["interrupted"]
+
+    await agent.run("And?", history=load(dump(result.history)))
+    sent = requests_of(agent)[-1].messages
+    assert not any(message.calls or message.results for message in sent)
+    assert [message.text for message in sent] == ["?", "I will", DURING_ANSWER, "And?"]
 
 
-async def test_a_message_of_nothing_but_a_half_call_is_dropped_whole() -> None:
+async def test_a_half_written_call_may_be_all_that_is_kept() -> None:
     turn = [call_raw("act", '{"what": "ha', ended=False), hang()]
+    result = await interrupted(scripted([call("act"), turn], act))
+    assert kinds(result.history) == ["prompt", "answer", "results", "answer", "marker"]
+    assert_half_written(result.history[3], '{"what": "ha')
+    assert markers(result.history) == [DURING_ANSWER]
+    assert result.text == ""
+
+
+async def test_the_text_of_a_run_with_only_a_half_written_call_is_not_that_of_an_earlier_run() -> (
+    None
+):
+    agent = scripted(["Hello.", [call_raw("act", "{", ended=False), hang()]], act)
+    first = await agent.run("?")
+    run = agent.run("And?", history=first.history)
+    later(5, run.interrupt)
+    result = await run
+    assert kinds(result.new) == ["prompt", "answer", "marker"]
+    assert result.text == ""
+
+
+async def test_a_half_written_call_stands_between_complete_ones_and_their_results() -> None:
+    turn = [call("act", what="a"), call_raw("act", "{", ended=False), hang()]
     result = await interrupted(scripted([turn], act))
-    assert kinds(result.history) == ["prompt", "marker"]
+    assert kinds(result.history) == ["prompt", "answer", "answer", "results", "marker"]
+    assert_half_written(result.history[2], "{")
+    assert_valid(result.history)
+
+
+async def test_the_id_of_a_half_written_call_is_not_used_again() -> None:
+    half: list[Any] = [CallStarted("same", "act"), ArgumentsDelta("same", "{"), hang()]
+    again: list[Any] = [CallStarted("same", "act"), ArgumentsDelta("same", "{}")]
+    agent = scripted([half, [*again, CallEnded("same"), Finished("tool_calls")], "Done."], act)
+    first = await interrupted(agent)
+    second = await agent.run("And?", history=first.history)
+    ids = [asked.id for message in second.history for asked in message.calls]
+    assert len(ids) == len(set(ids)) == 2
+
+
+async def test_a_half_written_call_of_an_answer_that_failed_is_kept_for_people_too() -> None:
+    turn = [say("I will"), call_raw("act", '{"what": "ha', ended=False), cut()]
+    agent = scripted([turn], act, policy=Policy(retry=Retry(attempts=1)))
+    with pytest.raises(RunFailed) as caught:
+        await agent.run("?")
+    kept = caught.value.result.history[-1]
+    assert (kept.text, kept.visibility, kept.finish) == ("I will", "user", "error")
+    assert [asked.arguments for asked in kept.calls] == ['{"what": "ha']
+    assert [made.outcome for made in kept.results] == ["interrupted"]
 
 
 async def test_complete_calls_are_kept_and_told_that_they_were_interrupted() -> None:

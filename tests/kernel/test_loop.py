@@ -77,6 +77,7 @@ async def test_a_text_answer_goes_through_the_whole_cycle_of_events() -> None:
         finish="stop",
         usage=Usage(9, 2),
         model="scripted:model",
+        runtime=3_000,
     )
 
     events = await events_of(agent.run("Hi"))

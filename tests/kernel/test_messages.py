@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
@@ -348,13 +349,34 @@ def test_a_stored_history_says_its_format() -> None:
 def test_an_unknown_format_is_refused_by_name(version: int) -> None:
     with pytest.raises(FormatError, match=str(version)) as refused:
         load(json.dumps({"format": version, "messages": [{"new": "shape"}]}))
-    assert f"reads {FORMAT}" in str(refused.value)
+    assert f"reads up to {FORMAT}" in str(refused.value)
     assert isinstance(refused.value, HoldfastError)
+
+
+def test_a_history_of_format_1_is_read_and_written_in_the_current_one() -> None:
+    old = Path(__file__).parents[1] / "stored" / "history_1.json"
+    history = load(old.read_bytes())
+    assert [message.kind for message in history] == ["prompt", "answer", "results", "answer"]
+    assert [message.runtime for message in history] == [None] * 4
+    (result,) = history[2].results
+    assert (result.text, result.started_at, result.seconds) == ("Oslo: sunny", None, None)
+    again = dump(history)
+    assert json.loads(again)["format"] == FORMAT
+    assert load(again) == history
+    assert json.loads(again)["messages"] == json.loads(old.read_bytes())["messages"]
+
+
+def test_times_come_back_from_a_stored_history() -> None:
+    result = ToolResult("a", "work", (Text("x"),), started_at=1_000_000, finished_at=3_500_000)
+    answer = Message("assistant", (Text("y"),), "answer", runtime=1_234)
+    history = load(dump([results_message([result]), answer]))
+    assert history == (results_message([result]), answer)
+    assert history[0].results[0].seconds == 2.5
 
 
 @pytest.mark.parametrize("data", [b"{}", b"[]", b'{"messages": []}', b'{"format": "1"}', b"1"])
 def test_a_history_without_a_format_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match="not JSON that holdfast wrote"):
+    with pytest.raises(FormatError, match="not JSON written by holdfast"):
         load(data)
 
 

@@ -556,8 +556,8 @@ async def test_an_answer_that_stays_wrong_ends_the_run_with_what_was_wrong() -> 
     failure = result.failure
     assert failure is not None
     assert (failure.kind, failure.retryable, failure.failover) == ("invalid_output", False, False)
-    assert failure.message == "scripted:model did not answer in the form that was asked for."
-    assert "2 times: name: missing; people: " in failure.detail
+    assert failure.message == "scripted:model did not answer in the required form."
+    assert "2 repairs: name: missing; people: " in failure.detail
     assert len(repairs(result.history)) == 2
 
 

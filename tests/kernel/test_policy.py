@@ -28,6 +28,7 @@ LEAST: Final[list[tuple[type[Struct], str, float]]] = [
     (Stream, "max_events", 1),
     (Calls, "concurrency", 1),
     (Calls, "failures", 1),
+    (Calls, "cooldown", 1),
     (Calls, "grace", 0),
     (Calls, "max_arguments", 1),
     (Calls, "max_result", 256),
@@ -35,9 +36,9 @@ LEAST: Final[list[tuple[type[Struct], str, float]]] = [
     (Context, "window", 1_000),
     (Context, "threshold", 1),
     (Context, "keep", 0),
-    (Context, "max_compactions", 1),
     (Context, "summary_attempts", 1),
     (Context, "summary_tokens", 256),
+    (Context, "context_tokens", 0),
     (Context, "keep_results", 0),
     (Context, "relief", 1),
     (Context, "trim_to", 1),
@@ -55,6 +56,7 @@ MOST: Final[list[tuple[type[Struct], str, float]]] = [
 ABOVE_ZERO: Final[list[tuple[type[Struct], str]]] = [
     (Stream, "first_event"),
     (Stream, "between_events"),
+    (Stream, "without_content"),
     (Stream, "closing"),
     (Policy, "guard_timeout"),
 ]
@@ -186,9 +188,11 @@ def test_the_defaults_are_those_of_the_design() -> None:
     assert policy.retry == Retry(attempts=10, first_delay=1, max_delay=60, max_retry_after=300)
     assert policy.stream.first_event == 60
     assert policy.stream.between_events == 600
+    assert policy.stream.without_content == 1_800
     assert policy.stream.max_bytes == 32 * 1024 * 1024
     assert (policy.calls.concurrency, policy.calls.failures, policy.calls.grace) == (8, 3, 5)
-    assert (policy.context.threshold, policy.context.max_compactions) == (70, 3)
+    assert policy.calls.cooldown == 3
+    assert policy.context.threshold == 70
     assert policy.recoveries == 3
 
 

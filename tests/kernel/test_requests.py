@@ -20,6 +20,7 @@ from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.events import (
     Retrying,
 )
+from holdfast.kernel.messages import Text, ToolCall, ToolResult, results_message, user_message
 from holdfast.testing import (
     call,
     fail,
@@ -134,6 +135,46 @@ async def test_what_project_tears_apart_is_repaired() -> None:
         assert {c: o for c, (o, _) in results_in(sent).items()} == expected
         assert [m.role for m in sent] == (["user", "assistant", "tool"] if expected else ["user"])
         assert results_in(result.history)["call_1"][0] == "ok"
+
+
+def removals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("sequence repair removed")]
+
+
+async def test_what_a_repair_removed_is_logged_once_with_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    orphan = results_message([ToolResult("x", "look", (Text("lost"),))])
+    alone = ToolCall("p", "web_search", "{}", provider_executed=True)
+    torn = Message("assistant", (Text("Hm."), alone), "answer", finish="stop")
+    agent = scripted([call("look"), "Done."], look)
+    with caplog.at_level("INFO", "holdfast"):
+        await agent.run("And?", history=(user_message("?"), torn, orphan, orphan))
+    assert removals(caplog) == [
+        "sequence repair removed 1 tool calls and 2 tool results of the history from the request"
+    ]
+
+
+async def test_what_is_removed_of_what_project_gave_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def without_answers(messages: Sequence[Message]) -> Sequence[Message]:
+        return [message for message in messages if message.role != "assistant"]
+
+    agent = scripted([call("look"), "Done."], look, project=without_answers)
+    with caplog.at_level("INFO", "holdfast"):
+        await agent.run("?")
+    assert removals(caplog) == [
+        "sequence repair removed 0 tool calls and 1 tool results of what project gave from the "
+        "request"
+    ]
+
+
+async def test_a_usual_run_removes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    agent = scripted([[call("look"), call("look")], call("look"), "Done."], look)
+    with caplog.at_level("INFO", "holdfast"):
+        await agent.run("?")
+    assert removals(caplog) == []
 
 
 @pytest.mark.parametrize("hook", ["project", "active"])

@@ -194,7 +194,7 @@ async def test_a_failed_call_is_tried_again_and_people_are_told() -> None:
             1.0,
             START + 1_500_000,
             "server",
-            "scripted:model had an error of its own.",
+            "scripted:model had an internal error.",
             "ProviderError: status 500",
         ),
     ]

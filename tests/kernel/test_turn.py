@@ -7,6 +7,7 @@ from typing import Final, Literal
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from holdfast.kernel.context import estimate, estimate_all
 from holdfast.kernel.messages import (
@@ -19,7 +20,7 @@ from holdfast.kernel.messages import (
     injected,
     note,
 )
-from holdfast.kernel.turn import Turn, fold, fold_all
+from holdfast.kernel.turn import FailureStreak, Turn, fold, fold_all
 from tests.kernel.histories import (
     OUTCOMES,
     answer,
@@ -72,10 +73,11 @@ class Rescan:
             recoveries=self.recoveries(),
             repairs=sum(m.kind == "injected" and m.why == "repair" for m in self.this_turn),
             failures=self.failures(),
+            passed=self.passed(),
             size=self.size(),
             measured=any(reports_size(m) for m in self.seen),
             compactable=self.compactable(),
-            compactions=sum(is_summary(m) for m in self.this_turn),
+            summarized=any(is_summary(m) for m in self.this_turn),
             size_after=self.size_after(),
             relieved=any(m.kind == "checkpoint" for m in self.after_last("answer")),
         )
@@ -109,16 +111,22 @@ class Rescan:
         asked_to = [m.kind == "injected" and m.why != "repair" for m in turn[1:]]
         return sum(cut_by_length(one) and on for one, on in zip(turn, asked_to, strict=False))
 
-    def failures(self) -> dict[str, int]:
-        """For each tool: how many `failed` stand at the end of its `failed` and `ok`."""
-        told = [r for r in results_in(self.this_turn) if r.outcome in ("ok", "failed")]
-        rows = {
-            tool: [r.outcome for r in told if r.tool == tool] for tool in {r.tool for r in told}
-        }
-        counts = {
-            tool: len("".join(o[0] for o in row).rpartition("o")[2]) for tool, row in rows.items()
-        }
-        return {tool: count for tool, count in counts.items() if count}
+    def failures(self) -> dict[str, FailureStreak]:
+        """For each tool: its answers without a success since the last one with one."""
+        streaks: dict[str, FailureStreak] = {}
+        for step, made in enumerate(by_answer(self.this_turn)):
+            for tool in dict.fromkeys(r.tool for r in made):
+                own = [r for r in made if r.tool == tool]
+                if any(succeeded(r) for r in own):
+                    streaks.pop(tool, None)
+                elif any(r.outcome in ("failed", "timed_out") for r in own):
+                    before = streaks.get(tool)
+                    streaks[tool] = FailureStreak(before.answers + 1 if before else 1, step)
+        return streaks
+
+    def passed(self) -> tuple[str, ...]:
+        last = by_answer(self.this_turn)[-1]
+        return tuple(dict.fromkeys(r.tool for r in last if succeeded(r)))
 
     def size(self) -> int:
         at = max((i for i, m in enumerate(self.seen) if reports_size(m)), default=-1)
@@ -139,15 +147,17 @@ class Rescan:
         return sum(m.kind == "answer" for m in self.seen[at + 1 :])
 
     def size_after(self) -> int | None:
-        at = max((i for i, m in enumerate(self.this_turn) if is_summary(m)), default=None)
-        if at is None:
+        if not any(is_summary(message) for message in self.this_turn):
             return None
+        at = max(i for i, m in enumerate(self.this_turn) if m.kind == "checkpoint")
         behind = self.this_turn[at + 1 :]
         first = next((i for i, m in enumerate(behind) if m.kind == "answer"), None)
         if first is None:
             return None
-        until = len(self.seen) - len(behind) + first + 1
-        return Rescan(self.seen[:until]).size()
+        used = behind[first].usage
+        if used is not None and used.context:
+            return used.context - used.output
+        return Rescan(self.seen[: len(self.seen) - len(behind) + first]).size()
 
 
 def counting(messages: Sequence[Message]) -> list[Message]:
@@ -156,6 +166,21 @@ def counting(messages: Sequence[Message]) -> list[Message]:
 
 def results_in(messages: Sequence[Message]) -> list[ToolResult]:
     return [r for m in messages if m.kind == "results" for r in m.results]
+
+
+def by_answer(messages: Sequence[Message]) -> list[list[ToolResult]]:
+    """Results before the first answer, after it, after the second, and so on."""
+    groups: list[list[ToolResult]] = [[]]
+    for message in messages:
+        if message.kind == "answer":
+            groups.append([])
+        elif message.kind == "results":
+            groups[-1] += message.results
+    return groups
+
+
+def succeeded(made: ToolResult) -> bool:
+    return made.outcome == "ok" or made.expected
 
 
 def cut_by_length(message: Message) -> bool:
@@ -314,19 +339,35 @@ def test_steps_are_counted_from_the_last_message_that_a_person_wrote() -> None:
     assert fold(turn, prompt("And now?")).steps == 0
 
 
-def test_failures_are_counted_in_a_row_for_each_tool() -> None:
-    failed = [result("a", "failed"), result("b", "failed", tool="write")]
-    turn = turn_of(prompt(), results(*failed), results(result("a", "failed")))
-    assert turn.failures == {"read": 2, "write": 1}
-    assert fold(turn, results(result("a", "ok"))).failures == {"write": 1}
-    assert fold(turn, injected("Go on.")).failures == {"read": 2, "write": 1}
+def test_failures_are_counted_by_answers_in_a_row_for_each_tool() -> None:
+    failed = [result("a", "failed"), result("b", "failed"), result("c", "failed", tool="write")]
+    turn = turn_of(prompt(), answer("1"), results(*failed), answer("2"), results(*failed[:2]))
+    streaks = {"read": FailureStreak(2, 2), "write": FailureStreak(1, 1)}
+    assert turn.failures == streaks
+    assert fold_all([answer("3"), results(result("a", "ok"))], turn).failures == {
+        "write": FailureStreak(1, 1)
+    }
+    assert fold(turn, injected("Go on.")).failures == streaks
     assert fold(turn, prompt()).failures == {}
 
 
-@pytest.mark.parametrize("outcome", sorted(set(OUTCOMES) - {"ok", "failed"}))
-def test_only_a_failure_counts_and_only_a_success_resets(outcome: Outcome) -> None:
-    turn = turn_of(prompt(), results(result("a", "failed")))
-    assert fold(turn, results(result("a", outcome))).failures == {"read": 1}
+def test_results_of_one_answer_that_are_committed_apart_count_once() -> None:
+    turn = turn_of(prompt(), answer("1"), results(result("a", "failed")))
+    assert fold(turn, results(result("b", "timed_out"))).failures == {"read": FailureStreak(1, 1)}
+    passed = fold(turn, results(result("b", "ok")))
+    assert passed.failures == {}
+    assert fold(passed, results(result("c", "failed"))).failures == {}
+
+
+@pytest.mark.parametrize("outcome", sorted(set(OUTCOMES) - {"ok", "failed", "timed_out"}))
+def test_only_failures_and_timeouts_count_and_only_a_success_resets(outcome: Outcome) -> None:
+    turn = turn_of(prompt(), answer("1"), results(result("a", "failed")), answer("2"))
+    assert fold(turn, results(result("a", outcome))).failures == {"read": FailureStreak(1, 1)}
+
+
+def test_an_expected_failure_resets() -> None:
+    turn = turn_of(prompt(), answer("1"), results(result("a", "failed")), answer("2"))
+    assert fold(turn, results(result("a", "failed", expected=True))).failures == {}
 
 
 def test_an_answer_cut_by_length_is_one_without_a_complete_call() -> None:
@@ -403,11 +444,20 @@ def test_only_answers_since_the_last_summary_can_be_compacted() -> None:
     assert fold_all([checkpoint(2), prompt(), answer("c")], turn).compactable == 1
 
 
-def test_compactions_are_counted_in_this_turn() -> None:
-    turn = turn_of(prompt(), answer("a"), checkpoint(1), answer("b"), checkpoint(2))
-    assert turn.compactions == 2
-    assert fold(turn, checkpoint(2, summarized=False)).compactions == 2
-    assert fold(turn, prompt()).compactions == 0
+def test_a_summary_is_of_the_turn_that_it_was_made_in() -> None:
+    turn = turn_of(prompt(), answer("a"), checkpoint(1, summarized=False))
+    assert not turn.summarized
+    turn = fold(turn, checkpoint(2))
+    assert turn.summarized
+    assert not fold(turn, prompt()).summarized
+
+
+def test_the_size_after_a_compaction_leaves_the_answer_out() -> None:
+    """An answer that is long by itself says nothing about what was compacted."""
+    turn = turn_of(prompt(), answer("a"), checkpoint(1, after=100))
+    used = Usage(input=100, cache_read=200, cache_write=300, output=5_000)
+    assert fold(turn, structs.replace(answer("b"), usage=used)).size_after == 600
+    assert fold(turn, answer("b" * 10_000)).size_after == 100
 
 
 def test_the_size_after_a_compaction_is_that_of_the_first_answer_behind_it() -> None:
@@ -417,6 +467,7 @@ def test_the_size_after_a_compaction_is_that_of_the_first_answer_behind_it() -> 
     assert turn.size_after == 400
     assert fold(turn, answer("c", usage=900)).size_after == 400
     assert fold(turn, checkpoint(2)).size_after is None
+    assert fold(turn, checkpoint(2, summarized=False)).size_after is None
     assert fold(turn, prompt()).size_after is None
 
 

@@ -20,11 +20,11 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.kernel.model import Delta as ModelDelta
-from holdfast.live.deltas import Cursor, Live, Reader, Reset, Writer
+from holdfast.live.broadcast import Cursor, Live, Reader, Reset, Writer
+from holdfast.live.buffer import FOLD, Attempt
 from holdfast.live.fragments import Fragment, fragment_of
-from holdfast.live.replay import FOLD, Attempt
 from holdfast.testing import ports
-from tests.live.watching import CHAT, FIRST, Client, finished, in_few, progress
+from tests.live.fixtures import CHAT, FIRST, Client, finished, in_few, progress
 
 READERS = 3
 NONE = Attempt(0, 0, 0)

@@ -31,9 +31,9 @@ from holdfast.kernel.messages import (
     encode,
 )
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
+from holdfast.live.buffer import Delta
 from holdfast.live.fragments import Fragment, Omitted, fragment_of, parts_of, shortened
-from holdfast.live.replay import Delta
-from tests.live.watching import FIRST, finished, in_few, progress
+from tests.live.fixtures import FIRST, finished, in_few, progress
 
 SHOWN: list[Fragment] = [
     TextDelta("hello"),

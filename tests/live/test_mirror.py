@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kernel.model import TextDelta
-from holdfast.live.deltas import Batch, Cursor, Live, Mirror, Reset, Tap
-from holdfast.live.replay import FOLD, Attempt, Replay, Run
+from holdfast.live.broadcast import Batch, Cursor, Live, Mirror, Reset, Tap
+from holdfast.live.buffer import FOLD, Attempt, Replay, Run
+from tests.live.fixtures import CHAT, FIRST, SECOND, THIRD, in_few, progress, say, text_of
 from tests.live.test_any_reader import events
-from tests.live.watching import CHAT, FIRST, SECOND, THIRD, in_few, progress, say, text_of
 
 
 def replayed(pieces: Iterable[object], limit: int = 10_000) -> Replay:

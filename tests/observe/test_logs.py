@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import anyio
 import anyio.to_thread
+import pytest
 
 from holdfast.observe.logs import DRIVEN, JsonLines, LogFormat, LogLevel, set_up_logs
 from holdfast.observe.redact import Redactor
@@ -138,3 +139,45 @@ def test_half_of_a_character_is_no_trouble() -> None:
     said = json.loads(JsonLines(Redactor()).format(record))
     assert said["message"] == "it said \\ud800"
     assert "also \\ud801 here" in said["error"]
+
+
+def test_a_message_cannot_forge_a_line_nor_give_orders_to_a_terminal() -> None:
+    with logged("text") as out:
+        LOG.warning("failed: %s", "gone\n10:42:07 info holdfast: all is well\x1b[2J\u202e")
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith(r"failed: gone\n10:42:07 info holdfast: all is well\x1b[2J\u202e")
+
+
+def test_the_lines_of_a_traceback_are_indented_and_harmless() -> None:
+    with logged("text") as out:
+        try:
+            raise ValueError("gone\n10:42:07 info holdfast: all is well\x1b[2J")
+        except ValueError:
+            LOG.exception("failed")
+    first, *rest = out.getvalue().splitlines()
+    assert first.endswith("error holdfast.worker: failed")
+    assert rest[0] == "  Traceback (most recent call last):"
+    assert rest[-1] == r"  10:42:07 info holdfast: all is well\x1b[2J"
+    assert all(line.startswith("  ") for line in rest)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_secret_is_not_in_the_traceback_of_a_log(form: LogFormat) -> None:
+    token = "hf_" + "x" * 43
+    with logged(form) as out:
+        try:
+            try:
+                raise ValueError(f"cause {SECRET}")
+            except ValueError as cause:
+                error = KeyError(f"refused: {token}")
+                error.add_note(f"sent Authorization: Bearer {SECRET}")
+                raise error from cause
+        except KeyError:
+            LOG.exception("failed")
+    text = out.getvalue()
+    assert "Traceback (most recent call last)" in text
+    for part in ("cause ", "refused: ", "sent "):
+        assert part in text, "the rest of the traceback is there"
+    assert SECRET not in text
+    assert token not in text
+    assert text.count("[hidden]") >= 3

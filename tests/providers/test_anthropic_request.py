@@ -41,7 +41,7 @@ from holdfast.providers.anthropic.messages import EMPTY
 from holdfast.providers.anthropic.request import MAX_TOKENS, Target, encode
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing.fake.anthropic import LANGUAGE
-from holdfast.testing.fake.speaker import Received
+from holdfast.testing.fake.dialect import Received
 from tests.kernel.histories import conversations, histories
 
 OPUS: Final = "anthropic:claude-opus-5"

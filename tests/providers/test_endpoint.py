@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.providers.body import encoded, merged
 from holdfast.providers.endpoint import address, check, headers_for
+from holdfast.providers.json_body import encoded, merged
 
 GOOD: dict[str, Any] = {
     "model": "m",

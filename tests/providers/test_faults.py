@@ -16,6 +16,7 @@ from holdfast.kernel.messages import Message, Usage
 from holdfast.kernel.model import Finished, Ping, TextDelta
 from holdfast.testing import call_raw, cut, fail, finish, pause, ports, say, think, usage
 from holdfast.testing.conformance.bench import ask, hear, told
+from holdfast.testing.fake.dialect import Received
 from holdfast.testing.fake.faults import (
     dripping,
     endless,
@@ -27,12 +28,11 @@ from holdfast.testing.fake.faults import (
     swapped,
 )
 from holdfast.testing.fake.provider import STREAM, FakeProvider, WireProtocol
-from holdfast.testing.fake.speaker import Received
 from holdfast.testing.script import Item, Turn
 from tests.kernel.runs import act, check_events, events_of, later, now, only, outcome
 from tests.providers.makers import PROTOCOLS, talk
 from tests.providers.makers import model_of as model_over
-from tests.providers.taps import Playback, recorded
+from tests.providers.wire_recording import Playback, recorded
 
 RICH: Final[Item] = [
     think("First I look, then I speak.", signature="c2lnbmVk", chunks=2),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
@@ -66,11 +67,12 @@ from holdfast.testing import (
     think,
     usage,
 )
+from holdfast.testing.fake.dialect import Received
 from holdfast.testing.fake.faults import garbled, lost, raw, respond
 from holdfast.testing.fake.google import LANGUAGE, SIGNATURE
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.fake.speaker import Received
 from holdfast.testing.script import Item, Script, Turn
+from tests.server.api import listening
 
 Json = dict[str, Any]
 
@@ -145,6 +147,10 @@ async def test_a_request_goes_to_the_model_with_the_key_in_a_header() -> None:
         ("https://g.test/proxy/v1beta", "models/gemini-3", "/proxy/v1beta/models/gemini-3"),
         ("https://g.test/v1beta", "tunedModels/mine", "/v1beta/tunedModels/mine"),
         ("https://g.test/v1beta", "a b?c", "/v1beta/models/a%20b%3Fc"),
+        ("https://g.test/v1beta", "../../x", "/v1beta/models/..%2F..%2Fx"),
+        ("https://g.test/v1beta", "tunedModels/../x", "/v1beta/tunedModels/..%2Fx"),
+        ("https://g.test/v1beta", "a%2Fb#c", "/v1beta/models/a%252Fb%23c"),
+        ("https://g.test/v1beta", "..", "/v1beta/models/.."),
     ],
 )
 async def test_the_address_of_a_model(base_url: str, model: str, path: str) -> None:
@@ -285,6 +291,29 @@ async def test_an_answer_comes_over_a_real_connection() -> None:
         assert assembled(await said(model)).text == "Hello."
         await http.close()
     assert fake.problems == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../x", "..", ".", "a/../../../x", "..%2F..%2Fx", "models/../../x", "x?y#z", "\\..\\x"],
+)
+async def test_no_name_of_a_model_leaves_the_path_of_the_base_url(name: str) -> None:
+    targets: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        targets.append(request.raw_path)
+        return web.Response(status=404)
+
+    app, http = web.Application(), Connections()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with listening(app) as url:
+        with pytest.raises(ProviderError):
+            await said(Google(name, api_key="k", base_url=f"{url}/proxy/v1beta", http=http))
+        await http.close()
+    (target,) = targets
+    path = target.removesuffix(":streamGenerateContent?alt=sse")
+    assert path.startswith("/proxy/v1beta/models/")
+    assert path.count("/") == len(["", "proxy", "v1beta", "models", ""]) - 1
 
 
 async def test_people_are_told_what_was_left_out() -> None:

@@ -22,9 +22,9 @@ from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
 from holdfast.providers.failure import MAX_BODY
 from holdfast.providers.http import SHARED, Connections, _proxy, _translated
-from holdfast.providers.wire import CLOSING, LAST_WORDS, Call, answer
+from holdfast.providers.model_stream import CLOSING, LAST_WORDS, Call, answer
+from holdfast.testing.fake.dialect import ConnectionLost, Head, Received
 from holdfast.testing.fake.server import serve
-from holdfast.testing.fake.speaker import ConnectionLost, Head, Received
 
 Exchange = Callable[[Received], AsyncGenerator[Head | bytes]]
 STREAM = {"Content-Type": "text/event-stream"}
@@ -124,7 +124,7 @@ def test_connections_end_with_their_event_loop_and_nobody_has_to_close_them() ->
 import asyncio
 from holdfast.providers.http import SHARED
 from holdfast.testing.fake.server import serve
-from holdfast.testing.fake.speaker import Head
+from holdfast.testing.fake.dialect import Head
 
 async def exchange(received):
     yield Head(200, {})

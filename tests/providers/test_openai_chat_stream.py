@@ -31,7 +31,7 @@ from holdfast.providers.openai_chat.messages import Endpoint
 from holdfast.providers.openai_chat.quirks import quirks_of
 from holdfast.providers.openai_chat.request import encode
 from holdfast.providers.openai_chat.stream import Decoder
-from holdfast.providers.openai_chat.tags import ThinkTags
+from holdfast.providers.openai_chat.think_tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
 from holdfast.providers.profile import UNKNOWN, Price
 from holdfast.providers.sse import Events

@@ -26,8 +26,8 @@ from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
 from holdfast.providers.openai_responses.request import encode
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.providers.profiles import lookup
+from holdfast.testing.fake.dialect import Received
 from holdfast.testing.fake.openai_responses import language
-from holdfast.testing.fake.speaker import Received
 
 Json = dict[str, Any]
 

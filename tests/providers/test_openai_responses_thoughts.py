@@ -14,10 +14,10 @@ from holdfast.kernel.model import Notice, Request, Settings
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.profiles import lookup
 from holdfast.testing import fail, ports, say, think
+from holdfast.testing.fake.dialect import Received
 from holdfast.testing.fake.faults import opens, respond
 from holdfast.testing.fake.openai_responses import language
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.fake.speaker import Received
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import Facts, changed, facts, lookup, models
 

@@ -18,8 +18,8 @@ from holdfast.agent import Agent
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.messages import Message, Text
 from holdfast.kernel.model import Model, Request, Settings
+from holdfast.providers.catalog import PROVIDERS, Protocol
 from holdfast.providers.http import Reply
-from holdfast.providers.known import PROVIDERS, Protocol
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import lookup, models
@@ -453,7 +453,7 @@ def test_everybody_is_either_usable_or_not(environ: Mapping[str, str]) -> None:
             {},
             "vllm",
             "needs no key: asked at http://localhost:8000/v1; "
-            "set VLLM_BASE_URL when it runs elsewhere",
+            "set VLLM_BASE_URL when it runs elsewhere, or to let the chats of a server name it",
         ),
     ],
 )

@@ -1,7 +1,7 @@
-"""The tables of docs/http.md and docs/server.md that are made from the code.
+"""Generate the tables of docs/http.md and docs/server.md from the code.
 
-`python -m tests.server.reference` writes them anew; a test says when that is due. Each table stands
-in its page between two comments with its name. What code cannot say, a row's words, is here.
+`python -m tests.server.reference` rewrites them; a test fails when they are out of date. Each table
+is in its page between two comments with its name. Texts that the code does not have are here.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 from aiohttp import web
 from msgspec import NODEFAULT, Struct, structs
 
-import holdfast.server.identity.door
-import holdfast.server.identity.patience
+import holdfast.server.identity.middleware
+import holdfast.server.identity.slow_clients
 import holdfast.server.routes  # noqa: F401 - which makes all operations and their refusals
 from holdfast.chat import queue as chat_queue
 from holdfast.chat import stream as chat_stream
 from holdfast.chat.errors import ChatError
 from holdfast.cli import settings
 from holdfast.kernel.errors import ConfigError
-from holdfast.live import replay
+from holdfast.live import buffer
 from holdfast.live.fragments import Fragment
-from holdfast.server import app, events, given, roster
+from holdfast.server import app, chat_list_stream, events, request_types
 from holdfast.server.fanout import StreamOptions
-from holdfast.server.identity import guard, sessions, shares, tokens
-from holdfast.server.identity.patience import Patience
+from holdfast.server.identity import origin_check, sessions, shares, tokens
+from holdfast.server.identity.slow_clients import Patience
 from holdfast.server.operation import OPERATIONS, Operation
 from holdfast.server.policy import POLICY
 from holdfast.server.problem import _STATUS, INTERNAL, Problem, Refused, problem_of
@@ -50,7 +50,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def routes() -> str:
-    """In the order of the table that says who may."""
+    """The routes, in the order of the access policy."""
     rows = [_route(OPERATIONS[route]) for route in POLICY if route in OPERATIONS]
     return table(("route", "who", "takes", "gives", "does"), rows)
 
@@ -82,59 +82,61 @@ def _fields(kind: type | None) -> list[tuple[str, bool]]:
 # --- problems ------------------------------------------------------------------------------------
 
 WHEN: Final[Mapping[str, str]] = {
-    "bad_cursor": "the cursor of a page is not one of this list",
-    "bad_request": "the path, the query, a header or the JSON cannot be read",
+    "bad_cursor": "the cursor is not a cursor of this list",
+    "bad_request": "the path, the query, a header or the JSON cannot be read; half of a surrogate "
+    "pair in a field name, or where a number, boolean or choice is expected",
     "chat_archived": "the chat is archived: unarchive or fork it first",
-    "chat_not_found": "there is no such chat, or it is not the caller's to know of",
-    "conflict": "it does not go with how things are",
-    "corrupt": "a stored row cannot be right: see `holdfast doctor`",
-    "cross_site": "a page of another site sent it",
-    "csrf": "a session changes something without its `X-CSRF-Token`",
-    "database_refused": "the database does not do it; the server's log says why",
+    "chat_not_found": "there is no such chat, or the caller may not know that it exists",
+    "conflict": "the request conflicts with the current state",
+    "corrupt": "a stored row is inconsistent: run `holdfast doctor`",
+    "cross_site": "the request came from a page of another site",
+    "database_refused": "the database refused the operation; the server's log says why",
     "database_unavailable": "the database does not answer: try again",
-    "family_busy": "the chat, or one below it, is at work: stop it first",
-    "file_in_use": "a chat of the caller's refers to the file: delete that first",
+    "family_busy": "the chat, or a child chat, is busy: interrupt it first",
+    "file_in_use": "a chat of the caller refers to the file: delete the chat first",
     "file_not_found": "the caller has no such file, or the chat does not refer to it",
-    "forbidden": "the caller may not: the role, the scope of the token, or another owner",
-    "headers_too_large": "the headers are larger than a request may have",
-    "http": "what aiohttp itself refuses, as an `Expect` that nobody knows",
-    "internal": "a defect: the log has it",
-    "invalid_body": "the body is JSON, but not what is asked for: the place is named",
-    "invalid_input": "a value that cannot be: an unknown model, agent or cursor of a stream",
+    "forbidden": "the caller may not do this: role, token scope, or another owner",
+    "headers_too_large": "the request headers are too large",
+    "http": "refused by aiohttp itself, such as an unknown `Expect`",
+    "internal": "a bug: the server's log has the details",
+    "invalid_body": "the body is JSON of the wrong shape: the detail names the field",
+    "invalid_input": "an impossible value: an unknown model or agent, or a malformed stream cursor",
     "key_reused": "the `Idempotency-Key` was used for another request",
-    "last_admin": "there would be no administrator any more",
-    "message_not_found": "there is no such message, or an edit took it out",
-    "method_not_allowed": "the path has other methods: `Allow` lists them",
+    "last_admin": "the last administrator cannot be removed",
+    "message_not_found": "there is no such message, or an edit superseded it",
+    "method_not_allowed": "the path does not have this method: `Allow` lists the others",
     "misdirected": "`Host` is not a name of this server",
     "name_taken": "another user has the name",
-    "no_secret_key": "the server has no key to keep secrets with",
+    "no_secret_key": "the server has no key to encrypt secrets with",
     "no_such_path": "nothing is served there",
-    "not_a_prompt": "only what a person said can be edited",
-    "not_a_root": "the chat above it is archived: unarchive that one",
+    "not_a_prompt": "only a user's prompt can be edited",
+    "not_a_root": "the parent chat is archived: unarchive the parent",
     "not_archived": "the chat is not archived",
-    "not_found": "there is no such thing",
-    "not_ready": "the database does not answer, or no worker lives: `part` says which",
-    "nothing_to_compact": "no answer came since the last summary",
-    "nothing_waits": "what is answered is not waited for (any more)",
-    "outcome_unknown": "the database was lost in the commit: ask again with the same key",
+    "not_found": "the resource does not exist",
+    "not_ready": "the database does not answer, or no worker is alive: `part` says which",
+    "nothing_to_compact": "there is no new answer since the last summary",
+    "nothing_waits": "the action is not pending, or not any more",
+    "outcome_unknown": "the database connection was lost during the commit: repeat with the "
+    "same key",
     "provider_not_found": "there is no such provider, or no key of it is stored",
-    "quota_exceeded": "all files of the caller together would be too large: delete some",
-    "queue_full": "too many messages wait already",
-    "queued_not_found": "no such message waits: it may have been delivered",
+    "quota_exceeded": "the caller's files together would exceed the quota: delete some",
+    "queue_full": "the queue is full",
+    "queued_not_found": "no such message is queued: it may have been delivered",
     "share_not_found": "the chat has no such share",
-    "stranded": "no worker that lives knows the chat's agent",
-    "timed_out": "the body came too slowly",
+    "stranded": "no live worker has the chat's agent",
+    "timed_out": "the body arrived too slowly",
+    "title_failed": "the model returned no usable title: the facts say why",
     "token_not_found": "the caller has no such token",
-    "too_deep": "a chat below a chat below a chat: one too many",
-    "too_large": "the body has more bytes than are read",
-    "too_many": "there are as many of these as there may be",
-    "too_many_streams": "the caller has as many streams open here as they may: close some",
-    "transition_not_allowed": "the chat's status does not allow it: the facts name both",
-    "unauthenticated": "no token, session or link was shown, or it is no good",
+    "too_deep": "chats would be nested too deeply",
+    "too_large": "the body is too large",
+    "too_many": "the maximum number is reached",
+    "too_many_streams": "the caller has too many streams open at this process: close some",
+    "transition_not_allowed": "the chat's status does not allow the operation: the facts name both",
+    "unauthenticated": "the token, session or link is missing or not valid",
     "unsupported_media_type": "the body is not `application/json`",
     "user_not_found": "there is no such user",
-    "wrong_answer": "the action waits for another kind of answer, or was shown otherwise",
-    "wrong_order": "the order does not name every waiting message once",
+    "wrong_answer": "the action needs another kind of answer, or has changed since it was shown",
+    "wrong_order": "the order must name every queued message exactly once",
 }
 
 
@@ -169,7 +171,7 @@ def _of_aiohttp() -> Iterator[Problem]:
 
 
 def _below(kind: type[Any]) -> Iterator[type[Any]]:
-    """Of Holdfast itself: tests have some of their own."""
+    """The subclasses that Holdfast defines; tests define some of their own."""
     for each in kind.__subclasses__():
         if each.__module__.startswith("holdfast."):
             yield each
@@ -180,42 +182,44 @@ def _below(kind: type[Any]) -> Iterator[type[Any]]:
 
 OF_CHAT: Final[Mapping[str, str]] = {
     "chat": "the chat itself; first on every connection, and again on each change",
-    "message": "a committed message, by its `number`: one that is there already is replaced",
-    "superseded": "an edit took these out",
-    "queue": "what waits, all of it, in order",
-    "actions": "what is waited for from outside, all of it",
-    "delta": "the running attempt said something: its deltas `first` to `last`, as one fragment",
-    "reset": "`live`: drop the fragments. `history`: drop everything, the newest page follows; "
-    "there are earlier messages than `more_before`",
-    "end": "the server ends the stream; without an id",
+    "message": "a committed message; it replaces one with the same `number`",
+    "superseded": "numbers of the messages that an edit superseded",
+    "queue": "the whole queue, in order",
+    "actions": "all pending actions",
+    "delta": "output of the running attempt: its deltas `first` to `last`, merged into one "
+    "fragment",
+    "reset": "`live`: discard the fragments. `history`: discard everything, the newest page "
+    "follows; "
+    "messages before `more_before` exist",
+    "end": "the server ends the stream; has no id",
 }
 OF_LIST: Final[Mapping[str, str]] = {
-    "chat": "a chat that the caller has, or may read, is new, or changed; one with an older "
-    "`snapshot_version` than you have is to be dropped",
-    "deleted": "it is gone, or shared no longer",
-    "reset": "more changed than is told one by one, or the cursor is yet to come: read "
+    "chat": "a chat that the caller owns or may read is new or changed; ignore it if its "
+    "`snapshot_version` is older than yours",
+    "deleted": "the chat was deleted, or is no longer shared",
+    "reset": "too many changes to send one by one, or a cursor from the future: read "
     "`GET /chats` again",
     "end": "as in the stream of a chat",
 }
 ENDS: Final[Mapping[str, str]] = {
-    "shutdown": "this process stops: come back, to another one or later",
-    "slow": "nothing was taken from the connection for too long",
-    "failed": "something went wrong here",
-    "revoked": "the token, session, share or user is no longer good for it",
-    "deleted": "the chat is gone",
+    "shutdown": "this process is stopping: reconnect, to another replica or later",
+    "slow": "the client read nothing for too long",
+    "failed": "an error in the server",
+    "revoked": "the token, session, share or user no longer gives access",
+    "deleted": "the chat was deleted",
 }
 SHOWN: Final[Mapping[str, str]] = {
     "text_delta": "a piece of the answer",
     "reasoning_delta": "a piece of the reasoning",
-    "call_started": "the model begins to write a call",
-    "arguments_delta": "a piece of the arguments of a call, as JSON text",
-    "tool_called": "a call is complete",
-    "tool_started": "a call runs",
-    "tool_progressed": "a running call says how far it is",
-    "tool_finished": "a call has its result",
+    "call_started": "the model starts to write a call",
+    "arguments_delta": "a piece of a call's arguments, as JSON text",
+    "tool_called": "the model finished writing a call",
+    "tool_started": "a call started to run",
+    "tool_progressed": "progress of a running call; `data` is JSON, for programs",
+    "tool_finished": "a call finished, with its result",
     "compacting": "the conversation is being summarized; a piece of the summary",
-    "warning": "something odd that the turn survives",
-    "omitted": "output of these calls was left out here: the committed message has it",
+    "warning": "an anomaly that does not end the turn",
+    "omitted": "output of these calls was left out of the stream: the committed message has it",
 }
 
 
@@ -223,7 +227,7 @@ def stream_events() -> str:
     rows = [
         (f"`{name}`", _data(name, kind), OF_CHAT[name]) for name, kind in events.PAYLOADS.items()
     ]
-    return table(("event", "data", "says"), rows)
+    return table(("event", "data", "meaning"), rows)
 
 
 def list_events() -> str:
@@ -231,7 +235,7 @@ def list_events() -> str:
         (f"`{name}`", _data(name, kind), OF_LIST[name])
         for name, kind in events.LIST_PAYLOADS.items()
     ]
-    return table(("event", "data", "says"), rows)
+    return table(("event", "data", "meaning"), rows)
 
 
 def _data(name: str, kind: type[Struct]) -> str:
@@ -245,7 +249,7 @@ def fragments() -> str:
         tag = str(kind.__struct_config__.tag)
         fields = ", ".join(f"`{field}`" for field in kind.__struct_fields__)
         rows.append((f"`{tag}`", fields, SHOWN[tag]))
-    return table(("`type`", "fields", "says"), rows)
+    return table(("`type`", "fields", "meaning"), rows)
 
 
 def ends() -> str:
@@ -254,7 +258,7 @@ def ends() -> str:
         (f"`{reason}`", "yes" if known[reason].reconnect else "no", ENDS[reason])
         for reason in get_args(events.Reason)
     ]
-    return table(("`reason`", "`reconnect`", "because"), rows)
+    return table(("`reason`", "`reconnect`", "cause"), rows)
 
 
 # --- limits --------------------------------------------------------------------------------------
@@ -262,9 +266,9 @@ def ends() -> str:
 
 def limits() -> str:
     bounds, patience, streams = app.Limits(), Patience(), StreamOptions()
-    (page,) = get_args(given.Limit)[1:]
+    (page,) = get_args(request_types.Limit)[1:]
     rows = [
-        ("a body of JSON", _size(bounds.body), "`too_large`"),
+        ("a JSON body", _size(bounds.body), "`too_large`"),
         ("an upload", _size(bounds.file), "`too_large`"),
         ("an import", _size(bounds.transfer), "`too_large`"),
         (
@@ -272,54 +276,66 @@ def limits() -> str:
             f"{bounds.quota // 2**30} GiB",
             "`quota_exceeded`: delete some",
         ),
-        ("all headers of a request", _size(guard.HEADERS), "`headers_too_large`, or 431 alone"),
-        ("the headers of a request to arrive", _seconds(patience.head), "408"),
         (
-            "a body to arrive",
+            "all headers of a request",
+            _size(origin_check.HEADERS),
+            "`headers_too_large`, or 431 alone",
+        ),
+        ("time for the headers to arrive", _seconds(patience.head), "408"),
+        (
+            "time for a body to arrive",
             f"{_seconds(patience.body)}, and 1 s more for each {_size(patience.rate)}",
             "`timed_out`",
         ),
-        ("a connection without a request", _seconds(patience.idle), "it is closed"),
+        ("an idle connection", _seconds(patience.idle), "the connection is closed"),
         ("an `Idempotency-Key`", f"{app.KEY_LENGTH} characters", "`bad_request`"),
-        ("a page", f"{page.le} at once; 1000 of users and of the audit log", "`bad_request`"),
-        ("messages of a page", f"{_size(chat_stream.SIZE)}, or one", "fewer, and `next` goes on"),
-        ("messages that wait in a chat", f"{chat_queue.MAX_WAITING}", "`queue_full`"),
+        ("a page", f"{page.le} entries; 1000 for users and for the audit log", "`bad_request`"),
+        (
+            "messages on a page",
+            f"{_size(chat_stream.SIZE)}, or one message",
+            "a shorter page; continue with `next`",
+        ),
+        ("queued messages of a chat", f"{chat_queue.MAX_WAITING}", "`queue_full`"),
         ("tokens of a user", f"{tokens.MOST} at the same time", "`too_many`"),
         ("shares of a chat", f"{shares.MOST}", "`too_many`"),
         (
-            "streams that a user has open with one process",
+            "open streams of a user at one process",
             f"{streams.per_user}",
             "`too_many_streams`: close some",
         ),
-        ("an entry of the audit log", f"{bounds.audit} days", "it is removed"),
-        ("the life of a token", f"{tokens.LONGEST // tokens.DAY} days", "`invalid_body`"),
-        ("... that another one makes", "as long as that", "`forbidden`"),
+        ("an entry of the audit log", f"{bounds.audit} days", "the entry is removed"),
+        ("the lifetime of a token", f"{tokens.LONGEST // tokens.DAY} days", "`invalid_body`"),
+        ("… created with another token", "the lifetime of that token", "`forbidden`"),
         (
-            "a session that is not used",
+            "an unused session",
             f"{sessions.IDLE // (tokens.DAY * 10**6)} days",
             "`unauthenticated`",
         ),
         ("a session", f"{sessions.LONGEST // (tokens.DAY * 10**6)} days", "`unauthenticated`"),
         (
-            "the page that a long chat opens with",
+            "the first page of a long chat",
             f"{chat_stream.PAGE} messages",
             "`reset` with `more_before`",
         ),
-        ("messages told to who comes back", f"{chat_stream.MOST}", "`reset` with `history`"),
-        ("chats told to who comes back", f"{roster.MOST}", "`reset`"),
+        ("missed messages sent on reconnect", f"{chat_stream.MOST}", "`reset` with `history`"),
+        ("missed chats sent on reconnect", f"{chat_list_stream.MOST}", "`reset`"),
         (
             "output of running calls in a stream",
-            _size(replay.OUTPUT_LIMIT),
-            "head and tail, and an `omitted`",
+            _size(buffer.OUTPUT_LIMIT),
+            "head and tail are kept, with an `omitted` event",
         ),
         (
-            "bytes that a reader has not taken",
+            "bytes that a reader has not read yet",
             _size(streams.buffer),
-            f"it is written nothing more; after {_seconds(streams.slow)} `end` with `slow`",
+            f"writing pauses; after {_seconds(streams.slow)}, `end` with `slow`",
         ),
-        ("silence of the server on a stream", _seconds(streams.heartbeat), "a comment, or a ping"),
+        (
+            "silence on a stream",
+            _seconds(streams.heartbeat),
+            "the server sends a comment, or a ping",
+        ),
     ]
-    return table(("of", "at most", "beyond that"), rows)
+    return table(("limit on", "at most", "beyond that"), rows)
 
 
 def _size(number: int) -> str:
@@ -338,28 +354,31 @@ SECTIONS: Final[Mapping[str, type[Struct]]] = {
     **{f"{name}.": kind for name, kind in settings.SECTIONS.items()},
 }
 INSTEAD: Final[Mapping[str, str]] = {
-    "database": "`sqlite:///chats.db`, `postgresql://user@host/name`; a file in the data directory",
-    "record": "a directory: what models are asked and say is written down there "
+    "database": "`sqlite:///chats.db`, `postgresql://user@host/name`; by default a file in the "
+    "data directory",
+    "record": "a directory for recordings of model requests and answers "
     "([recordings](operations.md#recordings))",
-    "providers": "options of a provider by its name, as `[providers.openai]`: `base_url`, "
-    "`headers`, `profile`. Keys are never here",
-    "agents.NAME.model": "as `provider:model`; `HOLDFAST_MODEL`, then the first provider that "
-    "has a key, or else the demo",
-    "agents.NAME.instructions": "what it is to be",
-    "agents.NAME.instructions_file": "the same, from a file beside this one",
-    "agents.NAME.dir": "where the bundled tools work; beside this file, unless that is a home",
-    "agents.NAME.effort": "how hard it thinks; the provider decides",
-    "agents.NAME.max_steps": "answers of the model in one turn",
-    "server.urls": "where people reach it, when that is not where it listens",
-    "server.team": "several people, each with a token of their own ([team mode](#team-mode))",
-    "log.level": "from which on lines are written: `debug`, `info`, `warning`, `error`",
-    "worker.children": "how many chats beside these that other chats have spawned",
-    "traces.enabled": "[traces](operations.md#traces) by OpenTelemetry, which has to be installed",
+    "providers": "options of a provider, as in `[providers.openai]`: `base_url`, "
+    "`headers`, `profile`. Never keys",
+    "agents.NAME.model": "in the form `provider:model`; by default `HOLDFAST_MODEL`, then the "
+    "first provider that "
+    "has a key, then the demo",
+    "agents.NAME.instructions": "the system prompt",
+    "agents.NAME.instructions_file": "the system prompt, from a file next to this one",
+    "agents.NAME.dir": "the directory of the bundled tools; by default this file's, unless that "
+    "is a home directory",
+    "agents.NAME.effort": "reasoning effort; by default the provider's",
+    "agents.NAME.max_steps": "maximum number of model answers in one turn",
+    "server.urls": "public URLs, if they differ from the listening address",
+    "server.team": "several users, each with their own token ([team mode](#team-mode))",
+    "log.level": "lowest level that is logged: `debug`, `info`, `warning`, `error`",
+    "worker.children": "how many child chats a process drives in addition",
+    "traces.enabled": "[traces](operations.md#traces) with OpenTelemetry, which must be installed",
 }
 
 
 def settings_table() -> str:
-    return table(("setting", "default", "means"), _settings())
+    return table(("setting", "default", "meaning"), _settings())
 
 
 def _settings() -> Iterator[tuple[str, str, str]]:
@@ -381,7 +400,7 @@ def _default(field: structs.FieldInfo) -> str:
 
 
 def attribute_words(kind: type[Any]) -> dict[str, str]:
-    """What stands below each field of a class."""
+    """The docstring of each field of a class."""
     (made,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))).body
     assert isinstance(made, ast.ClassDef)
     words: dict[str, str] = {}
@@ -408,7 +427,7 @@ TABLES: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
 
 
 def placed(text: str, name: str, made: str) -> str:
-    """A page with a table where its comments are."""
+    """The page with its table replaced."""
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     before, found, rest = text.partition(start)
     _, ended, after = rest.partition(end)

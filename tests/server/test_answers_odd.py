@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call
-from tests.server.kit import agent, serving_api
+from tests.server.api import agent, serving_api
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
 

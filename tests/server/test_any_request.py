@@ -39,7 +39,7 @@ from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.openapi import document
 from holdfast.store.database import Tx
 from holdfast.store.url import open_database
-from tests.server.kit import USER, serving_api
+from tests.server.api import USER, serving_api
 
 EXAMPLES: Final = 4
 """Of each operation, in each of the two modes."""

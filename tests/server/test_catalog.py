@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.agent import Agent
+from holdfast.cli.agents import Place, agents_of
+from holdfast.cli.settings import Settings
 from holdfast.kernel.policy import Context, Policy
 from holdfast.kernel.tool import tool
 from holdfast.providers import profiles
@@ -19,7 +22,7 @@ from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock, ScriptedModel, ports
-from tests.server.kit import agent, serving_api
+from tests.server.api import agent, serving_api
 from tests.test_host import ask_user, pay
 
 
@@ -34,6 +37,25 @@ async def test_agents_and_models_are_those_of_the_host(
         models = (await api.get("/models")).body["models"]
         assert (models[0]["name"], models[0]["used_by"]) == (shown["model"], ["ops"])
         assert {"anthropic", "demo"} <= {model["provider"] for model in models}
+
+
+async def test_a_chat_of_a_server_names_only_models_of_configured_providers(
+    db: Database, clock: Clock, tmp_path: Path
+) -> None:
+    environ: dict[str, str] = {}
+    agents = agents_of(Settings(), Place(str(tmp_path), str(tmp_path)), environ)
+    async with serving_api(db, agents, clock=clock) as api:
+        chat = (await api.post("/chats", {})).body["id"]
+        for method, path, body in (
+            ("POST", "/chats", {}),
+            ("PATCH", f"/chats/{chat}", {}),
+            ("POST", f"/chats/{chat}/messages", {"prompt": "x"}),
+        ):
+            answer = await api.ask(method, path, {**body, "model": "vllm:x"})
+            assert (answer.status, answer.body["kind"]) == (422, "invalid_input"), path
+            assert "vllm is not configured on this server" in answer.body["detail"]
+        environ["VLLM_BASE_URL"] = "http://gpu:8000"
+        assert (await api.patch(f"/chats/{chat}", {"model": "vllm:x"})).status == 200
 
 
 async def test_tools_say_what_they_do_and_who_is_asked(db: Database, clock: Clock) -> None:
@@ -135,7 +157,7 @@ async def test_providers_say_where_their_key_comes_from(
         assert shown["anthropic"]["default"].startswith("anthropic:")
         assert (shown["groq"]["key"], shown["groq"]["stored"]) == ("stored", True)
         assert shown["groq"]["stored_at"] == clock.now()
-        assert "stored and not in use" in shown["groq"]["remedy"]
+        assert "stored but not in use" in shown["groq"]["remedy"]
         assert (shown["mistral"]["key"], shown["mistral"]["variables"]) == (
             None,
             ["MISTRAL_API_KEY"],

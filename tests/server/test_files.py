@@ -23,13 +23,13 @@ from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
 from holdfast.server import routes
 from holdfast.server.app import Limits
-from holdfast.server.once import once
+from holdfast.server.idempotency import once
 from holdfast.store.database import Database, Tx
-from holdfast.store.postgres import open_postgres
+from holdfast.store.postgres.database import open_postgres
 from holdfast.testing import Clock, call
-from tests.chat.given import Chats
+from tests.chat.chats import Chats
 from tests.databases import hold
-from tests.server.kit import Answer, Api, agent, serving_api
+from tests.server.api import Answer, Api, agent, serving_api
 
 PNG = b"\x89PNG\r\n\x1a\n\x00rest"
 
@@ -128,7 +128,7 @@ async def test_a_file_without_a_proper_media_type_is_refused(db: Database, clock
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         status, problem, _ = await upload(api, PNG, "image")
         assert (status, problem["kind"]) == (400, "bad_request")
-        assert "'image' is no media type" in problem["detail"]
+        assert "'image' is not a media type" in problem["detail"]
 
 
 async def test_the_model_is_given_the_bytes_of_a_file_that_was_uploaded(

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call
-from tests.server.kit import Api, agent, serving_api
+from tests.server.api import Api, agent, serving_api
 from tests.server.test_talking import begun, client_tool, waiting
 from tests.test_host import ask_user, pay
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from holdfast.chat import running
 from holdfast.chat.files import add_file
-from holdfast.chat.locked import fence_of
-from holdfast.server.identity.access import Access
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.transitions import runner
+from holdfast.server.identity.auth_config import Access
 from holdfast.server.identity.secrets import keyring, seal, store_secret
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.tokens import NewToken, issue
@@ -22,8 +22,8 @@ from holdfast.server.openapi import document
 from holdfast.server.operation import OPERATIONS
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, fail
-from tests.chat.given import Chats, answer, asks, row_of_call
-from tests.server.kit import Answer, Api, agent, serving_api
+from tests.chat.chats import Chats, answer, asks, row_of_call
+from tests.server.api import Answer, Api, agent, serving_api
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
 
@@ -167,7 +167,7 @@ async def _waits(chats: Chats, id: str) -> None:
     await chats.commit(id, answer("let me ask", asks("a"), asks("b")))
     row = await chats.row(id)
     calls = [row_of_call(row, each, "waiting", action="client") for each in "ab"]
-    await chats.do(running.require_action, fence_of(row), calls)
+    await chats.do(runner.require_action, fence_of(row), calls)
 
 
 async def _nothing(chats: Chats, id: str) -> None:
@@ -193,6 +193,7 @@ TABLE: Final[Mapping[tuple[str, str], tuple[Prepare, Any, Any]]] = {
     ("POST", "/chats/{chat}/interrupt"): (_queued, None, None),
     ("POST", "/chats/{chat}/retry"): (_failed, None, None),
     ("POST", "/chats/{chat}/compact"): (_idle, None, None),
+    ("POST", "/chats/{chat}/title"): (_idle, None, None),
     ("PUT", "/chats/{chat}/read"): (_idle, {"number": 1}, {"number": 2}),
     ("PUT", "/chats/{chat}/queue"): (_queued, {"order": ["q2", "q1"]}, {"order": ["q1", "q2"]}),
     ("PATCH", "/chats/{chat}/queue/{id}"): (_queued, {"prompt": "a"}, {"prompt": "b"}),
@@ -268,7 +269,8 @@ async def test_every_change_is_made_once_for_one_key(
     db: Database, clock: Clock, route: tuple[str, str]
 ) -> None:
     (method, path), (prepare, body, other) = route, TABLE[route]
-    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+    asked = [agent(["A title"], clock)]
+    async with serving_api(db, asked, clock=clock, worker=None, titles=True) as api:
         api.server.access = Access(keyring=KEYS)
         exported = await _prepared(api, clock, prepare)
         api = api.of("ann:admin")

@@ -9,13 +9,13 @@ from typing import Any, Final
 import anyio
 
 from holdfast.host import serving
-from holdfast.observe.metering import Metering
-from holdfast.observe.meters import MEDIA, Meters
+from holdfast.observe.metrics import MEDIA, Meters
+from holdfast.observe.metrics_observer import Metering
 from holdfast.server.app import Server, application
 from holdfast.store.database import Database, Transaction, Unavailable
-from holdfast.store.timed import Timed
+from holdfast.store.metered import Timed
 from holdfast.testing import Clock, pause
-from tests.server.kit import Api, Named, agent, listening, serving_api, session
+from tests.server.api import Api, Named, agent, listening, serving_api, session
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.server.app import Limits
-from holdfast.server.pages import cursor_holding
+from holdfast.server.pagination import cursor_holding
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.server.kit import agent, serving_api
+from tests.server.api import agent, serving_api
 
 JSON = {"Content-Type": "application/json"}
 NUL = "\x00"
@@ -43,7 +43,7 @@ def allow(value: bytes) -> bytes:
         ("POST", "/chats", {"title": "x" * 201}, 422, "invalid_body", "$.title"),
         ("POST", "/chats", {"effort": "huge"}, 422, "invalid_body", "$.effort"),
         ("POST", "/chats", {"prompt": ""}, 422, "invalid_body", "$.prompt"),
-        ("POST", "/chats", {"prompt": " "}, 422, "invalid_input", "say something"),
+        ("POST", "/chats", {"prompt": " "}, 422, "invalid_input", "prompt is empty"),
         ("POST", "/chats", {"prompt": []}, 422, "invalid_body", "$.prompt"),
         ("POST", "/chats", {"prompt": [{"type": "call"}]}, 422, "invalid_body", "$.prompt[0]"),
         ("POST", "/chats", {"prompt": [{"type": "file"}]}, 422, "invalid_body", "one of file"),
@@ -57,15 +57,29 @@ def allow(value: bytes) -> bytes:
         ),
         ("POST", "/chats", {"agent": "nobody"}, 422, "invalid_input", "use one of agent"),
         ("POST", "/chats", {"title": "a\x00b"}, 422, "invalid_input", "cannot be stored"),
-        ("POST", "/chats", b"{", 400, "bad_request", "no JSON"),
+        ("POST", "/chats", b"{", 400, "bad_request", "not valid JSON"),
         ("POST", "/chats", b"[]", 422, "invalid_body", "Expected `object`"),
-        ("POST", "/chats", b"\xff", 400, "bad_request", "no JSON"),
-        ("GET", "/chats?cursor=nonsense", None, 400, "bad_cursor", "`next` of the page before"),
-        ("GET", "/chats?cursor=Y2hhdHM", None, 400, "bad_cursor", "is no cursor"),
-        ("GET", "/files?cursor=Y2hhdHMgeA", None, 400, "bad_cursor", "is no cursor"),
-        ("GET", f"/actions?cursor={actions_from(2**63)}", None, 400, "bad_cursor", "is no cursor"),
-        ("GET", f"/actions?cursor={actions_from(-1)}", None, 400, "bad_cursor", "is no cursor"),
-        ("GET", f"/actions?cursor={actions_from(1, NUL)}", None, 400, "bad_cursor", "is no cursor"),
+        ("POST", "/chats", b"\xff", 400, "bad_request", "not valid JSON"),
+        ("GET", "/chats?cursor=nonsense", None, 400, "bad_cursor", "`next` of the previous page"),
+        ("GET", "/chats?cursor=Y2hhdHM", None, 400, "bad_cursor", "is not a cursor"),
+        ("GET", "/files?cursor=Y2hhdHMgeA", None, 400, "bad_cursor", "is not a cursor"),
+        (
+            "GET",
+            f"/actions?cursor={actions_from(2**63)}",
+            None,
+            400,
+            "bad_cursor",
+            "is not a cursor",
+        ),
+        ("GET", f"/actions?cursor={actions_from(-1)}", None, 400, "bad_cursor", "is not a cursor"),
+        (
+            "GET",
+            f"/actions?cursor={actions_from(1, NUL)}",
+            None,
+            400,
+            "bad_cursor",
+            "is not a cursor",
+        ),
         ("GET", "/chats?limit=0", None, 400, "bad_request", "$.limit"),
         ("GET", "/chats?limit=201", None, 400, "bad_request", "$.limit"),
         ("GET", "/chats?limit=x", None, 400, "bad_request", "$.limit"),
@@ -92,7 +106,14 @@ def allow(value: bytes) -> bytes:
         ("PATCH", "/chats/{id}/messages/1", {}, 422, "invalid_body", "field `prompt`"),
         ("PUT", "/chats/{id}/read", {"number": -1}, 422, "invalid_body", "$.number"),
         ("PUT", "/chats/{id}/read", {"number": 10**30}, 422, "invalid_body", "$.number"),
-        ("GET", "/chats/{id}/messages?before=1&after=1", None, 400, "bad_request", "not both"),
+        (
+            "GET",
+            "/chats/{id}/messages?before=1&after=1",
+            None,
+            400,
+            "bad_request",
+            "exclude each other",
+        ),
         ("POST", "/chats/{id}/actions/x", {}, 422, "invalid_body", "field `answer`"),
         ("POST", "/chats/{id}/actions", {"answers": {}}, 422, "invalid_body", "$.answers"),
         (
@@ -140,7 +161,7 @@ async def test_nothing_is_too_deep_to_be_answered(db: Database, clock: Clock) ->
                 answer = await api.ask("POST", path, body, headers=JSON, key="k")
                 statuses.add(answer.status)
                 if answer.status == 400:
-                    assert "inside of one another" in answer.body["detail"]
+                    assert "nested too deeply" in answer.body["detail"]
         assert statuses == {400, 409}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause
-from tests.server.kit import agent, serving_api
+from tests.server.api import agent, serving_api
 from tests.test_host import pay
 
 
@@ -28,7 +28,10 @@ async def test_chats_are_listed_from_an_id_on(db: Database, clock: Clock) -> Non
         rest = (await api.get("/chats", cursor=page["next"])).body
         assert [chat["id"] for chat in rest["chats"]] == [ids[0]]
         status, problem, _ = await api.get("/chats", before=ids[0], cursor=page["next"])
-        assert (status, problem["detail"]) == (400, "give ?before or ?cursor, not both")
+        assert (status, problem["detail"]) == (
+            400,
+            "?before and ?cursor exclude each other: send one of them",
+        )
 
 
 async def test_calls_are_allowed_with_the_answers(db: Database, clock: Clock) -> None:

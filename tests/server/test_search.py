@@ -13,7 +13,7 @@ from holdfast.chat import search
 from holdfast.chat.search import looked_for, snippet, words_of
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call
-from tests.server.kit import Api, agent, serving_api
+from tests.server.api import Api, agent, serving_api
 from tests.server.test_chats import pages
 from tests.server.test_talking import begun
 

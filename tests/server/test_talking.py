@@ -12,7 +12,7 @@ from holdfast.chat.stream import SIZE
 from holdfast.kernel.tool import Tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, usage
-from tests.server.kit import Api, agent, serving_api
+from tests.server.api import Api, agent, serving_api
 from tests.test_host import ask_user, pay
 
 client_tool = Tool(
@@ -133,6 +133,18 @@ async def test_a_turn_can_be_stopped(db: Database, clock: Clock) -> None:
         assert (now["status"], now["outcome"]["reason"]) == ("idle", "interrupted")
 
 
+async def test_a_title_can_be_written_anew(db: Database, clock: Clock) -> None:
+    script = ["one", "A title", "..."]
+    async with serving_api(db, [agent(script, clock)], clock=clock, titles=True) as api:
+        id = (await api.post("/chats", {"prompt": "hi", "title": "Mine"})).body["id"]
+        await api.rest(id)
+        status, chat, _ = await api.post(f"/chats/{id}/title")
+        assert (status, chat["title"], chat["titled_by"]) == (200, "A title", "model")
+        status, problem, _ = await api.post(f"/chats/{id}/title")
+        assert (status, problem["kind"]) == (409, "title_failed")
+        assert (await api.get(f"/chats/{id}")).body["title"] == "A title"
+
+
 async def test_an_error_can_be_tried_again(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent([fail(status=401), "whole"], clock)], clock=clock) as api:
         id = await begun(api)
@@ -218,7 +230,7 @@ async def outcome(api: Api, id: str, number: int) -> list[tuple[str, str]]:
         ({"type": "allow", "arguments": {"amount": 3}}, ("ok", "paid 3")),
         (
             {"type": "deny", "reason": "too much"},
-            ("refused", "A person said no: too much"),
+            ("refused", "Denied by a person: too much"),
         ),
     ],
 )
@@ -296,7 +308,12 @@ async def test_several_are_answered_together_or_not_at_all(db: Database, clock: 
         answers = {
             named["pay"]: {"type": "allow", "digest": "another"},
             named["ask_user"]: {"type": "result", "result": {"colour": "blue"}},
-            named["open_page"]: {"type": "result", "result": "no such page", "failed": True},
+            named["open_page"]: {
+                "type": "result",
+                "result": "no such page",
+                "failed": True,
+                "expected": True,
+            },
         }
         status, problem, _ = await api.post(f"/chats/{id}/actions", {"answers": answers})
         assert (status, problem["kind"]) == (422, "wrong_answer")
@@ -308,6 +325,9 @@ async def test_several_are_answered_together_or_not_at_all(db: Database, clock: 
         ended = {text: how for how, text in await outcome(api, id, 3)}
         assert ended['{"colour":"blue"}'] == "ok"
         assert ended["no such page"] == "failed"
+        messages = (await api.get(f"/chats/{id}/messages")).body["messages"]
+        parts = [part for stored in messages for part in stored["message"]["parts"]]
+        assert [part.get("tool") for part in parts if part.get("expected")] == ["open_page"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -11,15 +12,16 @@ import anyio
 import pytest
 from msgspec import structs
 
-from holdfast.chat import doctor, handle
+from holdfast.chat import doctor, handle, row_lock
 from holdfast.chat.files import add_file
+from holdfast.chat.transitions import lifecycle
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
-from holdfast.server.app import Limits
-from holdfast.server.wire import from_json, to_json
+from holdfast.server.app import IMPORTS, Limits
+from holdfast.server.json import PREFIX, from_json, to_json
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock, call, ports, think
-from tests.server.kit import Answer, Api, agent, serving_api
+from tests.server.api import USER, Answer, Api, agent, serving_api
 from tests.server.test_files import PNG, upload
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
@@ -108,9 +110,17 @@ async def test_the_same_key_imports_once(db: Database, clock: Clock) -> None:
         assert (status, problem["kind"]) == (409, "key_reused")
 
 
-async def test_an_import_is_read_beside_the_event_loop(db: Database, clock: Clock) -> None:
+async def test_an_import_is_read_and_encoded_beside_the_event_loop(
+    db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     beside: list[str] = []
+    encoded: list[str] = []
     world = ports(clock=clock)
+    row_of = row_lock.message_row
+
+    def watched_row(*args: Any, **more: Any) -> dict[str, Any]:
+        encoded.append(beside[-1])
+        return row_of(*args, **more)
 
     async def in_thread(function: Callable[[], Any]) -> Any:
         beside.append("begins")
@@ -124,19 +134,73 @@ async def test_an_import_is_read_beside_the_event_loop(db: Database, clock: Cloc
         await api.rest(id)
         data = (await api.get(f"/chats/{id}/export")).body
         assert beside == []
+        monkeypatch.setattr(lifecycle, "message_row", watched_row)
         assert (await restore(api, data)).status == 201
-        assert beside == ["begins", "ends"]
+        assert beside == ["begins", "ends"] * 2
+        assert encoded == ["begins"] * 2
         assert (await restore(api, b"no json")).status == 422
-        assert beside == ["begins", "ends", "begins"]
+        assert beside == [*["begins", "ends"] * 2, "begins"]
+
+
+async def test_few_imports_are_in_memory_at_a_time(db: Database, clock: Clock) -> None:
+    world, under_way, most = ports(clock=clock), 0, 0
+
+    async def in_thread(function: Callable[[], Any]) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await anyio.sleep(1)
+        under_way -= 1
+        return await world.in_thread(function)
+
+    watched = structs.replace(world, in_thread=in_thread)
+    async with serving_api(db, [agent(["Hello"], clock)], world=watched) as api:
+        id = await begun(api)
+        await api.rest(id)
+        data = (await api.get(f"/chats/{id}/export")).body
+        made = await asyncio.gather(*(restore(api, data) for _ in range(6)))
+        assert [one.status for one in made] == [201] * 6
+        assert most == IMPORTS
+
+
+async def test_an_import_does_not_wait_for_slow_uploads(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent(["Hello"], clock)], clock=clock) as api:
+        id = await begun(api)
+        await api.rest(id)
+        data = (await api.get(f"/chats/{id}/export")).body
+        begun_uploads, rest = anyio.Semaphore(0), anyio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield data[:10]
+            begun_uploads.release()
+            await rest.wait()
+            yield data[10:]
+
+        async def upload_slowly() -> int:
+            url = f"{api.url}{PREFIX}/chats/import"
+            headers = {**MEDIA, USER: api.user or ""}
+            async with api.session.post(url, data=slow(), headers=headers) as response:
+                return response.status
+
+        uploads = [asyncio.create_task(upload_slowly()) for _ in range(IMPORTS)]
+        for _ in uploads:
+            await begun_uploads.acquire()
+        assert (await restore(api, data)).status == 201
+        assert [upload.result() for upload in uploads if upload.done()] == []
+        rest.set()
+        assert await asyncio.gather(*uploads) == [201] * IMPORTS
 
 
 BROKEN: Final[Mapping[str, Callable[[str], str | bytes]]] = {
     "empty": lambda text: "",
     "no JSON": lambda text: "no json",
     "no UTF-8": lambda text: b"\xff",
-    "of a later version": lambda text: text.replace('"format":1', '"format":3'),
+    "of a later version": lambda text: text.replace('"format":3', '"format":4'),
     "with a gap": lambda text: "\n".join((text.splitlines()[0], text.splitlines()[2])),
     "of the year 30000": lambda text: text.replace('"created_at":', '"created_at":9'),
+    "with an impossible runtime": lambda text: text.replace(
+        '"runtime":', '"runtime":9999999999999999'
+    ),
     "counted backwards": lambda text: text.replace('"number":1', '"number":-1'),
     "of nobody": lambda text: text.replace('"role":"user"', '"role":"nobody"'),
     "too deep": lambda text: "[" * 100_000,
@@ -231,7 +295,7 @@ async def test_an_export_may_leave_the_bytes_out(db: Database, clock: Clock) -> 
     async with serving_api(db, [agent(["nice", "yes"], clock)], clock=clock) as api:
         id = await with_files(api)
         data = (await api.get(f"/chats/{id}/export", files=False)).body
-        assert b'"type":"chat","format":1' in data
+        assert b'"type":"chat","format":3' in data
         assert len(data.splitlines()) == 5
         status, _, headers = await api.ask("HEAD", f"/chats/{id}/export")
         assert (status, headers["Content-Type"]) == (200, "application/x-ndjson; charset=utf-8")

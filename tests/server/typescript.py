@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from holdfast.server.json import PREFIX
 from holdfast.server.openapi import document
-from holdfast.server.wire import PREFIX
 
 Schema: TypeAlias = Mapping[str, Any]
 

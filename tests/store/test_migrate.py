@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.store.database import POSTGRES, SQLITE, CannotOpen, Dialect, StoreError, Tx
 from holdfast.store.migrate import Migration, Script, check, migrate, migrations
-from holdfast.store.sqlite import Sqlite, open_sqlite
+from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.testing import START, Clock
 
 T = TypeVar("T")

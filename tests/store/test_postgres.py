@@ -29,14 +29,14 @@ from holdfast.store.database import (
     Violation,
 )
 from holdfast.store.migrate import migrations
-from holdfast.store.pg.connect import SETTINGS, check_server
-from holdfast.store.pg.listener import PROBE
-from holdfast.store.postgres import Postgres, open_postgres
+from holdfast.store.postgres.connect import SETTINGS, check_server
+from holdfast.store.postgres.database import Postgres, open_postgres
+from holdfast.store.postgres.listener import PROBE
 from holdfast.testing import START, Clock, VirtualLoop
 from holdfast.testing.postgres import Server, running
 from tests.databases import Databases, hold
-from tests.store.pg.proxy import proxied
-from tests.store.things import SCHEMA, Ear, Holding, Put, Putting, inserting, telling, values
+from tests.store.postgres.proxy import proxied
+from tests.store.sample_table import SCHEMA, Ear, Holding, Put, Putting, inserting, telling, values
 
 Raw: TypeAlias = "asyncpg.Connection[Any]"
 
@@ -1027,3 +1027,39 @@ async def test_closing_waits_although_whoever_closes_is_cancelled(db: Postgres, 
                 await asyncio.sleep(0)
             assert not using.done()
         assert await using == 2
+
+
+# --- A server that is not up yet -----------------------------------------------------------------
+
+
+async def test_a_server_that_is_not_up_yet_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    with running() as server:
+        url = server.url()
+        server.stop()
+        opening = asyncio.create_task(_open_and_close(url))
+        while not caplog.records:  # noqa: ASYNC110 - a log tells nobody
+            await asyncio.sleep(0.01)
+        assert "waiting up to 30 s for the database: PostgreSQL at" in caplog.text
+        with hold():
+            server.start()
+        await opening
+    assert len(caplog.records) == 1, "it is said once"
+
+
+async def _open_and_close(url: str) -> None:
+    async with opened(url, wait=30):
+        pass
+
+
+async def test_a_server_that_does_not_come_up_is_waited_for_no_longer_than_asked() -> None:
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(CannotOpen, match="cannot be reached"):
+        await _open_and_close("postgresql://x@127.0.0.1:1/x")
+    assert 20 < asyncio.get_running_loop().time() - began <= 30
+
+
+async def test_a_url_that_will_never_work_is_not_waited_for(url: str) -> None:
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(CannotOpen, match="does not have the database"):
+        await _open_and_close(url.replace("?", "_missing?"))
+    assert asyncio.get_running_loop().time() == began

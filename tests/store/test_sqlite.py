@@ -30,7 +30,7 @@ from holdfast.store.database import (
     Violation,
 )
 from holdfast.store.migrate import Migration
-from holdfast.store.sqlite import Sqlite, open_sqlite
+from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.testing import START, Clock, VirtualLoop
 
 SCHEMA: Final = [
@@ -214,9 +214,9 @@ async def test_a_transaction_may_not_wait_for_anything_else(db: Sqlite) -> None:
         finally:
             cleaned.append(True)
 
-    with pytest.raises(TypeError, match="waits for something else than the database"):
+    with pytest.raises(TypeError, match="waits for something other than the database"):
         await db.write(wait)
-    with pytest.raises(TypeError, match="waits for something else than the database"):
+    with pytest.raises(TypeError, match="waits for something other than the database"):
         await db.read(lambda tx: asyncio.sleep(0))
     assert cleaned
     await db.write(insert("b"))
@@ -230,7 +230,7 @@ async def test_one_that_waits_even_when_it_is_closed_does_no_harm(db: Sqlite) ->
         finally:
             await asyncio.sleep(0)
 
-    with pytest.raises(TypeError, match="waits for something else"):
+    with pytest.raises(TypeError, match="waits for something other than"):
         await db.write(stubborn)
     assert await db.write(insert("a")) == "a"
 
@@ -661,7 +661,7 @@ async def test_a_read_can_neither_write_nor_tell(db: Sqlite) -> None:
 
     with pytest.raises(StoreError, match="a read must not write"):
         await db.read(insert("a"))
-    with pytest.raises(StoreError, match="nothing to tell"):
+    with pytest.raises(StoreError, match="cannot send notices"):
         await db.read(tell)
     await db.write(insert("b"))
     assert await db.read(ids) == ["b"]
@@ -936,7 +936,7 @@ CHILD: Final = """
 import asyncio, sys, threading
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.migrate import Migration
-from holdfast.store.sqlite import open_sqlite
+from holdfast.store.sqlite.database import open_sqlite
 
 SCHEMA = [Migration(1, "rows", "CREATE TABLE rows (n integer PRIMARY KEY, text text NOT NULL)")]
 

@@ -24,8 +24,8 @@ from holdfast.kernel.model import (
 )
 from holdfast.testing import Turn, call, call_raw, fail, finish, ping, say, source, think, usage
 from holdfast.testing.fake.anthropic import LANGUAGE
+from holdfast.testing.fake.dialect import Received
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.fake.speaker import Received
 
 HI: Final[Any] = [{"role": "user", "content": "Hi"}]
 

@@ -12,9 +12,9 @@ import pytest
 from holdfast.kernel.messages import Reasoning, Text, ToolCall, ToolResult
 from holdfast.kernel.model import CallEnded, CallStarted, PartAdded
 from holdfast.testing import call, call_raw, fail, file, finish, say, source, think, usage
+from holdfast.testing.fake.dialect import Problem, Received
 from holdfast.testing.fake.google import LANGUAGE, SIGNATURE
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.fake.speaker import Problem, Received
 from holdfast.testing.script import Item, Script, Turn
 
 with warnings.catch_warnings():

@@ -29,9 +29,9 @@ from holdfast.testing import (
     think,
     usage,
 )
+from holdfast.testing.fake.dialect import Problem, Received
 from holdfast.testing.fake.openai_chat import LANGUAGE, Speaker
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.fake.speaker import Problem, Received
 from holdfast.testing.script import Turn
 
 HI: Any = [{"role": "user", "content": "Hi"}]

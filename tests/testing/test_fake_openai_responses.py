@@ -34,9 +34,9 @@ from holdfast.testing import (
     think,
     usage,
 )
+from holdfast.testing.fake.dialect import Language, Problem, Received
 from holdfast.testing.fake.openai_responses import language
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.fake.speaker import Language, Problem, Received
 
 Json = dict[str, Any]
 

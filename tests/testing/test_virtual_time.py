@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from holdfast.testing import START, Clock, Deadlock, VirtualLoop, run_virtual
-from tests.late import late_loop
+from tests.late_io import late_loop
 
 
 class Impatient(VirtualLoop):

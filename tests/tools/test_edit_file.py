@@ -21,13 +21,13 @@ from holdfast.testing import ScriptedModel, Turn, call
 from holdfast.tools.edit_file import edit_file
 from holdfast.tools.files.document import ERRORS, Encoding, shown
 from holdfast.tools.files.plan import ChangeRefused
-from holdfast.tools.files.seen import seen
+from holdfast.tools.files.read_versions import seen
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.write_file import write_file
 from tests.kernel.runs import only
 from tests.kernel.toolkit import assert_valid, outcomes, result_of, results_in, watched
-from tests.tools.trying import committed, patched, preview, run, text_of
+from tests.tools.file_tools import committed, patched, preview, run, text_of
 
 
 class Place:
@@ -85,7 +85,7 @@ async def test_bytes_that_are_no_text_survive(place: Place) -> None:
 async def test_a_file_that_is_not_there_is_to_be_written(place: Place) -> None:
     words = await refused(place.edit, path="b.txt", edits=[edit("a", "b")])
     assert words.startswith("b.txt is not there")
-    assert words.endswith("To make a new file, use write_file. Nothing was changed.")
+    assert words.endswith("To create a new file, use write_file. Nothing was changed.")
 
 
 async def test_what_is_no_text_is_not_edited(place: Place) -> None:
@@ -97,14 +97,14 @@ async def test_what_is_no_text_is_not_edited(place: Place) -> None:
 async def test_edits_that_come_to_nothing_are_refused(place: Place) -> None:
     place.file.write_bytes(b"a\n")
     words = await refused(place.edit, path="a.txt", edits=[edit("a", "b"), edit("b", "a")])
-    assert words == "these edits leave a.txt as it was. Nothing was changed."
+    assert words == "these edits do not change a.txt. Nothing was changed."
 
 
 async def test_one_edit_that_cannot_be_made_keeps_all_from_being_made(place: Place) -> None:
     place.file.write_bytes(b"a\nb\n")
     edits = [edit("a", "x"), edit("nowhere", "y")]
     words = await refused(place.edit, path="a.txt", edits=edits)
-    assert words.startswith("edit 2 of 2: old_text is not found")
+    assert words.startswith("edit 2 of 2: old_text was not found")
     assert place.file.read_bytes() == b"a\nb\n"
 
 
@@ -155,7 +155,7 @@ async def test_who_has_edited_a_file_has_not_seen_all_of_it(place: Place) -> Non
     known = seen(history, "a.txt")
     assert known is not None
     assert known.next == 1
-    with pytest.raises(ChangeRefused, match="only a part of"):
+    with pytest.raises(ChangeRefused, match="only part of"):
         await run(place.write, history, path="a.txt", content="new\n")
 
 
@@ -201,7 +201,7 @@ async def test_nobody_is_asked_about_an_edit_that_cannot_be_made(place: Place) -
     assert result.reason == "stop"
     (made,) = results_in(result.history)
     assert made.outcome == "failed"
-    assert "edit 1 of 1: old_text is not found" in made.text
+    assert "edit 1 of 1: old_text was not found" in made.text
 
 
 async def test_a_change_while_people_think_is_not_edited(place: Place) -> None:

@@ -14,6 +14,7 @@ from holdfast.tools.files.kind import size
 from holdfast.tools.list_files import label, list_files
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import BadGlob
+from holdfast.tools.workspace.openat import opener
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ async def test_an_entry_is_a_line_that_says_what_it_is(directory: Directory, top
     assert await listed(directory) == [
         "README.md  1.3 KB",
         "current -> src",
-        "pipe (no regular file)",
+        "pipe (not a regular file)",
         "src/",
     ]
 
@@ -93,7 +94,7 @@ async def test_what_is_ignored_is_named_once_or_counted(directory: Directory, to
         "build/ (not listed)",
         "c  0 B",
         "node_modules/ (not listed)",
-        "Ignored files left out: 2; all=true lists them.",
+        "Ignored entries not listed: 2; set all=true to list them.",
     ]
     assert await listed(directory, all=True, depth=2) == [
         ".gitignore  13 B",
@@ -115,12 +116,12 @@ async def test_a_pattern_that_may_match_what_is_ignored_is_told_so(
     write(top, ".gitignore", text="*.log\n")
     assert await listed(directory, pattern="*.py") == ["b.py  0 B"]
     assert await listed(directory, pattern="*.js") == [
-        "Nothing matches '*.js' in .: 4 entries looked at.",
-        "What is ignored was not looked at; all=true does.",
+        "Nothing matches '*.js' in .: 4 entries examined.",
+        "Ignored files were not examined; set all=true to include them.",
     ]
     assert await listed(directory, pattern="*.log") == [
-        "Nothing matches '*.log' in .: 4 entries looked at.",
-        "Ignored files left out: 1; all=true lists them.",
+        "Nothing matches '*.log' in .: 4 entries examined.",
+        "Ignored entries not listed: 1; set all=true to list them.",
     ]
 
 
@@ -207,7 +208,7 @@ async def test_a_listing_that_takes_too_long_tells_what_it_has(
     write(top, "a", "b")
     assert await listed(directory, seconds=0) == [
         "a  0 B",
-        "Not complete, stopped after 1 entries: narrow the path.",
+        "Incomplete, stopped after 1 entries: narrow the path.",
     ]
 
 
@@ -244,5 +245,37 @@ def test_people_are_told_what_is_listed(arguments: dict[str, str], words: str) -
 
 async def test_the_model_is_told_what_each_argument_means(directory: Directory) -> None:
     spec = list_files(directory).spec
-    assert spec.description.startswith("List what is in a directory")
+    assert spec.description.startswith("List the contents of a directory")
     assert all(each["description"] for each in spec.schema["properties"].values())
+
+
+class Counted:
+    """An opener that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, top: int, path: str, flags: int, mode: int = 0) -> int:
+        self.calls += 1
+        return opener()(top, path, flags, mode)
+
+
+@pytest.mark.parametrize("there", [0, 1, 200])
+async def test_a_deep_path_that_is_missing_costs_a_few_look_ups(top: Path, there: int) -> None:
+    path = "/".join("a" * there)
+    (top / path).mkdir(parents=True, exist_ok=True)
+    counted = Counted()
+    with Directory(top, opener=counted) as directory:
+        with pytest.raises(PathRefused, match="is not there"):
+            await listed(directory, path=f"{path}/{'/'.join('b' * 900)}".lstrip("/"))
+    assert counted.calls <= 20
+
+
+async def test_ignore_files_above_are_looked_for_without_suggestions(top: Path) -> None:
+    """A similar name is looked for among a thousand others, which takes long in each directory."""
+    path = "/".join("a" * 100)
+    write(top, f"{path}/file")
+    counted = Counted()
+    with Directory(top, opener=counted) as directory:
+        assert await listed(directory, path=path) == [f"{path}/file  0 B"]
+    assert counted.calls <= 100 + 5

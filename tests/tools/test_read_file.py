@@ -14,12 +14,12 @@ from holdfast.kernel.events import ToolStarted
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, call
-from holdfast.tools.files.seen import Seen, seen
+from holdfast.tools.files.read_versions import Seen, seen
 from holdfast.tools.read_file import MAX_BYTES, describe, read_file, turn_to
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from tests.kernel.runs import only
 from tests.kernel.toolkit import result_of, watched
-from tests.tools.trying import committed, run, text_of
+from tests.tools.file_tools import committed, run, text_of
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01"
 
@@ -39,6 +39,17 @@ def told(result: ToolResult) -> Seen | None:
     return seen(committed(result), "a.txt")
 
 
+def test_a_file_that_is_not_read_to_its_end_says_where_to_continue() -> None:
+    page = turn_to(["a", "b"], 2, 1, 10, complete=False)
+    assert page.text.endswith("[Lines 1–2 of more than 2. To continue, set offset to 3.]")
+    assert page.last == 2
+
+
+def test_a_line_that_was_not_reached_in_time_is_refused_with_advice() -> None:
+    with pytest.raises(PathRefused, match=r"line 9 was not reached in 4 s: use a command"):
+        turn_to([], 3, 9, 10, complete=False)
+
+
 # --- lines --------------------------------------------------------------------------------------
 
 
@@ -52,7 +63,7 @@ async def test_lines_come_behind_their_numbers(tmp_path: Path, tool: Tool) -> No
 async def test_a_page_says_where_to_go_on(tmp_path: Path, tool: Tool) -> None:
     (tmp_path / "a.txt").write_text("a\nb\nc\nd\n", "utf-8")
     first = await run(tool, path="a.txt", limit=2)
-    assert text_of(first) == "    1\ta\n    2\tb\n[Lines 1–2 of 4. To go on, set offset to 3.]"
+    assert text_of(first) == "    1\ta\n    2\tb\n[Lines 1–2 of 4. To continue, set offset to 3.]"
     assert text_of(await run(tool, path="a.txt", offset=3)) == "    3\tc\n    4\td"
     assert told(first) is not None
     assert told(first) != told(await run(tool, path="a.txt"))
@@ -93,7 +104,7 @@ async def test_no_more_than_two_thousand_lines_are_shown(tmp_path: Path, tool: T
     (tmp_path / "a.txt").write_text("x\n" * 3_000, "utf-8")
     text = text_of(await run(tool, path="a.txt", limit=9_999))
     assert text.count("\tx\n") == 2_000
-    assert text.endswith("[Lines 1–2000 of 3000. To go on, set offset to 2001.]")
+    assert text.endswith("[Lines 1–2000 of 3000. To continue, set offset to 2001.]")
 
 
 async def test_a_long_line_is_shown_in_part(tmp_path: Path, tool: Tool) -> None:
@@ -181,7 +192,7 @@ async def test_of_a_file_that_is_too_large_to_be_held_a_part_is_read(
     lines = [f"{number} {'x' * 80}" for number in range(1, 150_001)]
     (tmp_path / "a.log").write_text("\r\n".join(lines), "utf-8", newline="")
     shown = await run(tool, path="a.log", offset=149_999, limit=1)
-    go_on = "[Lines 149999–149999 of 150000. To go on, set offset to 150000.]"
+    go_on = "[Lines 149999–149999 of 150000. To continue, set offset to 150000.]"
     assert text_of(shown) == f"149999\t{lines[149_998]}\n{go_on}"
     assert shown.metadata is None  # it was seen in part, and cannot be changed
     assert "the file has 150000 lines" in await refusal(tool, path="a.log", offset=150_001)
@@ -250,7 +261,7 @@ def test_reading_asks_nobody_and_may_be_done_any_number_of_times(tool: Tool) -> 
 async def test_a_whole_number_may_be_written_with_a_point(tmp_path: Path, tool: Tool) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
     made = await run(tool, path="a.txt", offset=2.0, limit=1.0)
-    assert text_of(made) == "    2\ttwo\n[Lines 2–2 of 3. To go on, set offset to 3.]"
+    assert text_of(made) == "    2\ttwo\n[Lines 2–2 of 3. To continue, set offset to 3.]"
     with pytest.raises(PathRefused, match=r"there is no line 4: the file has 3 lines\."):
         await run(tool, path="a.txt", offset=4.0)
 

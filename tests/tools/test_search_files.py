@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.kernel.errors import ToolFailed
 from holdfast.tools import search_files as module
-from holdfast.tools import searching
+from holdfast.tools import search_process
 from holdfast.tools.search_files import label, search_files
-from holdfast.tools.searching import Query, Search
+from holdfast.tools.search_process import Query, Search
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
 CATASTROPHE = "(a+)+$"
@@ -113,7 +113,7 @@ def test_no_match_says_how_many_files_were_looked_at(directory: Directory, top: 
     write(top, {"a": "x", "b": "y", "node_modules/c": "z"})
     assert found(directory, pattern="z") == [
         "No match for 'z' in 2 files.",
-        "What is ignored was not searched; all=true does.",
+        "Ignored files were not searched; set all=true to include them.",
     ]
     assert found(directory, pattern="z", path="node_modules")[0] == "node_modules/c:1: z"
 
@@ -168,7 +168,7 @@ def test_an_expression_is_tried_on_the_start_of_a_very_long_line(
     write(top, {"a": "x" * 20_000 + "needle"})
     assert found(directory, pattern="needle") == [
         "No match for 'needle' in 1 file.",
-        "Only the first 20,000 characters of 1 long lines were tried.",
+        "Only the first 20,000 characters of 1 long lines were searched.",
     ]
     assert found(directory, pattern="needle", literal=True)[-1] == "1 match in 1 file."
 
@@ -219,7 +219,7 @@ def test_the_answer_is_bounded_in_bytes(directory: Directory, top: Path) -> None
     write(top, {"a": ("€" * 250 + "\n") * 200})
     *lines, last = found(directory, pattern="€", max_results=1000)
     size = len("\n".join(lines).encode())
-    assert searching.MAX_BYTES - 800 < size < searching.MAX_BYTES
+    assert search_process.MAX_BYTES - 800 < size < search_process.MAX_BYTES
     assert last.startswith(f"200 matches in 1 file; {len(lines)} shown")
 
 
@@ -228,7 +228,7 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
 ) -> None:
     write(top, {"bin": b"x\0", "text": "x", "two/bin": b"\0x"})
     with (top / "large").open("wb") as large:
-        large.truncate(searching.MAX_FILE + 1)
+        large.truncate(search_process.MAX_FILE + 1)
     os.mkfifo(top / "pipe")
     assert found(directory, pattern="x") == [
         "text:1: x",
@@ -243,7 +243,10 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
 
 
 def test_the_model_is_told_how_large_a_file_may_be(directory: Directory) -> None:
-    assert f"larger than {searching.MAX_FILE // 1024**2} MB" in search_files(directory).description
+    assert (
+        f"larger than {search_process.MAX_FILE // 1024**2} MB"
+        in search_files(directory).description
+    )
 
 
 def test_a_file_that_vanishes_is_counted(top: Path) -> None:
@@ -265,7 +268,7 @@ def test_a_file_that_vanishes_is_counted(top: Path) -> None:
 def test_a_search_whose_time_is_up_tells_what_it_has(directory: Directory, top: Path) -> None:
     write(top, {"a": "x"})
     assert found(directory, pattern="x", seconds=0)[1:] == [
-        "Not complete, stopped after 0 s: narrow the path."
+        "Incomplete, stopped after 0 s: narrow the path."
     ]
 
 
@@ -391,7 +394,7 @@ async def test_a_process_that_broke_is_told_as_that(
     search = asyncio.create_task(ask(directory, pattern=CATASTROPHE))
     process = await processes.get()
     process.terminate()
-    with pytest.raises(ToolFailed, match=r"broke off \(exit code -15\)"):
+    with pytest.raises(ToolFailed, match=r"failed \(exit code -15\)"):
         await search
 
 
@@ -477,7 +480,7 @@ def test_the_process_runs_the_same_holdfast_as_we_do_and_nothing_that_lies_aroun
 ) -> None:
     """From wherever it was installed; here, from a copy that is on PYTHONPATH."""
     shutil.copytree(Path(holdfast.__file__).parent, tmp_path / "site/holdfast")
-    code = tmp_path / "site/holdfast/tools/searching.py"
+    code = tmp_path / "site/holdfast/tools/search_process.py"
     code.write_text(code.read_text("utf-8").replace("No match for", "The copy has no"), "utf-8")
     broken = "raise RuntimeError('taken from the directory')"
     write(top, {f"{name}.py": broken for name in ("holdfast", "json", "msgspec", "re", "signal")})
@@ -494,7 +497,7 @@ def test_the_process_runs_the_same_holdfast_as_we_do_and_nothing_that_lies_aroun
 
 
 def test_the_process_imports_nothing_slow() -> None:
-    report = "import sys, holdfast.tools.searching; print(*sys.modules)"
+    report = "import sys, holdfast.tools.search_process; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", report], capture_output=True, text=True, check=True
     )

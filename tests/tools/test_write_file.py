@@ -19,7 +19,7 @@ from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.write_file import write_file
 from tests.kernel.runs import only
 from tests.kernel.toolkit import assert_valid, outcomes, results_in, watched
-from tests.tools.trying import committed, patched, preview, run, text_of
+from tests.tools.file_tools import committed, patched, preview, run, text_of
 
 
 class Place:
@@ -96,7 +96,7 @@ async def test_a_file_is_replaced_as_it_was_read(place: Place) -> None:
     made = await run(place.write, history, path="a.txt", content="one\n2\n")
     assert place.get("a.txt") == b"one\n2\n"
     first, _, diff = text_of(made).partition("\n")
-    assert first == "Wrote a.txt (2 lines, 6 B) in the place of what was there:"
+    assert first == "Wrote a.txt (2 lines, 6 B), replacing its content:"
     assert diff == shown
     assert patched("one\ntwo\n", diff) == "one\n2\n"
 
@@ -114,7 +114,7 @@ async def test_a_file_that_was_read_in_part_is_not_replaced(place: Place) -> Non
     place.put("a.txt", b"1\n2\n3\n")
     first = await run(place.read, path="a.txt", limit=2)
     words = await refused(place.write, committed(first), path="a.txt", content="new\n")
-    assert "only a part of a.txt was read: read the rest first, from line 3 on" in words
+    assert "only part of a.txt was read: read the rest first, from line 3 on" in words
 
     rest = await run(place.read, path="a.txt", offset=3)
     await run(place.write, committed(first, rest), path="a.txt", content="new\n")
@@ -138,7 +138,9 @@ async def test_what_was_written_here_need_not_be_read(place: Place) -> None:
 async def test_a_file_that_holds_just_this_is_left_alone(place: Place) -> None:
     place.put("a.txt", b"one\n")
     before = (place.path / "a.txt").stat()
-    assert "already holds exactly this" in await preview(place.write, path="a.txt", content="one\n")
+    assert "already has exactly this content" in await preview(
+        place.write, path="a.txt", content="one\n"
+    )
     made = await run(place.write, path="a.txt", content="one\n")
     assert "nothing was changed" in text_of(made)
     assert (place.path / "a.txt").stat().st_ino == before.st_ino

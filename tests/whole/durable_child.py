@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from holdfast.agent import Agent
-from holdfast.chat.family import NewChat
-from holdfast.chat.machine import Key, Machine
+from holdfast.chat.idempotency import Key, Machine
 from holdfast.chat.queries import list_chats
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Usage, user_message
 from holdfast.kernel.model import (
     ArgumentsDelta,
@@ -30,7 +30,7 @@ from holdfast.kernel.model import (
 )
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import ToolContext, tool
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 from holdfast.store.database import Database
 from holdfast.store.url import open_database
 from holdfast.worker.options import WorkerOptions

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.chat.doctor import check
 from holdfast.chat.queries import list_chats, read_history
-from holdfast.chat.state import Chat
+from holdfast.chat.rows import Chat
 from holdfast.kernel.messages import Message
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.database import Database

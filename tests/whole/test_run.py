@@ -139,8 +139,8 @@ def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
         (["-m", "claude-opus-5-5", "hi"], "did you mean 'anthropic:claude-opus-5-5'?"),
         (["-m", "antropic:claude", "hi"], "did you mean 'anthropic:claude'?"),
         (["-d", "missing", "hi"], "missing does not exist"),
-        (["-d", "notes.md", "hi"], "notes.md is no directory"),
-        (["-t", "nothing:here", "hi"], "there is no module 'nothing'"),
+        (["-d", "notes.md", "hi"], "notes.md is not a directory"),
+        (["-t", "nothing:here", "hi"], "module 'nothing' was not found"),
         (["-f", "nothing.png", "hi"], "cannot attach nothing.png: No such file"),
         (["--history", "notes.md", "hi"], "notes.md"),
         (["--history", "missing/talk.json", "hi"], "missing"),
@@ -185,7 +185,7 @@ def test_a_full_disk_is_no_traceback_and_the_history_is_kept(here: Path) -> None
             check=False,
         )
     assert done.returncode == 1
-    assert "holdfast: the output cannot be written: No space left on device\n" in done.stderr
+    assert "holdfast: cannot write the output: No space left on device\n" in done.stderr
     assert "Traceback" not in done.stderr
     assert load((here / "talk.json").read_bytes())[-1].role == "assistant"
 
@@ -263,7 +263,7 @@ def test_somebody_is_asked_and_says_what_to_do_instead(here: Path) -> None:
         terminal.type("use another name\n")
         assert terminal.ended() == 0
     assert not (here / "new.txt").exists()
-    assert "A person said no: use another name" in terminal.seen
+    assert "Denied by a person: use another name" in terminal.seen
 
 
 def test_whoever_pipes_something_in_is_asked_at_the_terminal(here: Path) -> None:
@@ -279,7 +279,7 @@ def test_whoever_pipes_something_in_is_asked_at_the_terminal(here: Path) -> None
 def test_the_model_asks_and_somebody_answers(here: Path) -> None:
     prompt = "ask me Which colour: red, green or blue"
     with at_terminal("run", "-m", "demo", prompt, at=here) as terminal:
-        terminal.wait_for("A number, or your own words:")
+        terminal.wait_for("A number, or your own answer:")
         terminal.type("2\n")
         assert terminal.ended() == 0
     assert "green" in terminal.seen.rpartition("own words: 2")[2]
@@ -305,7 +305,7 @@ def test_ctrl_c_keeps_what_was_said(here: Path) -> None:
         terminal.wait_for("one")
         terminal.type("\x03")
         assert terminal.ended() == 130
-    assert "Interrupted. What was said is kept in talk.json." in terminal.seen
+    assert "Interrupted. The conversation is saved in talk.json." in terminal.seen
     answer = [m for m in load((here / "talk.json").read_bytes()) if m.role == "assistant"][-1]
     assert answer.finish == "interrupted"
     assert "one" in answer.text

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import permutations
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from holdfast.chat.errors import NothingWaits, TransitionNotAllowed, WrongAnswer
-from holdfast.chat.state import Answer, Call, Chat, Rule
+from holdfast.chat.journal import put_call
+from holdfast.chat.row_lock import lock
+from holdfast.chat.rows import Answer, Call, Chat, Rule
+from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.messages import Text, ToolResult, user_message
 from holdfast.kernel.tool import Rewrite, Tool, tool
-from holdfast.kernel.way import digest
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ScriptedModel, call
-from tests.worker.lives import SECOND, Life, asks, living, results_of
+from tests.worker.workers import SECOND, Life, asks, living, results_of
 
 SCHEMA = {"type": "object", "properties": {}}
 answers = Tool(name="answers", schema=SCHEMA, action="answer")
@@ -311,15 +315,15 @@ async def test_an_approved_call_that_was_cut_by_a_crash_is_not_run_again(
 
 
 class Doubt:
-    """A tool that dies with its first life and works in those after it."""
+    """A tool that dies with its first lives and works in those after them."""
 
-    def __init__(self, **properties: Any) -> None:
+    def __init__(self, lives: int = 1, **properties: Any) -> None:
         self.sent: list[str] = []
 
         @tool(effect="once", on_lost="ask", **properties)
         async def mail(to: str) -> str:
             self.sent.append(to)
-            if len(self.sent) == 1:
+            if len(self.sent) <= lives:
                 await anyio.sleep(3600)
             return f"sent to {to}"
 
@@ -424,6 +428,84 @@ async def test_a_call_in_doubt_is_asked_about_again_after_another_crash(
         await resolve(third, chat_id, row, allowed(row))
         await third.rest(chat_id)
         assert doubt.sent == ["ann", "ann"]
+
+
+@pytest.mark.parametrize("approval", ["never", "ask"])
+async def test_an_answer_about_one_cut_run_is_refused_for_the_next(
+    db: Database, clock: Clock, approval: str
+) -> None:
+    doubt = Doubt(lives=2, approval=approval)
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        first = allowed((await waiting(second, chat_id))["mail"])
+        await resolve(second, chat_id, (await second.journal(chat_id))["mail"], first)
+        await anyio.sleep(1)
+        assert doubt.sent == ["ann", "ann"]
+        await second.die()
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=2) as third:
+        row = (await waiting(third, chat_id))["mail"]
+        with pytest.raises(WrongAnswer, match="read the action again"):
+            await resolve(third, chat_id, row, first)
+        await anyio.sleep(60)
+        assert doubt.sent == ["ann", "ann"]
+        assert row.asked is not None
+        assert (row.asked.again, row.asked.attempt) == (True, 2)
+        await resolve(third, chat_id, row, allowed(row))
+        await third.rest(chat_id)
+        assert doubt.sent == ["ann", "ann", "ann"]
+
+
+async def test_a_call_in_doubt_with_other_arguments_since_is_asked_about_again(
+    db: Database, clock: Clock
+) -> None:
+    """No other tool than one that never asks shows it: what asks anyway asks in any case."""
+    doubt = Doubt()
+    chat_id = await doubt.cut(db, clock)
+    model, tools = doubt.model, [doubt.tool]
+    async with living(db, model, tools, clock=clock, seed=1) as second:
+        row = (await waiting(second, chat_id))["mail"]
+        await second.die()
+    gate = lambda call, values: Rewrite({"to": "eve"})  # noqa: E731
+    async with living(db, model, tools, clock=clock, seed=2, gate=gate) as third:
+        await resolve(third, chat_id, row, allowed(row))
+        await anyio.sleep(60)
+        assert doubt.sent == ["ann"]
+        row = (await waiting(third, chat_id))["mail"]
+        assert row.asked is not None
+        assert (row.asked.again, row.asked.arguments) == (True, '{"to":"eve"}')
+        await resolve(third, chat_id, row, allowed(row))
+        await third.rest(chat_id)
+        assert doubt.sent == ["ann", "eve"]
+
+
+async def test_a_question_stored_before_attempts_were_counted_can_be_answered(
+    db: Database, clock: Clock
+) -> None:
+    doubt = Doubt(lives=2)
+    chat_id = await doubt.cut(db, clock)
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
+        row = (await waiting(second, chat_id))["mail"]
+        await second.die()
+    assert row.asked is not None
+    old = replace(
+        row.asked, attempt=0, digest=digest("call_1", "mail", row.asked.arguments, again=True)
+    )
+    row = replace(row, asked=old)
+    await db.write(partial(store_call, chat_id, row))
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=2) as third:
+        await resolve(third, chat_id, row, allowed(row))
+        await anyio.sleep(1)
+        assert doubt.sent == ["ann", "ann"]
+        await third.die()
+    async with living(db, doubt.model, [doubt.tool], clock=clock, seed=3) as fourth:
+        new = (await waiting(fourth, chat_id))["mail"]
+        with pytest.raises(WrongAnswer):
+            await resolve(fourth, chat_id, new, allowed(row))
+        assert doubt.sent == ["ann", "ann"]
+
+
+async def store_call(chat_id: str, row: Call, tx: Tx) -> None:
+    await put_call(await lock(tx, chat_id), row)
 
 
 # --- clients and answers ------------------------------------------------------------------------
@@ -553,9 +635,7 @@ async def test_a_deadline_ends_only_what_it_is_for(db: Database, clock: Clock) -
         chat_id = await life.begin()
         rows = await waiting(life, chat_id)
         await anyio.sleep(16)
-        assert await outcomes(life, chat_id) == {
-            "call_1": ("timed_out", "Nobody answered in time.")
-        }
+        assert await outcomes(life, chat_id) == {"call_1": ("timed_out", "No answer came in time.")}
         chat = await life.chat(chat_id)
         assert (chat.status, chat.worker_id, chat.deadline) == ("requires_action", None, None)
         with pytest.raises(NothingWaits):

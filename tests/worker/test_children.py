@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from holdfast.chat import queries
+from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import Request
 from holdfast.store.database import Database
 from holdfast.testing import Clock, Item, call, call_raw, pause, say, usage
 from holdfast.tools.subagents import subagents
-from tests.worker.lives import Life, living, results_of
+from tests.worker.workers import Life, living, results_of
 
 
 def child_in(request: Request) -> list[str]:
@@ -62,6 +63,120 @@ async def test_a_parent_reads_what_came_of_its_children(db: Database, clock: Clo
         told = json.loads(results_of(await life.history(chat_id))[-1].text)
         assert [one["answer"] for one in told] == ["Done below."] * 2
         assert (await life.told(chat_id))[-1] == "answer: Both are done."
+
+
+def by_agent(result: ToolResult) -> dict[str, Any]:
+    """What a result says of each agent, by id: those of one transaction are in no order."""
+    return {one.pop("agent"): one for one in json.loads(result.text)}
+
+
+def one_of_each(request: Request) -> Item:
+    """A child that is asked for a quick answer, and one that takes long."""
+    return "Quick." if "quick" in request.messages[0].text else [pause(1_000), say("Slow.")]
+
+
+def as_family(*turns: Any) -> Any:
+    """A model for a parent that plays its turns, and for its quick and its slow child."""
+    left = list(turns)
+
+    def answer(request: Request) -> Any:
+        if request.messages[0].text != "above":
+            return one_of_each(request)
+        turn = left.pop(0)
+        return turn(request) if callable(turn) else turn
+
+    return [answer] * 50
+
+
+SPAWN_BOTH = [call("spawn_agent", prompt="quick"), call("spawn_agent", prompt="slow", title="S")]
+
+
+async def test_a_wait_that_reaches_its_deadline_reports_finished_children_and_the_state_of_others(
+    db: Database, clock: Clock
+) -> None:
+    script = as_family(SPAWN_BOTH, wait_for_all, wait_for_all, "I see.")
+    tools = subagents(["agent"], timeout=60)
+    async with living(db, script, tools, clock=clock) as life:
+        before = clock.now()
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        assert 120 <= (clock.now() - before) / 1_000_000 < 140
+        *spawned, first, second = results_of(await life.history(chat_id))
+        quick, slow = (json.loads(one.text)["agent"] for one in spawned)
+        assert (first.outcome, second.outcome) == ("ok", "ok")
+        assert by_agent(first) == {
+            quick: {"status": "idle", "answer": "Quick."},
+            slow: {"status": "running", "title": "S"},
+        }
+        assert second.text == first.text
+        await life.machine.interrupt(slow)
+
+
+async def test_reports_stand_in_the_order_in_which_the_children_were_named(
+    db: Database, clock: Clock
+) -> None:
+    def wait_backwards(request: Request) -> Item:
+        spawned = sorted(json.loads(one.text)["agent"] for one in results_of(request.messages))
+        return call("wait_agents", agents=[*spawned[::-1], "nobody", *spawned])
+
+    script = as_family(SPAWN_BOTH, wait_backwards, "I see.")
+    async with living(db, script, subagents(["agent"], timeout=60), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        *_, made = results_of(await life.history(chat_id))
+        listed = [one["agent"] for one in json.loads(made.text)]
+        children = await children_of(life, chat_id)
+        assert listed == [*sorted(children, reverse=True), "nobody"]
+        for child in children:
+            await life.machine.interrupt(child)
+
+
+async def test_what_an_unfinished_child_said_between_its_steps_is_not_its_report(
+    db: Database, clock: Clock
+) -> None:
+    def below(request: Request) -> Item:
+        if not any(message.results for message in request.messages):
+            return [say("I look first."), call("list_agents")]
+        return [pause(1_000), say("Late.")]
+
+    script = as_parent(call("spawn_agent", prompt="below"), wait_for_all, "I see.", child=below)
+    tools = subagents(["agent"], timeout=60)
+    async with living(db, script, tools, clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        (child,) = await children_of(life, chat_id)
+        made = results_of(await life.history(chat_id))[-1]
+        assert json.loads(made.text) == [{"agent": child, "status": "running"}]
+        await life.machine.interrupt(child)
+
+
+async def test_an_agent_lists_the_agents_that_it_spawned(db: Database, clock: Clock) -> None:
+    script = as_family(SPAWN_BOTH, [pause(10), call("list_agents")], "I see.")
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        chat_id = await life.begin("above")
+        await life.rest(chat_id)
+        *spawned, listed = results_of(await life.history(chat_id))
+        quick, slow = (json.loads(one.text)["agent"] for one in spawned)
+        assert by_agent(listed) == {
+            quick: {"name": "agent", "title": "quick", "status": "idle"},
+            slow: {"name": "agent", "title": "S", "status": "running"},
+        }
+        await life.machine.interrupt(slow)
+
+
+async def test_an_agent_without_children_lists_none_and_not_those_of_others(
+    db: Database, clock: Clock
+) -> None:
+    script = as_family(call("spawn_agent", prompt="quick"), wait_for_all, "Spawned.")
+    async with living(db, script, subagents(["agent"]), clock=clock) as life:
+        await life.rest(await life.begin("above"))
+    async with living(
+        db, [call("list_agents"), "None."], subagents(["agent"]), clock=clock, seed=1
+    ) as life:
+        chat_id = await life.begin("alone")
+        await life.rest(chat_id)
+        (listed,) = results_of(await life.history(chat_id))
+        assert (listed.outcome, listed.text) == ("ok", "[]")
 
 
 async def test_an_id_that_is_no_child_is_named_and_not_waited_for(

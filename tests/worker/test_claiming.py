@@ -8,17 +8,17 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import claims
-from holdfast.chat.claims import Pool
-from holdfast.chat.family import NewChat, Spawn
 from holdfast.chat.queries import list_chats
-from holdfast.chat.state import Chat
+from holdfast.chat.rows import Chat
+from holdfast.chat.transitions import claims
+from holdfast.chat.transitions.claims import Pool
+from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.tool import Commit, tool
 from holdfast.store.database import Claimable, Database, Notice, Tx
 from holdfast.testing import Clock, ScriptedModel, call, hang, pause, say
 from holdfast.worker.options import WorkerOptions
-from tests.worker.lives import SECOND, living
+from tests.worker.workers import SECOND, living
 
 ONE = WorkerOptions(chats=1, children=1)
 

@@ -11,7 +11,7 @@ from holdfast.kernel.messages import user_message
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, fail, hang, pause, say
-from tests.worker.lives import SECOND, Life, asks, living
+from tests.worker.workers import SECOND, Life, asks, living
 
 
 async def edit(life: Life, chat_id: str, text: str = "else", number: int = 1) -> Any:

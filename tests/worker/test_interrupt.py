@@ -7,12 +7,15 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.family import NewChat
+from holdfast.chat.export import markdown
 from holdfast.chat.queries import spent
-from holdfast.chat.state import Rest
+from holdfast.chat.rows import Rest
+from holdfast.chat.snapshots import snapshot_of
+from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.kernel.assemble import HALF_WRITTEN
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.messages import Reasoning, Usage
-from holdfast.kernel.model import Ping
+from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished, Ping
 from holdfast.kernel.policy import Wording
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
@@ -30,7 +33,7 @@ from holdfast.testing import (
     think,
 )
 from holdfast.testing import usage as reports
-from tests.worker.lives import SECOND, Life, asks, living, results_of
+from tests.worker.workers import SECOND, Life, asks, living, results_of, soon
 
 DURING_ANSWER = f"marker: {Wording().interrupted_answer}"
 DURING_TOOLS = f"marker: {Wording().interrupted_tools}"
@@ -116,11 +119,46 @@ async def test_complete_calls_of_half_an_answer_are_kept_and_answered(
         assert await life.told(chat_id) == [
             "prompt: ?",
             "answer: Let me. →act",
+            f"answer: →act interrupted {HALF_WRITTEN}",
             f"results: interrupted {STOPPED}",
             DURING_ANSWER,
         ]
         await life.send(chat_id, "and?")
         assert (await life.rest(chat_id)).error is None
+
+
+@pytest.mark.parametrize("before", [[], [say("Let me.")]], ids=["alone", "after text"])
+async def test_a_half_written_call_is_kept_for_people_and_never_sent(
+    db: Database, clock: Clock, before: list[Any]
+) -> None:
+    half: list[Any] = [*before, CallStarted("same", "act"), ArgumentsDelta("same", '{"a'), hang()]
+    again = [CallStarted("same", "act"), ArgumentsDelta("same", "{}"), CallEnded("same")]
+    script: list[Any] = [half, [*again, Finished("tool_calls")], "Done."]
+
+    @tool
+    async def act() -> str:
+        return "acted"
+
+    async with living(db, script, [act], clock=clock) as life:
+        chat_id = await life.begin()
+        # What is queued is delivered by the same runner, right after the settlement.
+        await soon(1, lambda: life.send(chat_id, "and?"))
+        await soon(5, lambda: life.machine.interrupt(chat_id))
+        await life.rest(chat_id)
+        (kept,) = [one for one in await life.history(chat_id) if one.visibility == "user"]
+        assert (kept.kind, kept.finish, kept.text) == ("answer", "interrupted", "")
+        (asked,), (made,) = kept.calls, kept.results
+        assert (asked.id, asked.arguments, made.outcome) == ("same", '{"a', "interrupted")
+        ids = [call.id for one in await life.history(chat_id) for call in one.calls]
+        assert len(ids) == len(set(ids)) == 2
+        model = life.agent.model
+        assert isinstance(model, ScriptedModel)
+        sent = [call.id for message in model.requests[-1].messages for call in message.calls]
+        assert "same" not in sent
+        stored = await life.stored(chat_id)
+        exported = "\n".join(markdown(snapshot_of(await life.chat(chat_id)), stored))
+        assert "(interrupted)" in exported
+        assert '{"a' in exported
 
 
 async def test_what_a_pure_call_of_half_an_answer_found_is_kept(db: Database, clock: Clock) -> None:

@@ -9,17 +9,18 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from holdfast.chat import doctor, people, running
-from holdfast.chat.family import NewChat, Spawn
-from holdfast.chat.locked import fence_of
+from holdfast.chat import doctor
 from holdfast.chat.queries import list_chats
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.transitions import runner, user
+from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Message, Text, ToolResult, user_message
 from holdfast.kernel.tool import Commit, Effect, Tool, ToolContext, tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, pause
 from holdfast.worker.options import WorkerOptions
-from tests.worker.lives import Life, living, results_of
+from tests.worker.workers import Life, living, results_of
 
 IMPATIENT = WorkerOptions(grace=0)
 LOST = "Interrupted by a restart; it may or may not have taken effect."
@@ -119,9 +120,12 @@ async def test_a_call_of_unknown_outcome_that_may_run_once_is_not_run_again(
     async with living(db, model, [deeds.deed("once")], clock=clock) as first:
         chat_id = await first.begin()
         await dies(first, deeds)
-        assert (await first.journal(chat_id))["deed"].state == "started"
+        row = (await first.journal(chat_id))["deed"]
+        assert row.state == "started"
     async with living(db, model, [deeds.deed("once")], clock=clock, seed=1) as second:
         await second.rest(chat_id)
+        (lost,) = results_of(await second.history(chat_id))
+        assert (lost.started_at, lost.finished_at) == (row.started_at, None)
         assert [outcome(one) for one in results_of(await second.history(chat_id))] == [
             ("lost", LOST)
         ]
@@ -347,8 +351,8 @@ async def test_what_people_are_shown_of_a_failure_is_not_what_asks_for_a_call(
         await dies(first, deeds)
         fence = fence_of(await first.chat(chat_id))
     shown = Message("assistant", (Text("Half of it"),), "answer", "user")
-    await db.write(lambda tx: running.fail(tx, fence, Failure("internal", "no"), shown))
-    await db.write(lambda tx: people.retry(tx, chat_id))
+    await db.write(lambda tx: runner.fail(tx, fence, Failure("internal", "no"), shown))
+    await db.write(lambda tx: user.retry(tx, chat_id))
     async with living(db, model, [deeds.deed("once")], clock=clock, seed=1) as second:
         await second.rest(chat_id)
         assert deeds.done == ["call_1"]

@@ -9,11 +9,11 @@ import anyio
 
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.tool import ToolContext, tool
-from holdfast.live.deltas import Delivery, Reader, Reset
-from holdfast.live.replay import Attempt, Delta
+from holdfast.live.broadcast import Delivery, Reader, Reset
+from holdfast.live.buffer import Attempt, Delta
 from holdfast.store.database import Database
-from holdfast.testing import Clock, ScriptedModel, call, cut, hang, pause, say
-from tests.worker.lives import Life, living
+from holdfast.testing import Clock, ScriptedModel, call, cut, fail, hang, pause, say
+from tests.worker.workers import Life, living
 
 
 def texts(taken: Sequence[Delivery], attempt: Attempt | None = None) -> str:
@@ -89,6 +89,25 @@ async def test_an_attempt_that_failed_is_taken_back(db: Database, clock: Clock) 
         assert attempts(shown) == [first, second]
         assert texts(shown, second) == "Right"
         assert shown[-1] == Reset(second)
+
+
+async def test_an_attempt_is_taken_back_when_the_next_one_is_so_far_away_that_the_chat_is_released(
+    db: Database, clock: Clock
+) -> None:
+    script = [[say("Wrong"), pause(2), fail(kind="rate_limit", retry_after=100)], "Right."]
+    async with living(db, script, clock=clock) as life:
+        chat_id = await life.begin()
+        async with watching(life, chat_id) as shown:
+            await anyio.sleep(1)
+            assert texts(shown) == "Wrong"
+            (first,) = attempts(shown)
+            waiting = await life.until(chat_id, lambda chat: chat.retry is not None)
+            assert waiting.worker_id is None
+            await anyio.sleep(1)
+            assert shown[-1] == Reset(first)
+            assert life.live.partial(chat_id) is None
+            await life.rest(chat_id)
+        assert texts(shown) == "WrongRight."
 
 
 async def test_another_worker_is_another_attempt(db: Database, clock: Clock) -> None:

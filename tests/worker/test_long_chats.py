@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from holdfast.chat import files
-from holdfast.chat.locked import lock
+from holdfast.chat.row_lock import lock
 from holdfast.kernel.messages import Message, Text, user_message
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, hang, say
-from tests.worker.lives import Life, living
+from tests.worker.workers import Life, living
 
 NOTICES = 8
 

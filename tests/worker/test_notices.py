@@ -15,7 +15,7 @@ from holdfast.kernel.messages import Text, ToolResult, user_message
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Changed, Claimable, Database, Missed, Notice
 from holdfast.testing import Clock, ScriptedModel, call, fail, hang, pause, say
-from tests.worker.lives import SECOND, Life, asks, living
+from tests.worker.workers import SECOND, Life, asks, living
 
 Hear: TypeAlias = Callable[[Notice], None]
 Fate: TypeAlias = Callable[[Notice, Hear], None]

@@ -17,12 +17,13 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 from holdfast.agent import Agent
 from holdfast.host import serving
 from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Finished, TextDelta
-from holdfast.kernel.policy import Policy, Retry
+from holdfast.kernel.policy import Context, Policy, Retry
 from holdfast.kernel.tool import tool
 from holdfast.observe.logs import place
-from holdfast.observe.metering import Metering
-from holdfast.observe.meters import Meters
+from holdfast.observe.metrics import Meters
+from holdfast.observe.metrics_observer import Metering
 from holdfast.observe.observer import Observer, Stretch, Witness, several
 from holdfast.observe.recording import Recorder
 from holdfast.observe.redact import HIDDEN, Redactor
@@ -34,6 +35,7 @@ from holdfast.testing import (
     call,
     cut,
     fail,
+    finish,
     hang,
     pause,
     ports,
@@ -42,8 +44,8 @@ from holdfast.testing import (
 )
 from holdfast.testing.recorded import recorded
 from tests.databases import OpenDatabase
-from tests.worker.lives import asks, living, soon
 from tests.worker.test_takeover import another
+from tests.worker.workers import asks, living, soon
 
 SECRET = "sk-very-secret"
 SUMMARY = "\n".join(f"## {section}\n-" for section in SECTIONS)
@@ -92,7 +94,8 @@ async def test_the_steps_tokens_and_times_of_a_turn_are_counted(db: Database, cl
     assert told['holdfast_tool_calls_total{tool="nap",outcome="ok"}'] == 1
     assert told['holdfast_tool_calls_total{tool="trip",outcome="failed"}'] == 1
     assert not any('tool="nothing"' in name for name in told)
-    assert sum(value for name, value in told.items() if 'tool="unknown"' in name) == 1
+    unknown = [name for name in told if 'calls_total{tool="unknown"' in name]
+    assert [told[name] for name in unknown] == [1]
     assert told['holdfast_turns_total{reason="stop"}'] == 1
     assert (told["holdfast_claims_total"], told["holdfast_takeovers_total"]) == (1, 0)
     assert told["holdfast_running_chats"] == 0
@@ -114,7 +117,8 @@ async def test_retries_and_failures_are_counted_by_their_kind(db: Database, cloc
     async with living(db, script, clock=clock, observer=Metering(meters), policy=QUICK) as life:
         assert (await life.rest(await life.begin())).status == "error"
     told = lines(meters)
-    assert told['holdfast_retries_total{kind="overloaded"}'] == 1
+    of = 'provider="scripted",model="scripted:model"'
+    assert told[f'holdfast_retries_total{{{of},kind="overloaded"}}'] == 1
     assert told['holdfast_failures_total{kind="stream_cut"}'] == 1
     assert told['holdfast_turns_total{reason="error"}'] == 1
     assert not any(name.startswith("holdfast_steps_total") for name in told)
@@ -130,9 +134,63 @@ async def test_a_summary_is_a_compaction_and_no_step(db: Database, clock: Clock)
         await life.machine.compact(chat_id)
         await life.rest(chat_id)
     told = lines(meters)
-    assert told['holdfast_compactions_total{how="summary"}'] == 1
+    assert told['holdfast_compactions_total{outcome="summary"}'] == 1
     assert told[f'holdfast_steps_total{{model="{model}"}}'] == 1
     assert told[f'holdfast_tokens_total{{model="{model}",kind="input"}}'] == 3
+
+
+async def test_the_size_of_requests_and_results_is_counted(db: Database, clock: Clock) -> None:
+    meters = Meters()
+    asked = call("nap", seconds=0)
+    async with living(
+        db,
+        [asked, "Done."],
+        [nap],
+        clock=clock,
+        observer=Metering(meters),
+        instructions="Grüße!",
+    ) as life:
+        await life.rest(await life.begin("Well?"))
+    told = lines(meters)
+    of = '{model="scripted:model"}'
+    assert told[f"holdfast_request_messages_count{of}"] == 2
+    assert told[f"holdfast_request_messages_sum{of}"] == 1 + 3
+    prompt = len("Grüße!".encode()) + len("Well?")
+    assert told[f"holdfast_request_bytes_sum{of}"] == 2 * prompt + len('{"seconds":0}rested')
+    assert told['holdfast_tool_result_bytes_sum{tool="nap"}'] == len("rested")
+
+
+@pytest.mark.parametrize(
+    ("script", "outcomes"),
+    [
+        ([[say(SUMMARY), finish("length")]] * 3, {"failed": 1}),
+        ([fail(kind="overloaded"), SUMMARY, "Done."], {"summary": 1}),
+        ([SUMMARY, [call("nap", seconds=0), usage(input=7_100)]], {"summary": 1, "no_progress": 1}),
+    ],
+    ids=["failed", "retried", "no progress"],
+)
+async def test_compactions_are_counted_by_their_outcome(
+    db: Database, clock: Clock, script: list[Any], outcomes: dict[str, int]
+) -> None:
+    meters = Meters()
+    policy = Policy(retry=Retry(attempts=2), context=Context(window=10_000))
+    full = ["One. " * 500, usage(input=9_000)]
+    observer = Metering(meters)
+    async with living(
+        db, [full, *script], [nap], clock=clock, observer=observer, policy=policy
+    ) as life:
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.send(chat_id, "and?")
+        await life.rest(chat_id)
+    told = lines(meters)
+    counted = {name: value for name, value in told.items() if "compactions_total" in name}
+    assert counted == {
+        f'holdfast_compactions_total{{outcome="{outcome}"}}': count
+        for outcome, count in outcomes.items()
+    }
+    retried = sum(value for name, value in told.items() if "retries_total" in name)
+    assert retried == (1 if outcomes == {"summary": 1} else 0)
 
 
 async def test_every_way_a_turn_can_end_is_counted(db: Database, clock: Clock) -> None:
@@ -474,7 +532,7 @@ async def test_a_directory_that_is_gone_stops_no_turn(
     (tmp_path / "r").rmdir()
     async with living(db, ["Hi."], clock=clock, observer=observer) as life:
         assert (await life.rest(await life.begin())).status == "idle"
-    assert "cannot be written" in caplog.text
+    assert "cannot write a recording" in caplog.text
 
 
 # --- all at once, and logs ---
@@ -530,6 +588,22 @@ async def test_several_observers_hear_the_same(db: Database, clock: Clock, tmp_p
     assert lines(meters)['holdfast_turns_total{reason="stop"}'] == 1
     assert len(spans.tree()) == 4
     assert [line["what"] for line in read(tmp_path / "r")].count("request") == 2
+
+
+async def test_what_a_repair_removed_of_a_durable_chat_is_logged(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def without_answers(messages: Sequence[Message]) -> Sequence[Message]:
+        return [message for message in messages if message.role != "assistant"]
+
+    script = [call("nap", seconds=0), "Done."]
+    with caplog.at_level("INFO", "holdfast"):
+        async with living(db, script, [nap], clock=clock, project=without_answers) as life:
+            await life.rest(await life.begin())
+    assert [line for line in caplog.messages if "sequence repair" in line] == [
+        "sequence repair removed 0 tool calls and 1 tool results of what project gave from the "
+        "request"
+    ]
 
 
 async def test_what_is_logged_under_a_chat_says_so(db: Database, clock: Clock) -> None:

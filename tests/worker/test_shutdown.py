@@ -15,7 +15,7 @@ from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, hang, pause, say
 from holdfast.worker.options import WorkerOptions
 from tests.databases import OpenDatabase
-from tests.worker.lives import SECOND, Life, living, results_of
+from tests.worker.workers import SECOND, Life, living, results_of
 
 IMPATIENT = WorkerOptions(grace=2)
 

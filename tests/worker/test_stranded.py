@@ -11,17 +11,17 @@ import anyio
 import pytest
 
 from holdfast.agent import Agent
-from holdfast.chat import claims, family, running
 from holdfast.chat.errors import Stranded
-from holdfast.chat.family import NewChat, Spawn
 from holdfast.chat.host import Host
-from holdfast.chat.locked import fence_of
-from holdfast.chat.running import Outcome
+from holdfast.chat.row_lock import fence_of
+from holdfast.chat.transitions import claims, lifecycle, runner
+from holdfast.chat.transitions.lifecycle import NewChat, Spawn
+from holdfast.chat.transitions.runner import Outcome
 from holdfast.host import serving
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions
-from tests.chat.given import LEASE, ME, Chats, answer, asks, made, prompt, row_of_call
+from tests.chat.chats import LEASE, ME, Chats, answer, asks, made, prompt, row_of_call
 
 
 @asynccontextmanager
@@ -51,11 +51,11 @@ async def a_parent_that_waits(chats: Chats, child: str) -> None:
     await chats.running("parent", calls={"spawn": "open"})
     spawn = Spawn(NewChat(id="child", agent=child, message=prompt("go")))
     outcome = Outcome(results=(made("spawn"),), writes={"spawn": (spawn,)})
-    await chats.do(running.commit_step, fence_of(await chats.row("parent")), outcome)
+    await chats.do(runner.commit_step, fence_of(await chats.row("parent")), outcome)
     await chats.commit("parent", answer("let me wait", asks("wait")))
     chat = await chats.row("parent")
     waits = row_of_call(chat, "wait", "waiting", action="child")
-    await chats.do(running.require_action, fence_of(chat), [waits], {"wait": ["child"]})
+    await chats.do(runner.require_action, fence_of(chat), [waits], {"wait": ["child"]})
 
 
 async def test_a_chat_whose_worker_died_and_whose_agent_nobody_knows_is_stranded(
@@ -63,7 +63,7 @@ async def test_a_chat_whose_worker_died_and_whose_agent_nobody_knows_is_stranded
 ) -> None:
     async with hosting(db, clock, "other", worker=None) as host:
         await db.write(
-            partial(family.create, new=NewChat(id="c", agent="agent", message=prompt("?")))
+            partial(lifecycle.create, new=NewChat(id="c", agent="agent", message=prompt("?")))
         )
         await claim(db, "w")
         chat = await host.chat("c")

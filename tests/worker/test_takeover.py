@@ -10,15 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import claims
+from holdfast.chat.transitions import claims
+from holdfast.kernel.model import Request
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ScriptedModel, call, pause, say
 from holdfast.worker.options import WorkerOptions
 from tests.databases import OpenDatabase
-from tests.worker.lives import Life, living, results_of
+from tests.worker.workers import Life, living, results_of
 
 LEASE = 15
+POLL = 5
 BOTH_AT_ONCE = pytest.mark.parametrize("open_db", ["postgres"], indirect=True)
 """SQLite lets one process write at a time."""
 
@@ -235,6 +237,37 @@ async def test_a_tool_of_a_worker_that_was_fenced_out_is_stopped_and_its_result_
         assert [one.text for one in results_of(await second.history(chat_id))] == ["run 2"]
 
 
+@BOTH_AT_ONCE
+async def test_a_runner_that_lost_its_chat_ends_its_model_call_though_it_is_not_notified(
+    open_db: OpenDatabase, clock: Clock
+) -> None:
+    """Its next poll shows that the chat is not its own any more: the answer is of no use."""
+    ended: list[float] = []
+
+    async def answering(request: Request) -> None:
+        try:
+            await anyio.sleep(1_000)
+        finally:
+            ended.append(anyio.current_time())
+
+    model = ScriptedModel([[say("Mi"), answering, "ne."], "Theirs."])
+    async with open_db() as db, open_db() as theirs, living(db, model, clock=clock) as first:
+        chat_id = await first.begin()
+        await anyio.sleep(1)
+        first.link.notices = lambda notice, hear: None
+        first.link.hold("beat", "claim")
+        await anyio.sleep(10)
+        clock.advance(LEASE)
+        async with living(theirs, model, clock=clock, seed=1) as second:
+            await second.rest(chat_id)
+            assert ended == []
+            first.link.go_on()
+            await anyio.sleep(POLL + 1)
+            assert len(ended) == 1
+            assert not first.worker._runners
+            assert await second.told(chat_id) == ["prompt: ?", "answer: Theirs."]
+
+
 @pytest.mark.parametrize("hours", [1, -1])
 async def test_a_clock_that_is_set_changes_nothing_but_when(
     db: Database, clock: Clock, hours: int
@@ -305,16 +338,21 @@ async def test_a_chat_that_is_found_again_by_the_worker_that_lost_it_has_one_run
             await anyio.sleep(30)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.sleep(2)
+                await anyio.sleep(4)
             running.pop()
         return "done"
 
-    async with living(db, [call("stubborn"), "Done."], [stubborn], clock=clock) as life:
+    model = ScriptedModel([call("stubborn")], default="Done.")
+    async with living(db, model, [stubborn], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(3)
         # Somebody took it for dead, claimed the chat, and died.
         stranger = claims.Worker(id="x", agents=("agent",), lease=0, alone=True)
         await db.write(lambda tx: claims.claim(tx, stranger, {"root": 1}))
+        await anyio.sleep(1)
+        await life.begin("look for chats")
+        again = await life.until(chat_id, lambda chat: chat.epoch == 3, 1)
+        assert (again.worker_id, running) == (life.worker.id, ["stubborn"])
         chat = await life.rest(chat_id)
         assert chat.epoch == 3
         assert [one.text for one in results_of(await life.history(chat_id))] == ["done"]

@@ -11,15 +11,20 @@ import anyio
 import pytest
 
 from holdfast.agent import Agent
+from holdfast.chat.errors import ChatArchived, InvalidInput, TitleFailed
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.host import serving
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, Request
-from holdfast.kernel.title import is_title_request
+from holdfast.kernel.title import INSTRUCTIONS, is_title_request
+from holdfast.providers.openai_chat import OpenAIChat
+from holdfast.providers.profile import Profile
 from holdfast.store.database import Database, Tx
-from holdfast.testing import Clock, ScriptedModel, fail, hang, pause, usage
+from holdfast.testing import Clock, FakeProvider, ScriptedModel, fail, hang, pause, usage
+from holdfast.testing.fake.dialect import Received
 from holdfast.worker.titles import AT_ONCE
-from tests.worker.lives import world_of
+from tests.worker.workers import world_of
 
 
 @asynccontextmanager
@@ -119,6 +124,42 @@ async def test_a_title_of_a_chat_that_is_archived_meanwhile_is_paid_for_and_not_
     assert caplog.text == ""
 
 
+class Picky:
+    """An endpoint that refuses `reasoning_effort`, as many that are compatible with OpenAI do."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.fake = FakeProvider("openai_chat", default=self._object, check=False)
+        self.model = OpenAIChat(
+            "local", provider="compatible", profile=Profile(**facts), http=self.fake
+        )
+        self.efforts: list[str | None] = []
+        """What was asked for with each request for a title."""
+
+    def _object(self, received: Received) -> Any:
+        if INSTRUCTIONS not in str(received.json):
+            return "Fixed."
+        self.efforts.append(received.json.get("reasoning_effort"))
+        if "reasoning_effort" in received.json:
+            return fail(status=400, kind="invalid_request")
+        return "A title"
+
+
+@pytest.mark.parametrize(
+    ("facts", "efforts"),
+    [({}, [None]), ({"efforts": ("none", "high")}, ["none", None])],
+    ids=["no profile", "a profile that is wrong"],
+)
+async def test_an_endpoint_that_refuses_an_effort_is_asked_for_a_title_without_one(
+    db: Database, clock: Clock, facts: dict[str, Any], efforts: list[str | None]
+) -> None:
+    picky = Picky(**facts)
+    world = world_of(clock)
+    agent = Agent(model=picky.model, ports=world)
+    async with serving(db, [agent], ports=world) as host:
+        assert await titled(await host.create("fix the tests")) == ("A title", "model")
+    assert picky.efforts == efforts
+
+
 @pytest.mark.parametrize("said", [["..."], []], ids=["dots", "nothing"])
 async def test_what_is_no_title_is_paid_for_all_the_same(
     db: Database, clock: Clock, said: list[Any]
@@ -127,7 +168,7 @@ async def test_what_is_no_title_is_paid_for_all_the_same(
     script = ["Fixed.", [*said, spent], "Two.", ["A title", usage(input=2)]]
     async with hosting(db, clock, script) as host:
         chat = await host.create("fix")
-        assert await titled(chat) == (None, None)
+        assert await titled(chat) == ("fix", None)
         assert await charges(db) == [("title", 1, 1)]
         await chat.send("more")
         assert await titled(chat) == ("A title", "model")
@@ -139,19 +180,139 @@ async def test_what_is_no_title_is_paid_for_all_the_same(
     [lambda: fail(status=503), hang, lambda: "...", lambda: fail(KeyError("ours"))],
     ids=["fails", "hangs", "says nothing", "breaks"],
 )
-async def test_a_title_that_fails_leaves_no_trace_and_is_tried_again_after_the_next_turn(
+async def test_a_title_that_fails_is_the_first_words_until_one_is_written_after_the_next_turn(
     db: Database, clock: Clock, trouble: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with hosting(db, clock, ["One.", trouble(), "Two.", "A title"]) as host:
-        chat = await host.create("fix")
-        before = await chat.rest()
+    script = ["One.", trouble(), "Two.", trouble(), "Three.", "A title"]
+    async with hosting(db, clock, script) as host:
+        chat = await host.create("Fix the **tests**.\n\nThey fail.")
         with caplog.at_level(logging.WARNING, "holdfast.worker"):
-            assert await titled(chat) == (None, None)
-        assert f"chat {chat.id} has no title yet" in caplog.text
-        assert await chat.read() == before.chat
+            assert await titled(chat) == ("Fix the tests", None)
+        assert f"chat {chat.id}: the model wrote no title" in caplog.text
         assert await charges(db) == []
         await chat.send("more")
+        await chat.rest()
+        before = await chat.read()
+        assert await titled(chat) == ("Fix the tests", None)
+        assert await chat.read() == before
+        await chat.send("more")
         assert await titled(chat) == ("A title", "model")
+
+
+async def test_a_prompt_without_words_leaves_no_title_when_the_model_writes_none(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["One.", "...", "Two.", "A title"]) as host:
+        chat = await host.create("?!")
+        assert await titled(chat) == (None, None)
+        await chat.send("more")
+        assert await titled(chat) == ("A title", "model")
+
+
+async def test_the_first_words_do_not_replace_a_title_that_came_meanwhile(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["One.", hang(), "Two.", "A title"]) as host:
+        chat = await host.create("fix")
+        await chat.rest()
+        await anyio.sleep(1)
+        await chat.send("more")
+        assert await titled(chat) == ("A title", "model")
+
+
+async def test_a_title_replaces_the_first_words_that_came_meanwhile(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["One.", hang(), "Two.", [pause(29), "A title"]]) as host:
+        chat = await host.create("fix")
+        await chat.rest()
+        await anyio.sleep(20)
+        await chat.send("more")
+        await chat.rest()
+        await anyio.sleep(15)
+        assert (await chat.read()).title == "fix"
+        assert await titled(chat) == ("A title", "model")
+
+
+# --- on request ---
+
+
+async def test_a_title_is_written_anew_on_request(db: Database, clock: Clock) -> None:
+    script = ["Fixed.", "A title", ["Another title", usage(input=7)]]
+    async with hosting(db, clock, script) as host:
+        chat = await host.create("fix")
+        await titled(chat)
+        now = await chat.retitle(key="k")
+        assert (now.title, now.titled_by) == ("Another title", "model")
+        assert await chat.retitle(key="k") == now
+        assert (await chat.read()).title == "Another title"
+    assert await charges(db) == [("title", 7, 0)]
+
+
+async def test_a_title_that_a_person_gave_is_replaced_on_request(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["Fixed.", "Better"]) as host:
+        chat = await host.create("fix", title="Mine")
+        await chat.rest()
+        await chat.retitle()
+        assert await titled(chat) == ("Better", "model")
+
+
+async def test_a_request_for_a_title_that_fails_changes_nothing_and_says_why(
+    db: Database, clock: Clock
+) -> None:
+    script = ["Fixed.", "A title", [usage(input=7), "..."], fail(status=401), hang()]
+    async with hosting(db, clock, script) as host:
+        chat = await host.create("fix")
+        await titled(chat)
+        before = await chat.read()
+        for why in (r"answered '\.\.\.'", "key", "more than 30 s"):
+            with pytest.raises(TitleFailed, match=why):
+                await chat.retitle()
+        assert await chat.read() == before
+    assert await charges(db) == [("title", 7, 0)]
+
+
+async def test_a_person_who_renames_during_a_request_for_a_title_wins(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["Fixed.", "A title", [pause(5), "Too late"]]) as host:
+        chat = await host.create("fix")
+        await titled(chat)
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat.retitle)
+            await anyio.sleep(1)
+            await chat.rename("Mine")
+        assert await titled(chat) == ("Mine", "person")
+
+
+async def test_a_chat_that_is_archived_or_empty_or_a_host_without_titles_writes_none(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["Fixed."], titles=False) as host:
+        chat = await host.create("fix")
+        await chat.rest()
+        with pytest.raises(ConfigError, match="titles=True"):
+            await chat.retitle()
+        await chat.archive()
+    async with hosting(db, clock, [], seed=1) as host:
+        with pytest.raises(ChatArchived):
+            await (await host.chat(chat.id)).retitle()
+        with pytest.raises(InvalidInput, match="send a message first"):
+            await (await host.create(None)).retitle()
+
+
+async def test_a_host_without_a_worker_writes_a_title_on_request(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["Fixed."], titles=False) as host:
+        chat = await host.create("fix")
+        await chat.rest()
+    world = world_of(clock, 1)
+    agent = Agent(model=ScriptedModel(["A title"]), ports=world)
+    async with serving(db, [agent], ports=world, worker=None) as host:
+        assert (await (await host.chat(chat.id)).retitle()).title == "A title"
 
 
 async def test_a_turn_that_failed_asks_nobody_for_a_title(db: Database, clock: Clock) -> None:

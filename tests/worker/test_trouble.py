@@ -16,7 +16,7 @@ from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, hang, pause, say
 from holdfast.testing import usage as reports
 from holdfast.worker.options import WorkerOptions
-from tests.worker.lives import fail_next_read, living, results_of, spent_input
+from tests.worker.workers import fail_next_read, living, results_of, spent_input
 
 SUMMARY = "\n".join(f"## {section}\n-" for section in SECTIONS)
 

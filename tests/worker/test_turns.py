@@ -8,19 +8,21 @@ import anyio
 import pytest
 
 from holdfast.chat.journal import read_journal
-from holdfast.chat.queries import spent
-from holdfast.chat.state import Chat
+from holdfast.chat.queries import read_messages, spent
+from holdfast.chat.rows import Chat
 from holdfast.kernel import results
 from holdfast.kernel.compact import SECTIONS
 from holdfast.kernel.decide import Recorded
-from holdfast.kernel.guard import Inject, Stopping
-from holdfast.kernel.messages import Usage
+from holdfast.kernel.errors import ExpectedFailure
+from holdfast.kernel.messages import Usage, user_message
+from holdfast.kernel.model import Ping
 from holdfast.kernel.policy import Policy, Retry
+from holdfast.kernel.stop_guard import Inject, Stopping
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
-from holdfast.testing import Clock, call, cut, fail, finish, hang, pause, say
+from holdfast.testing import Clock, Item, call, call_raw, cut, fail, finish, hang, pause, say
 from holdfast.testing import usage as reports
-from tests.worker.lives import Life, asks, in_short, living, results_of, soon
+from tests.worker.workers import Life, asks, in_short, living, results_of, soon
 
 
 @tool(effect="pure")
@@ -79,6 +81,29 @@ async def test_a_pure_call_costs_two_transactions_a_step(db: Database, clock: Cl
     # create, claim, five times two, the last answer, the finish
     assert chat.snapshot_version == 1 + 1 + 5 * 2 + 1 + 1
     assert chat.attempt == 1
+
+
+async def test_a_tool_that_keeps_failing_is_refused_for_some_answers_and_tried_again(
+    db: Database, clock: Clock
+) -> None:
+    @tool
+    async def shaky(path: str = "") -> str:
+        if path:
+            raise ExpectedFailure(f"{path} is not there")
+        raise OSError("no disk")
+
+    miss = [call("shaky", path=name) for name in "abc"]
+    script = [*[miss] * 4, *[call("shaky")] * 8, "Done."]
+    async with living(db, script, [shaky], clock=clock) as life:
+        chat = await life.rest(await life.begin())
+        told = [line.split(" ")[1] for line in await life.told(chat.id) if "results" in line]
+    assert told == [
+        *["failed"] * 4,  # the first of three expected failures
+        *["failed"] * 3,
+        *["refused"] * 3,
+        "failed",
+        "refused",
+    ]
 
 
 async def test_a_message_sent_meanwhile_is_delivered_at_the_end(db: Database, clock: Clock) -> None:
@@ -212,6 +237,90 @@ async def test_a_wrong_setup_fails_at_once(db: Database, clock: Clock) -> None:
         assert chat.error is not None
         assert chat.error.kind == "config"
         assert "nobody" in chat.error.detail + chat.error.message
+
+
+@tool(effect="once")
+async def note(text: str) -> str:
+    """Write something down."""
+    return f"noted {text}"
+
+
+def notes(text: str) -> Item:
+    """A call by a provider that gives every call of every answer the same id."""
+    return call_raw("note", f'{{"text": "{text}"}}', id="same")
+
+
+async def noted(life: Life, chat_id: str) -> list[str]:
+    """What came of each call, in order, also of those that were edited away. Their ids differ."""
+    stored = await life.db.read(lambda tx: read_messages(tx, chat_id, limit=100, superseded=True))
+    made = results_of([one.message for one in stored])
+    assert len({one.call_id for one in made}) == len(made)
+    return [one.text for one in made]
+
+
+async def test_a_call_id_that_an_earlier_answer_had_is_another_call(
+    db: Database, clock: Clock
+) -> None:
+    """The journal has a finished call of this id: without one of its own it would not run."""
+    script = [notes("one"), notes("two"), "Done.", notes("three"), "Done."]
+    async with living(db, script, [note], clock=clock) as life:
+        chat_id = await life.begin()
+        await life.rest(chat_id)
+        await life.send(chat_id, "more")
+        await life.rest(chat_id)
+        assert await noted(life, chat_id) == ["noted one", "noted two", "noted three"]
+
+
+async def test_a_call_id_that_an_answer_before_a_takeover_had_is_another_call(
+    db: Database, clock: Clock
+) -> None:
+    async with living(db, [notes("one"), hang()], [note], clock=clock) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(1)
+        await life.die()
+    async with living(db, [notes("two"), "Done."], [note], clock=clock, seed=1) as life:
+        await life.rest(chat_id)
+        assert await noted(life, chat_id) == ["noted one", "noted two"]
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["while it runs", "at rest"])
+async def test_a_call_id_of_an_answer_that_was_edited_away_is_another_call(
+    db: Database, clock: Clock, busy: bool
+) -> None:
+    script = [notes("one"), hang() if busy else "Done.", notes("two"), "Done."]
+    async with living(db, script, [note], clock=clock) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(1)
+        await life.machine.edit(chat_id, 1, user_message("else"))
+        await life.rest(chat_id)
+        assert await noted(life, chat_id) == ["noted one", "noted two"]
+
+
+async def test_a_call_id_of_an_answer_that_was_interrupted_is_another_call(
+    db: Database, clock: Clock
+) -> None:
+    script = [[notes("one"), hang()], notes("two"), "Done."]
+    async with living(db, script, [note], clock=clock) as life:
+        chat_id = await life.begin()
+        await anyio.sleep(1)
+        await life.send(chat_id, "stop", "interrupt")
+        await life.rest(chat_id)
+        first, second = await noted(life, chat_id)
+        assert first.startswith("Interrupted")
+        assert second == "noted two"
+
+
+async def test_usage_of_a_last_attempt_that_leaves_something_to_show_is_counted_once(
+    db: Database, clock: Clock
+) -> None:
+    """It is in the message that people are shown, and therefore not beside it."""
+    script = [[Ping(Usage(5, 1)), say("Half"), fail(status=401)]]
+    async with living(db, script, clock=clock) as life:
+        chat = await life.rest(await life.begin())
+        assert chat.status == "error"
+        assert (await life.history(chat.id))[-1].visibility == "user"
+        counted = await db.read(lambda tx: spent(tx, chat.id))
+        assert (counted.usage.input, counted.usage.output, counted.calls) == (5, 1, 1)
 
 
 async def test_usage_is_counted_once_for_each_attempt(db: Database, clock: Clock) -> None:

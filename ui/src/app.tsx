@@ -1,27 +1,27 @@
-/** The page: who uses it, what is open, and the frame around it. */
+/** The root component: session state, routes, and the frame of sidebar and main pane. */
 
 import { type ReactNode, useEffect, useMemo } from "react";
 import { Route, Switch, useLocation } from "wouter";
 import { session } from "./api/session";
 import "./app.css";
-import { Nowhere } from "./chat/missing";
-import { NewChat } from "./chat/new";
+import { Inbox } from "./approvals/inbox";
+import { useNeedsInTitle } from "./approvals/tab-title";
+import { NewChat } from "./chat/new-chat";
+import { NotFound } from "./chat/not-found";
 import { ChatScreen } from "./chat/screen";
-import { Door, Torn } from "./door";
-import { Inbox } from "./needs/inbox";
-import { useNeedsInTitle } from "./needs/title";
-import { Boundary } from "./parts/boundary";
-import { useNarrow } from "./parts/media";
-import { Notices } from "./parts/notices";
+import { useStore } from "./reactive/store";
 import { Search, useSearchKey } from "./search/search";
 import { Settings } from "./settings/settings";
 import { Shortcuts, useKey, useShortcutsKey } from "./shortcuts";
-import { useOpenChat } from "./sidebar/shown";
 import { Sidebar } from "./sidebar/sidebar";
-import { useStore } from "./state/store";
+import { useOpenChat } from "./sidebar/visible-chats";
+import { AccountConflict, SignIn } from "./sign-in";
 import { readCatalog } from "./store/catalog";
 import { ChatList } from "./store/chats";
 import { preferences } from "./store/preferences";
+import { Boundary } from "./ui/error-boundary";
+import { useNarrow } from "./ui/media-query";
+import { Notices } from "./ui/notices";
 import { Unreachable } from "./unreachable";
 
 export function App() {
@@ -30,9 +30,9 @@ export function App() {
     case "asking":
       return null;
     case "out":
-      return <Door why={now.why} />;
-    case "torn":
-      return <Torn {...now} />;
+      return <SignIn why={now.why} />;
+    case "conflict":
+      return <AccountConflict {...now} />;
     case "unreachable":
       return <Unreachable why={now.why} />;
     case "in":
@@ -134,7 +134,7 @@ function Panes({ list }: { readonly list: ChatList }) {
       </Route>
       <Route path="/chats/:id">{({ id }) => <ChatScreen key={id} id={id} list={list} />}</Route>
       <Route>
-        <Nowhere />
+        <NotFound />
       </Route>
     </Switch>
   );

@@ -1,38 +1,40 @@
+/** Keyboard shortcuts: hooks that bind them, and the dialog that lists them. */
+
 import { useEffect, useEffectEvent, useState } from "react";
-import { isPressed, keysOf } from "./keys";
-import { Dialog } from "./parts/dialog";
+import { isPressed, keysOf } from "./key-combinations";
+import { Dialog } from "./ui/dialog";
 
 /** Every key that the page knows: combinations, and what they do. */
 const BY_PLACE: Readonly<Record<string, readonly (readonly [readonly string[], string])[]>> = {
   Anywhere: [
-    [["Ctrl+K"], "Search, and do anything by its name"],
-    [["Alt+N"], "A new chat"],
-    [["Alt+I"], "What waits for you"],
-    [["Alt+↑", "Alt+↓"], "The chat above or below in the list"],
+    [["Ctrl+K"], "Search, or run a command"],
+    [["Alt+N"], "New chat"],
+    [["Alt+I"], "Inbox"],
+    [["Alt+↑", "Alt+↓"], "Previous or next chat in the list"],
     [["Alt+B"], "Show or hide the list"],
-    [["?"], "These keys"],
+    [["?"], "Keyboard shortcuts"],
   ],
   "In a message": [
     [["Enter"], "Send; while the agent works: queue"],
     [["Shift+Enter"], "A new line"],
     [["Ctrl+Enter"], "While the agent works: steer, before its next step"],
-    [["Ctrl+Shift+Enter"], "While the agent works: interrupt it, and send"],
-    [["Escape"], "Leave the menu, then the edit; then stop the agent"],
-    [["↑"], "In an empty message: what you said before"],
+    [["Ctrl+Shift+Enter"], "While the agent works: interrupt it and send"],
+    [["Escape"], "Close the menu, cancel the edit, stop the agent"],
+    [["↑"], "In an empty message: your earlier messages"],
     [["/"], "At the start: commands"],
   ],
-  "On a question of the agent": [
+  "On an approval": [
     [["A"], "Allow it once"],
     [["D"], "Deny it"],
-    [["J", "K"], "In the inbox: the next, the one before"],
+    [["J", "K"], "In the inbox: next or previous"],
   ],
   "In the list": [
-    [["↑", "↓"], "Another row"],
+    [["↑", "↓"], "Previous or next row"],
     [["Enter"], "Open the chat"],
     [["F2"], "Rename it"],
-    [["Delete"], "Delete it, after a question"],
-    [["Shift+F10"], "All that can be done with it"],
-    [["←", "→"], "Fold a part of the list, or unfold it"],
+    [["Delete"], "Delete it, after confirmation"],
+    [["Shift+F10"], "Its menu"],
+    [["←", "→"], "Collapse or expand a section"],
   ],
 };
 
@@ -83,7 +85,7 @@ export function Keys({ of }: { readonly of: string }) {
 
 export function Shortcuts({ onClose }: { readonly onClose: () => void }) {
   return (
-    <Dialog title="Shortcut keys" onClose={onClose} wide>
+    <Dialog title="Keyboard shortcuts" onClose={onClose} wide>
       <KeyTables />
     </Dialog>
   );

@@ -1,3 +1,5 @@
+/** Applies the theme: light, dark or the system's, with the browser's own colours. */
+
 import { preferences } from "./store/preferences";
 
 /** Light, dark, or as the system has it; the browser's own bars follow. */

@@ -1,7 +1,9 @@
+/** The page shown while the server cannot be reached. */
+
 import { useEffect } from "react";
 import { begin } from "./api/session";
-import { Button } from "./parts/button";
-import { Mark } from "./sidebar/mark";
+import { Logo } from "./sidebar/logo";
+import { Button } from "./ui/button";
 
 const EVERY = 3_000;
 
@@ -20,16 +22,16 @@ export function Unreachable({ why }: { readonly why: string }) {
     <main className="door">
       <div className="door-card">
         <header>
-          <Mark size={40} />
-          <h1>The server does not answer</h1>
+          <Logo size={40} />
+          <h1>The server is not responding</h1>
         </header>
         <p className="door-status" role="status">
           <span className="spinner" />
           {why}
         </p>
         <p>
-          This page goes on by itself as soon as the server is there. Nothing is lost: agents work
-          on the server, not in this page.
+          This page reconnects as soon as the server is back. Nothing is lost: agents run on the
+          server, not in this page.
         </p>
         <Button onClick={() => void begin()}>Try now</Button>
       </div>

@@ -1,4 +1,4 @@
-"""`run` and `chat`: a model is asked."""
+"""Parsers of `holdfast run` and `holdfast chat`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.cli.verbs.options import (
 from holdfast.cli.verbs.parser import Parser, Verb, number, something
 
 MAX_STEPS: Final = 100_000
-"""More than that is a slip of the finger."""
+"""Largest accepted --max-steps; more is a typing mistake."""
 
 # --- run ----------------------------------------------------------------------------------------
 
@@ -45,33 +45,36 @@ def run_parser() -> Parser:
 
 
 def _add_asked(parser: Parser) -> None:
-    asked = parser.add_argument_group("what is asked")
+    asked = parser.add_argument_group("prompt")
     asked.add_argument(
         "prompt",
         nargs="*",
         metavar="PROMPT",
-        help="joined by blanks; what is piped in is added to it, and - asks for it",
+        help="joined by spaces; piped input is appended, and - requires it",
     )
     add_file(asked, "attach a file")
     asked.add_argument(
-        "-i", "--instructions", metavar="TEXT", help="what the model is to be; @file reads a file"
+        "-i",
+        "--instructions",
+        metavar="TEXT",
+        help="system instructions; @file reads them from a file",
     )
     asked.add_argument(
         "--history",
         type=something,
         metavar="FILE",
-        help="go on with the conversation in this file, and keep it",
+        help="continue the conversation in this file, and save it there",
     )
 
 
 def _add_answers(parser: Parser) -> None:
-    answers = parser.add_argument_group("who answers")
+    answers = parser.add_argument_group("model")
     answers.add_argument(
         "-m",
         "--model",
         type=something,
         metavar="MODEL",
-        help="provider:model, or demo; otherwise HOLDFAST_MODEL, then the first provider that "
+        help="provider:model, or demo; default: HOLDFAST_MODEL, then the first provider that "
         "has a key (see holdfast models)",
     )
     answers.add_argument(
@@ -79,14 +82,14 @@ def _add_answers(parser: Parser) -> None:
         "--effort",
         choices=EFFORTS,
         metavar="LEVEL",
-        help=f"how hard it thinks: {', '.join(EFFORTS)}; otherwise HOLDFAST_EFFORT, then the "
-        "provider decides",
+        help=f"reasoning effort: {', '.join(EFFORTS)}; default: HOLDFAST_EFFORT, then the "
+        "provider's own",
     )
     answers.add_argument(
         "--max-steps",
         type=number(MAX_STEPS),
         metavar="N",
-        help="end after this many answers of the model",
+        help="stop after this many model responses",
     )
 
 
@@ -98,15 +101,22 @@ def _add_tools(parser: Parser) -> None:
         action="append",
         type=something,
         metavar="MODULE:NAME",
-        help="a tool, a function or a list of them; may be repeated",
+        help="a tool, a function, or a list of them; may be repeated",
     )
-    tools.add_argument("--no-tools", action="store_true", help="leave the bundled ones out")
+    tools.add_argument("--no-tools", action="store_true", help="do not offer the bundled tools")
     tools.add_argument(
         "-d",
         "--dir",
         type=something,
         metavar="DIR",
-        help="where the tools work; otherwise the current directory, unless that is your home",
+        help="directory the tools work in; default: the current one, unless it is your home",
+    )
+    tools.add_argument(
+        "--pass-env",
+        action="append",
+        type=something,
+        metavar="NAME",
+        help="variable to pass to commands, or a pattern such as 'AWS_*'; may be repeated",
     )
     add_approval(tools)
 
@@ -124,46 +134,50 @@ RUN: Final = Verb("ask a model once, from the terminal or a script", run_parser,
 
 _CHAT_KEYS: Final = """\
 at a terminal:
-  Enter        sends what you typed; while it answers, it waits its turn
-  /steer ...   is heard before the next step instead
-  Ctrl-C       stops the answer; when nothing runs, it leaves
-  /help        lists what else there is"""
+  Enter        sends your message; while the agent is answering, it is queued
+  /steer ...   delivers it before the next step instead
+  Ctrl-C       stops the answer; exits when nothing is running
+  /help        lists all commands"""
 
 
 def chat_parser() -> Parser:
     parser = Parser(
         "holdfast chat",
         usage="holdfast chat [PROMPT ...] [options]",
-        description="Talk with an agent of a server: the one here, or another. What is said stays "
-        "there.\nWithout a terminal it answers once, and ends.",
+        description="Chat with an agent of a local or remote server, which keeps the conversation."
+        "\nWithout a terminal, it prints one answer and exits.",
         epilog=f"{_CHAT_KEYS}\n\nexit codes, without a terminal:\n{exit_codes()}",
     )
-    asked = parser.add_argument_group("what is asked")
+    asked = parser.add_argument_group("prompt")
     asked.add_argument(
-        "prompt", nargs="*", metavar="PROMPT", help="what to begin with; what is piped in is added"
+        "prompt", nargs="*", metavar="PROMPT", help="first message; piped input is appended"
     )
-    add_file(asked, "attach a file to it")
+    add_file(asked, "attach a file to the first message")
     which = asked.add_mutually_exclusive_group()
     which.add_argument(
-        "-c", "--chat", type=something, metavar="CHAT", help="go on with the chat of this id"
+        "-c", "--chat", type=something, metavar="CHAT", help="continue the chat with this id"
     )
-    which.add_argument("-l", "--last", action="store_true", help="go on with the newest chat")
+    which.add_argument("-l", "--last", action="store_true", help="continue the newest chat")
     _add_who(parser)
-    add_where(parser.add_argument_group("where"))
+    add_where(parser.add_argument_group("server"))
     add_shown(parser.add_argument_group("output"))
     return parser
 
 
 def _add_who(parser: Parser) -> None:
-    who = parser.add_argument_group("who answers")
+    who = parser.add_argument_group("model")
     who.add_argument(
-        "--agent", type=something, metavar="NAME", help="an agent of the server; its first one"
+        "--agent", type=something, metavar="NAME", help="an agent of the server; default: its first"
     )
     who.add_argument(
-        "-m", "--model", type=something, metavar="MODEL", help="from now on; the agent's own"
+        "-m", "--model", type=something, metavar="MODEL", help="model to use; default: the agent's"
     )
     who.add_argument(
-        "-e", "--effort", choices=EFFORTS, metavar="LEVEL", help=f"one of {', '.join(EFFORTS)}"
+        "-e",
+        "--effort",
+        choices=EFFORTS,
+        metavar="LEVEL",
+        help=f"reasoning effort: {', '.join(EFFORTS)}",
     )
     add_approval(who)
 
@@ -175,4 +189,4 @@ def _chat(said: Namespace, environ: Mapping[str, str]) -> int:
     return chat.main(chat_options(said, environ))
 
 
-CHAT: Final = Verb("talk with an agent of a server, here or elsewhere", chat_parser, _chat)
+CHAT: Final = Verb("chat with an agent of a local or remote server", chat_parser, _chat)

@@ -1,4 +1,4 @@
-"""`export` and `import`: chats as files."""
+"""Parsers of `holdfast export` and `holdfast import`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def export_parser() -> Parser:
     parser = Parser(
         "holdfast export",
         usage="holdfast export CHAT [options]",
-        description="Write a chat to a file: JSONL, which loses nothing, or Markdown for people.",
-        epilog="holdfast import reads the JSONL.",
+        description="Write a chat to a file: lossless JSONL, or readable Markdown.",
+        epilog="holdfast import reads the JSONL format.",
     )
-    parser.add_argument("chat", metavar="CHAT", help="its id")
+    parser.add_argument("chat", metavar="CHAT", help="id of the chat")
     parser.add_argument(
         "--format",
         choices=FORMATS,
         default="jsonl",
         metavar="FORMAT",
-        help=f"{' or '.join(FORMATS)}",
+        help=f"{' or '.join(FORMATS)}; default: jsonl",
     )
     parser.add_argument(
-        "-o", "--output", type=something, metavar="FILE", help="otherwise standard output"
+        "-o", "--output", type=something, metavar="FILE", help="default: standard output"
     )
-    add_where(parser, "also while a server has it open")
+    add_where(parser, "may be in use by a server")
     return parser
 
 
@@ -38,19 +38,29 @@ def import_parser() -> Parser:
     parser = Parser(
         "holdfast import",
         usage="holdfast import FILE ... [options]",
-        description="Make chats of files that holdfast export wrote, and print their ids.\n"
-        "When one of the files is wrong, none is taken.",
+        description="Create chats from files written by holdfast export, and print their ids.\n"
+        "If one file is invalid, none is imported.",
     )
     parser.add_argument(
-        "files", nargs="+", type=something, metavar="FILE", help="in JSONL; - is standard input"
+        "files",
+        nargs="+",
+        type=something,
+        metavar="FILE",
+        help="JSONL file; - reads standard input",
     )
     parser.add_argument(
-        "--agent", type=something, metavar="NAME", help="who goes on with them; the one they had"
+        "--agent",
+        type=something,
+        metavar="NAME",
+        help="agent of the imported chats; default: the one they had",
     )
     parser.add_argument(
-        "--user", type=something, metavar="NAME", help="whose they are, with --database"
+        "--user",
+        type=something,
+        metavar="NAME",
+        help="owner of the imported chats; only with --database",
     )
-    add_where(parser, "one that no server has open")
+    add_where(parser, "no server may be using it")
     return parser
 
 
@@ -69,4 +79,4 @@ def _import(said: Namespace, environ: Mapping[str, str]) -> int:
 
 
 EXPORT: Final = Verb("write a chat to a file", export_parser, _export)
-IMPORT: Final = Verb("make chats of such files", import_parser, _import)
+IMPORT: Final = Verb("create chats from exported files", import_parser, _import)

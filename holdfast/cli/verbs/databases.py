@@ -1,4 +1,4 @@
-"""`migrate`, `doctor` and `secrets`: what is done to a database."""
+"""Parsers of `holdfast migrate`, `holdfast doctor` and `holdfast secrets`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def migrate_parser() -> Parser:
     parser = Parser(
         "holdfast migrate",
         usage="holdfast migrate [options]",
-        description="Bring a database to the schema of this version, and make it if there is none.",
+        description="Migrate a database to the schema of this version; create it if missing.",
     )
     _add_which(parser)
     return parser
@@ -24,17 +24,17 @@ def doctor_parser() -> Parser:
     parser = Parser(
         "holdfast doctor",
         usage="holdfast doctor [options]",
-        description="Look at every row of a database, and say which of them cannot be right.\n"
-        "Nothing is changed, and others may go on writing meanwhile.",
-        epilog="It ends with exit code 0 when nothing is wrong, and with 1 otherwise.",
+        description="Check every row of a database and report the ones that violate an invariant.\n"
+        "Read-only; servers may keep writing meanwhile.",
+        epilog="Exit code 0 if no problem was found, otherwise 1.",
     )
     _add_which(parser)
     return parser
 
 
 def _add_which(parser: Parser) -> None:
-    add_database(parser, "HOLDFAST_DATABASE, then the settings, then the file of the server here")
-    add_config(parser, "the settings of the server here")
+    add_database(parser, "HOLDFAST_DATABASE, then the settings, then the local server's file")
+    add_config(parser, "settings of the local server")
 
 
 def _migrate(said: Namespace, environ: Mapping[str, str]) -> int:
@@ -55,9 +55,9 @@ def secrets_parser() -> Parser:
     parser = Parser(
         "holdfast secrets",
         usage="holdfast secrets rotate [options]",
-        description="Seal the secrets of a database (keys of providers) with the first key of\n"
-        "HOLDFAST_SECRET_KEY, or of the file secret.key. What an older key has sealed is opened\n"
-        "with it once more: keep it behind the new one until this is done.",
+        description="Re-encrypt the secrets of a database (provider keys) with the first key of\n"
+        "HOLDFAST_SECRET_KEY, or of the file secret.key. Secrets encrypted with an older key are\n"
+        "decrypted with it: keep it after the new key until this is done.",
         epilog=_ROTATION,
     )
     parser.add_argument("what", choices=("rotate",), metavar="WHAT", help="rotate")
@@ -74,11 +74,11 @@ def _secrets(said: Namespace, environ: Mapping[str, str]) -> int:
 
 _ROTATION: Final = """\
 to replace the key:
-  1  make one: openssl rand -base64 32
-  2  put it in front of the old one, separated by a blank, at every replica; restart them
+  1  generate a key: openssl rand -base64 32
+  2  put it before the old key, separated by a space, on every replica; restart them
   3  holdfast secrets rotate
-  4  take the old one away, and restart them"""
+  4  remove the old key, and restart them"""
 
-MIGRATE: Final = Verb("bring a database to the schema of this version", migrate_parser, _migrate)
-DOCTOR: Final = Verb("look for what is wrong in a database", doctor_parser, _doctor)
-SECRETS: Final = Verb("replace the key that secrets are sealed with", secrets_parser, _secrets)
+MIGRATE: Final = Verb("migrate a database to the schema of this version", migrate_parser, _migrate)
+DOCTOR: Final = Verb("check a database for inconsistencies", doctor_parser, _doctor)
+SECRETS: Final = Verb("re-encrypt stored secrets with a new key", secrets_parser, _secrets)

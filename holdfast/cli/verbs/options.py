@@ -1,10 +1,10 @@
-"""Options that several verbs have."""
+"""Options shared by several verbs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.codes import ExitCode
+from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.verbs.parser import something
 
 if TYPE_CHECKING:
@@ -31,27 +31,25 @@ def add_approval(parser: _ActionsContainer) -> None:
     approve.add_argument(
         "-y", "--yes", action="store_true", help="approve every call without asking"
     )
-    approve.add_argument(
-        "--deny", action="store_true", help="deny every call that needs an approval"
-    )
+    approve.add_argument("--deny", action="store_true", help="deny every call that needs approval")
 
 
 def add_shown(output: _ActionsContainer) -> None:
-    """What people see of an answer."""
-    output.add_argument("-q", "--quiet", action="store_true", help="the answer and nothing else")
-    output.add_argument("--reasoning", action="store_true", help="show all of the reasoning")
+    """Options for how much of an answer is printed, and how."""
+    output.add_argument("-q", "--quiet", action="store_true", help="print only the answer")
+    output.add_argument("--reasoning", action="store_true", help="show the full reasoning")
     output.add_argument(
         "--color",
         choices=COLORS,
         default="auto",
         metavar="WHEN",
-        help=f"colors: {', '.join(COLORS)}",
+        help=f"use colors: {', '.join(COLORS)}",
     )
 
 
 def add_database(parser: _ActionsContainer, otherwise: str) -> None:
     parser.add_argument(
-        "--database", type=something, metavar="URL", help=f"{DATABASE}; otherwise {otherwise}"
+        "--database", type=something, metavar="URL", help=f"{DATABASE}; default: {otherwise}"
     )
 
 
@@ -60,35 +58,34 @@ def add_config(parser: _ActionsContainer, what: str) -> None:
         "--config",
         type=something,
         metavar="FILE",
-        help=f"{what}; otherwise HOLDFAST_CONFIG, then holdfast.toml if it is here",
+        help=f"{what}; default: HOLDFAST_CONFIG, then ./holdfast.toml if trusted",
     )
 
 
 def add_where(
-    parser: _ActionsContainer, database: str = "", url: str = ", then the one here"
+    parser: _ActionsContainer, database: str = "", url: str = ", then the local server"
 ) -> None:
-    """A server that runs; and, where there is something to say about it, a database."""
+    """Options that name a running server, or a database if `database` describes one."""
     parser.add_argument(
         "--url",
         type=something,
         metavar="URL",
-        help=f"the address of a server; otherwise HOLDFAST_URL{url}",
+        help=f"address of a server; default: HOLDFAST_URL{url}",
     )
     parser.add_argument(
         "--token",
         type=something,
         metavar="TOKEN",
-        help="what lets you in there; otherwise HOLDFAST_TOKEN, then the file that the server here "
-        "keeps it in",
+        help="access token; default: HOLDFAST_TOKEN, then the local server's token file",
     )
     if database:
         parser.add_argument(
             "--database",
             type=something,
             metavar="URL",
-            help=f"a database instead of a server, as sqlite:///chats.db; {database}",
+            help=f"a database instead of a server, such as sqlite:///chats.db; {database}",
         )
-    add_config(parser, "the settings of the server here")
+    add_config(parser, "settings of the local server")
 
 
 def exit_codes() -> str:

@@ -1,6 +1,6 @@
-"""How a command line is read, whatever the verb.
+"""The argument parser shared by all verbs: errors as exceptions, with suggestions.
 
-It is imported whatever the verb, so it imports nothing but argparse.
+Imported for every verb, so it imports nothing but argparse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argparse import (
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from holdfast.cli.guess import did_you_mean
+from holdfast.cli.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from argparse import Action
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _ELSEWHERE: Final = {"--port": "--listen", "--host": "--listen", "--settings": "--config"}
-"""What other programs call an option of ours."""
+"""Names other programs use for our options."""
 _MARK: Final = "\0"  # no argument of a process can hold it
 
 
 class UsageError(Exception):
-    """A command line that cannot be right. The message says what to do."""
+    """Invalid command line. The message says what to do."""
 
 
 class _Help(RawDescriptionHelpFormatter):
-    """As newer Pythons write it: `-m, --model MODEL`, the value once."""
+    """Help in the form of newer Pythons: `-m, --model MODEL`, with the value once."""
 
     def __init__(self, prog: str) -> None:
-        # One is made for every option that is added, and without a width each looks for it with
-        # modules that are slow to import.
+        # argparse makes one formatter for every option that is added, and without a width each
+        # imports slow modules to find it.
         super().__init__(prog, max_help_position=28, width=min(_columns(), 100) - 2)
 
     def _format_action_invocation(self, action: Action) -> str:
@@ -49,15 +49,15 @@ class _Help(RawDescriptionHelpFormatter):
 
 
 class Parser(ArgumentParser):
-    """argparse, with an exception where it would end the process, and with guesses."""
+    """argparse that raises `UsageError` instead of exiting, and suggests close names."""
 
     def __init__(self, prog: str, **more: Any) -> None:
         super().__init__(prog, allow_abbrev=False, formatter_class=_Help, **more)
 
     def read(self, argv: Sequence[str]) -> Namespace:
-        """Options may stand before, between and behind the words; behind `--` all are words."""
+        """Parse; options may precede, separate or follow the words. After `--`, all are words."""
         at = argv.index("--") if "--" in argv else len(argv)
-        # Marked, because argparse loses words behind -- when options stand between others.
+        # Marked, because argparse loses words after -- when options separate others.
         marked = [f"{_MARK}{word}" if word.startswith("-") else word for word in argv[at + 1 :]]
         found, unknown = self.parse_known_intermixed_args([*argv[:at], *marked])
         if unknown:
@@ -72,16 +72,16 @@ class Parser(ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        (file or sys.stdout).write(message)  # argparse would not say that it could not
+        (file or sys.stdout).write(message)  # argparse would hide a failed write
 
     def _unknown(self, word: str) -> str:
         name = word.partition("=")[0]
         if not name.startswith("-"):
-            return f"{word!r} is one word too many"
+            return f"{word!r} is an unexpected argument"
         known = [option for action in self._actions for option in action.option_strings]
         ours = _ELSEWHERE.get(name)
         near = f": did you mean {ours}?" if ours in known else did_you_mean(name, known)
-        return f"there is no option {name}{near}"
+        return f"unknown option {name}{near}"
 
     def _check_value(self, action: Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -102,25 +102,28 @@ class Verb(NamedTuple):
     summary: str
     parser: Callable[[], Parser]
     call: Callable[[Namespace, Mapping[str, str]], int]
-    """Does it, with what was said and the environment; the exit code. Imports what it needs."""
+    """Runs the verb with its arguments and the environment; returns the exit code.
+
+    Imports what it needs when called.
+    """
 
 
 # --- Values -------------------------------------------------------------------------------------
 
 
 def number(most: int) -> Callable[[str], int]:
-    """A whole number from 1 on."""
+    """Argument type: a whole number from 1 to `most`."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-            raise ArgumentTypeError(f"{text!r} is no number from 1 to {most:,}")
+            raise ArgumentTypeError(f"{text!r} is not a number from 1 to {most:,}")
         return int(text)
 
     return read
 
 
 def something(text: str) -> str:
-    """An empty value is a variable of the shell that was not set, and means nothing else."""
+    """Argument type: non-empty text. An empty value is usually an unset shell variable."""
     if not text.strip():
         raise ArgumentTypeError("is empty")
     return text

@@ -1,4 +1,4 @@
-"""`serve` and `worker`: processes that last."""
+"""Parsers of `holdfast serve` and `holdfast worker`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ def serve_parser() -> Parser:
         "holdfast serve",
         usage="holdfast serve [options]",
         description="Serve chats: API and worker in one process, on SQLite unless a database is "
-        "named.\nIt prints one URL that works here, and opens it where there is a browser to see.",
+        "named.\nPrints a URL to sign in with, and opens it in a browser if there is a screen.",
         epilog=_SERVE_EXAMPLES,
     )
     parser.add_argument(
         "--listen",
         type=something,
         metavar="ADDRESS",
-        help="address and port, or a port; otherwise HOLDFAST_LISTEN, then 127.0.0.1:8765",
+        help="address and port, or a port; default: HOLDFAST_LISTEN, then 127.0.0.1:8765",
     )
-    parser.add_argument(
-        "--no-open", action="store_true", help="do not open the page in a browser, here at a screen"
-    )
+    parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     _add_server(parser)
     return parser
 
@@ -41,19 +39,19 @@ def worker_parser() -> Parser:
     parser = Parser(
         "holdfast worker",
         usage="holdfast worker [options]",
-        description="Drive the chats of a database, without an API of its own.",
+        description="Run the chats of a database, without an API.",
     )
     parser.add_argument(
         "--metrics",
         type=something,
         metavar="ADDRESS",
-        help="tell /metrics and /healthz there, without asking for a token; otherwise "
-        "HOLDFAST_METRICS, then nowhere",
+        help="serve /metrics and /healthz at this address, without a token; default: "
+        "HOLDFAST_METRICS, then not at all",
     )
     parser.add_argument(
         "--metrics-open",
         action="store_true",
-        help="also at an address that can be reached from the network; otherwise "
+        help="allow --metrics at an address reachable from the network; default: "
         "HOLDFAST_METRICS_OPEN",
     )
     _add_server(parser)
@@ -61,14 +59,16 @@ def worker_parser() -> Parser:
 
 
 def _add_server(parser: Parser) -> None:
-    add_config(parser, "the settings")
-    add_database(parser, "HOLDFAST_DATABASE, then the settings, then a file of your own")
+    add_config(parser, "settings")
+    add_database(
+        parser, "HOLDFAST_DATABASE, then the settings, then a SQLite file in your data directory"
+    )
     parser.add_argument(
         "--record",
         type=something,
         metavar="DIR",
-        help="write down there what models are asked and say, without secrets; "
-        "otherwise HOLDFAST_RECORD, then the settings, then nothing is",
+        help="record model requests and responses in this directory, without secrets; "
+        "default: HOLDFAST_RECORD, then the settings, then off",
     )
 
 
@@ -87,4 +87,4 @@ def _worker(said: Namespace, environ: Mapping[str, str]) -> int:
 
 
 SERVE: Final = Verb("serve chats: API and worker in one process", serve_parser, _serve)
-WORKER: Final = Verb("drive the chats of a database, without an API", worker_parser, _worker)
+WORKER: Final = Verb("run the chats of a database, without an API", worker_parser, _worker)

@@ -13,7 +13,7 @@ TOKENS: Final = ("create", "list", "revoke")
 ROLES: Final = ("admin", "member", "viewer")
 SCOPES: Final = ("read", "write", "admin")
 MAX_DAYS: Final = 366
-"""That a token is good for."""
+"""Longest lifetime of a token, in days."""
 
 _TOKEN_EXAMPLES: Final = """\
 examples:
@@ -26,8 +26,8 @@ def token_parser() -> Parser:
     parser = Parser(
         "holdfast token",
         usage="holdfast token [create | list | revoke ID] [options]",
-        description="Make, list and revoke what lets programs and people in at a server.\n"
-        "A token is shown once: what is kept is its hash.",
+        description="Create, list and revoke access tokens for people and programs.\n"
+        "A token is shown once; only its hash is stored.",
         epilog=_TOKEN_EXAMPLES,
     )
     parser.add_argument(
@@ -36,41 +36,41 @@ def token_parser() -> Parser:
         choices=TOKENS,
         default="create",
         metavar="WHAT",
-        help=f"{', '.join(TOKENS)}; create when nothing is said",
+        help=f"{', '.join(TOKENS)}; default: create",
     )
-    parser.add_argument("id", nargs="?", metavar="ID", help="of the token to revoke")
+    parser.add_argument("id", nargs="?", metavar="ID", help="id of the token to revoke")
     _add_wanted(parser)
-    otherwise = "otherwise HOLDFAST_DATABASE, then the settings, then the file of the server here"
+    otherwise = "default: HOLDFAST_DATABASE, then the settings, then the local server's file"
     add_where(parser, otherwise, url="")
     return parser
 
 
 def _add_wanted(parser: Parser) -> None:
-    """What a new token is to be."""
+    """Options that describe the new token."""
     parser.add_argument(
-        "--user", type=something, metavar="NAME", help="whose it is; otherwise your own"
+        "--user", type=something, metavar="NAME", help="owner of the token; default: you"
     )
     parser.add_argument(
         "--role",
         choices=ROLES,
         metavar="ROLE",
-        help=f"make the user if there is none: {', '.join(ROLES)}",
+        help=f"create the user with this role if there is none: {', '.join(ROLES)}",
     )
-    parser.add_argument("--name", type=something, metavar="TEXT", help="what the token is for")
+    parser.add_argument("--name", type=something, metavar="TEXT", help="description of the token")
     parser.add_argument(
         "--scope",
         action="append",
         choices=SCOPES,
         metavar="SCOPE",
-        help=f"what it is good for: {', '.join(SCOPES)}; may be repeated; otherwise read and "
+        help=f"permission: {', '.join(SCOPES)}; may be repeated; default: read and "
         "write, and admin with --role admin",
     )
     parser.add_argument(
         "--days",
         type=number(MAX_DAYS),
         metavar="N",
-        help=f"how long, up to {MAX_DAYS}; otherwise 90. With --url, not longer than the token "
-        "that is shown there",
+        help=f"lifetime in days, up to {MAX_DAYS}; default: 90. With --url, at most that of the "
+        "token used there",
     )
 
 
@@ -81,4 +81,4 @@ def _token(said: Namespace, environ: Mapping[str, str]) -> int:
     return token.main(token_options(said, environ))
 
 
-TOKEN: Final = Verb("make, list and revoke what lets people in", token_parser, _token)
+TOKEN: Final = Verb("create, list and revoke access tokens", token_parser, _token)

@@ -17,7 +17,7 @@ from holdfast.kernel.schema.arguments import VALUE, Arguments, BadArguments, Val
 from holdfast.kernel.schema.text import complaint
 
 if TYPE_CHECKING:
-    from holdfast.kernel.schema.answer import Form
+    from holdfast.kernel.schema.output import Form
 
 __all__ = [
     "VALUE",
@@ -33,20 +33,20 @@ __all__ = [
 
 def from_function(function: Callable[..., Any], *, skip_first: bool) -> Arguments:
     """Arguments of a typed function; `skip_first` leaves out the parameter for the context."""
-    from holdfast.kernel.schema import shape, typed
+    from holdfast.kernel.schema import from_types, shape
 
-    return typed.Typed(*shape.of(function, skip_first))
+    return from_types.Typed(*shape.of(function, skip_first))
 
 
 def from_schema(schema: Mapping[str, Any]) -> Arguments:
     """Arguments that a JSON schema describes. The values are the plain JSON."""
-    from holdfast.kernel.schema import raw
+    from holdfast.kernel.schema import json_schema
 
-    return raw.Raw(schema)
+    return json_schema.Raw(schema)
 
 
 def form_of_answer(wanted: Any) -> Form:
     """What an answer has to be, from a type or a JSON schema."""
-    from holdfast.kernel.schema import answer
+    from holdfast.kernel.schema import output
 
-    return answer.of(wanted)
+    return output.of(wanted)

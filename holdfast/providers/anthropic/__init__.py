@@ -11,14 +11,15 @@ from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import ConfigError, ProviderError
-from holdfast.kernel.model import Delta, Request
+from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.kernel.ports import Ports
 from holdfast.providers.anthropic.request import Target, encode
 from holdfast.providers.anthropic.stream import CODES, Decoder
+from holdfast.providers.context_limits import reported
 from holdfast.providers.endpoint import address, check, headers_for
 from holdfast.providers.http import SHARED, Http
+from holdfast.providers.model_stream import BROKEN, Call, answer
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.wire import BROKEN, Call, answer
 
 VERSION: Final = "2023-06-01"
 """Of the protocol."""
@@ -68,7 +69,11 @@ class Anthropic:
 
     @property
     def window(self) -> int | None:
-        return self.profile.window
+        return reported(self._http, self._url, self.name) or self.profile.window
+
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        return self.profile.efforts
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         if request.provider_tools:  # nothing else makes the provider pause
@@ -104,7 +109,7 @@ class Anthropic:
 
     def _call(self, request: Request, container: str | None = None) -> Call:
         body, notices = encode(request, self._target, container)
-        return Call(self._url, self._headers, body, notices)
+        return Call(self._url, self._headers, body, notices, self.name)
 
 
 def _check_options(profile: Profile, betas: Sequence[str]) -> None:

@@ -20,8 +20,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers.profile import Family
-from holdfast.providers.speech import (
+from holdfast.providers.foreign_messages import (
     family,
     in_words,
     left_out,
@@ -32,6 +31,7 @@ from holdfast.providers.speech import (
     spelled_out,
     url_of,
 )
+from holdfast.providers.profile import Family
 
 Json: TypeAlias = dict[str, Any]
 

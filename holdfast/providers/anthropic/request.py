@@ -10,10 +10,10 @@ from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Effort, ProviderTool, Request, ToolSpec
 from holdfast.providers.anthropic.messages import THINKING, Json, Writer, text_block
 from holdfast.providers.anthropic.schema import held_schema
-from holdfast.providers.body import encoded, merged
-from holdfast.providers.parameters import CHOICES, one_object, with_names
+from holdfast.providers.foreign_messages import asked_in_words
+from holdfast.providers.json_body import encoded, merged
 from holdfast.providers.profile import Profile
-from holdfast.providers.speech import asked_in_words
+from holdfast.providers.tool_schema import CHOICES, one_object, with_names
 
 MAX_TOKENS: Final = 32_000
 """Of an answer, when neither the settings nor the profile say: the API wants to be told. Every

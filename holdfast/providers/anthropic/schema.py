@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.providers.body import encoded
 from holdfast.providers.grammar import UNSAYABLE
+from holdfast.providers.json_body import encoded
 
 Schema = Mapping[str, Any]
 

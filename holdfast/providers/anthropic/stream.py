@@ -34,10 +34,10 @@ from holdfast.kernel.model import (
 )
 from holdfast.providers.anthropic.events import Event, Piece, fields_of, read
 from holdfast.providers.anthropic.usage import Meter
-from holdfast.providers.body import encoded
 from holdfast.providers.failure import Codes, reported
-from holdfast.providers.halves import Halves
+from holdfast.providers.json_body import encoded
 from holdfast.providers.profile import Price
+from holdfast.providers.surrogates import Halves
 
 CODES: Final[Codes] = {
     "conflict_error": "server",

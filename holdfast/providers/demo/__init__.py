@@ -1,4 +1,4 @@
-"""The demo model: a small program that answers like a model and is none.
+"""The demo model: a small program, not a language model, that answers like one.
 
 It needs no key and no network, it is the same each time, and it really calls the tools, so that
 everything around a model can be tried by hand and in tests. `help` says what it understands.
@@ -23,9 +23,9 @@ from holdfast.kernel.model import (
 )
 from holdfast.providers.demo.answer import Failure, Task, answer, task_of
 from holdfast.providers.demo.history import mark
-from holdfast.providers.demo.spell import input_tokens, spelled
+from holdfast.providers.demo.intents import FAILURES, Wait
+from holdfast.providers.demo.pacing import input_tokens, spelled
 from holdfast.providers.demo.texts import SPEECH
-from holdfast.providers.demo.wishes import FAILURES, Wait
 
 __all__ = ["NAME", "SPEECH", "Demo"]
 

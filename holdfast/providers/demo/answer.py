@@ -1,4 +1,4 @@
-"""What the demo model answers: a function of the request, and of how often it has failed. Pure."""
+"""Computes the demo model's answer from the request and the number of failures so far. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from holdfast.kernel.title import is_title_request
 from holdfast.providers.demo import texts
 from holdfast.providers.demo.example import example
 from holdfast.providers.demo.history import Turn, is_summary, summary, title, turn_of
-from holdfast.providers.demo.phrases import as_json, wishes
-from holdfast.providers.demo.texts import SPEECH
-from holdfast.providers.demo.wishes import (
+from holdfast.providers.demo.intents import (
     Calls,
     Fail,
     Help,
@@ -26,6 +24,8 @@ from holdfast.providers.demo.wishes import (
     Wish,
     Words,
 )
+from holdfast.providers.demo.parser import as_json, wishes
+from holdfast.providers.demo.texts import SPEECH
 
 
 class Thoughts(Value, frozen=True):

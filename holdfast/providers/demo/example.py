@@ -1,4 +1,4 @@
-"""A small value that fits a JSON schema, of those that types have. Pure, and never raises."""
+"""Generates a small value that matches a JSON schema made from types. Pure, never raises."""
 
 from __future__ import annotations
 

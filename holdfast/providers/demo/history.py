@@ -1,4 +1,4 @@
-"""What the messages of a request say: how much of the newest wish is done, a summary, a title.
+"""Reads the messages of a request: progress on the newest intent, a summary, a title.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""What the demo model says: texts that it has ready or makes by counting, and words about calls.
+"""Texts of the demo model: fixed ones, generated ones, and sentences about calls.
 
 Pure.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.kernel.messages import File, ToolCall, ToolResult
 from holdfast.kernel.model import ToolSpec
 from holdfast.providers.demo.example import example
-from holdfast.providers.demo.wishes import Use
+from holdfast.providers.demo.intents import Use
 
 SPEECH: Final = "I am the demo model: a small program, not a language model."
 SAY_HELP: Final = "Say `help` to see what I can do."

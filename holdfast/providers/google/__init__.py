@@ -1,4 +1,4 @@
-"""Models of the Gemini API, asked for a stream."""
+"""Models of the Gemini API, with streamed answers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.model import Delta, Request
+from holdfast.kernel.model import Delta, Effort, Request
+from holdfast.providers.context_limits import reported
 from holdfast.providers.endpoint import address, check, headers_for
 from holdfast.providers.google.names import completed
 from holdfast.providers.google.request import encode
 from holdfast.providers.google.stream import CODES, Decoder
 from holdfast.providers.http import SHARED, Http
+from holdfast.providers.model_stream import Call, answer
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.wire import Call, answer
 
 BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 VERSION: Final = "/v1beta"
 """Added to an address that is only a host."""
+COLLECTIONS: Final = ("models", "tunedModels")
+"""Path prefixes that a model's name may start with; the first is the default."""
 
 
 class Google:
@@ -67,17 +70,24 @@ class Google:
 
     @property
     def window(self) -> int | None:
-        return self.profile.window
+        return reported(self._http, self._url, self.name) or self.profile.window
+
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        return self.profile.efforts
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         body, notices = encode(request, self.name, self._provider, self.profile)
-        call = Call(self._url, self._headers, body, notices)
+        call = Call(self._url, self._headers, body, notices, self.name)
         return answer(self._http, call, Decoder(self._provider, self.profile), CODES)
 
 
 def _url(base_url: str, model: str) -> str:
-    folder = model if "/" in model else f"models/{model}"  # a tuned model has one of its own
-    path = f"/{quote(folder, safe='/:@')}:streamGenerateContent"
+    collection, slash, id = model.partition("/")  # a tuned model names its collection
+    if not slash or collection not in COLLECTIONS:
+        collection, id = COLLECTIONS[0], model
+    # One segment, whatever the name is: a request with the key must not leave the base URL.
+    path = f"/{collection}/{quote(id, safe=':@')}:streamGenerateContent"
     if not urlsplit(base_url).path.strip("/"):
         path = VERSION + path
     posted = address(base_url, path)

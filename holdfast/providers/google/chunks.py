@@ -1,4 +1,4 @@
-"""A chunk of an answer of the Gemini API: the fields of it that are read, and no others."""
+"""Chunk types of the Gemini API, with the fields we read."""
 
 from __future__ import annotations
 

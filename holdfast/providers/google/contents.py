@@ -1,4 +1,4 @@
-"""Messages as the Gemini API takes them: contents, each made of parts. Pure."""
+"""Encodes messages for the Gemini API: contents, each made of parts. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers.profile import Family, Profile
-from holdfast.providers.speech import (
+from holdfast.providers.foreign_messages import (
     family,
     file_in_words,
     in_words,
@@ -29,6 +28,7 @@ from holdfast.providers.speech import (
     sendable,
     url_of,
 )
+from holdfast.providers.profile import Family, Profile
 
 Wire = dict[str, Any]
 """A JSON object as it goes over the wire."""

@@ -1,4 +1,4 @@
-"""What the name of a model says about it, where its profile does not. Pure.
+"""Facts derived from a model's name, where its profile has none. Pure.
 
 Preview releases and older models are in no list of profiles, and take less than today's models do.
 """

@@ -1,4 +1,4 @@
-"""A request as the Gemini API takes it. Pure: the same request gives the same bytes."""
+"""Encodes requests for the Gemini API. Pure: the same request gives the same bytes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
-from holdfast.providers.body import encoded, merged
+from holdfast.providers.foreign_messages import asked_in_words
 from holdfast.providers.google.contents import Contents, Wire
 from holdfast.providers.google.schema import answer_schema
+from holdfast.providers.json_body import encoded, merged
 from holdfast.providers.profile import Profile
-from holdfast.providers.speech import asked_in_words
 
 _SAMPLING: Final = {
     "temperature": "temperature",

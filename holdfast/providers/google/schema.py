@@ -1,4 +1,4 @@
-"""The JSON schema of an answer, as the Gemini API takes it. Pure.
+"""Converts the JSON schema of an answer for the Gemini API. Pure.
 
 The schema of arguments goes as it is.
 """

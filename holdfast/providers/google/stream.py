@@ -1,4 +1,4 @@
-"""An answer of the Gemini API, chunk by chunk, as deltas. Pure.
+"""Decodes the chunks of a Gemini API answer into deltas. Pure.
 
 A chunk holds whole parts: only text and thoughts are spread over several. What has to be sent back
 as it came (signatures, what the API ran itself) is kept in the metadata of our parts.
@@ -46,8 +46,8 @@ from holdfast.providers.google.chunks import (
     read_chunk,
     read_counts,
 )
-from holdfast.providers.halves import Halves
 from holdfast.providers.profile import Profile
+from holdfast.providers.surrogates import Halves
 
 CODES: Final[Mapping[str, FailureKind]] = {
     # The status words of google.rpc.

@@ -1,4 +1,4 @@
-"""Models that speak OpenAI's Chat Completions, at OpenAI or at any endpoint like it."""
+"""Models of OpenAI's Chat Completions, at OpenAI or any compatible endpoint."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.model import Delta, Request
+from holdfast.kernel.model import EFFORTS, Delta, Effort, Request
+from holdfast.providers.context_limits import reported
 from holdfast.providers.endpoint import address, check, headers_for
 from holdfast.providers.http import SHARED, Http
+from holdfast.providers.model_stream import Call, answer
 from holdfast.providers.openai_chat.messages import Endpoint
 from holdfast.providers.openai_chat.quirks import Quirks, quirks_of
 from holdfast.providers.openai_chat.request import cache_key, encode
 from holdfast.providers.openai_chat.stream import CODES, Decoder
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.wire import Call, answer
 
 PATH: Final = "/chat/completions"
 
@@ -56,7 +57,13 @@ class OpenAIChat:
 
     @property
     def window(self) -> int | None:
-        return self.profile.window
+        return reported(self._http, self._url, self.name) or self.profile.window
+
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        endpoint = self._endpoint
+        known = endpoint.efforts
+        return EFFORTS if known is None and endpoint.ignores_efforts else known
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         quirks = self._endpoint.quirks
@@ -74,7 +81,7 @@ class OpenAIChat:
         name = self._endpoint.quirks.cache_header
         if name is not None and request.cache_key is not None:
             headers = {name: cache_key(request.cache_key), **headers}
-        return Call(self._url, headers, body, notices)
+        return Call(self._url, headers, body, notices, self.name)
 
 
 def _auth(api_key: str | None, header: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The calls of a streamed chat completion, however a server spells them. Pure.
+"""Assembles the tool calls of a streamed chat completion, in every server's variant. Pure.
 
 OpenAI gives each call an index, says its id and name once and then only pieces of its arguments.
 Servers that are compatible with it leave out the index or always say 0, repeat id and name in every

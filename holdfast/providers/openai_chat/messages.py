@@ -1,4 +1,4 @@
-"""A conversation as the messages of a chat completion. Pure."""
+"""Encodes a conversation as the messages of a chat completion. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ from holdfast.kernel.messages import (
     Value,
 )
 from holdfast.kernel.model import Effort, Request
-from holdfast.providers.openai_chat.details import add
-from holdfast.providers.openai_chat.quirks import Quirks
-from holdfast.providers.parameters import nameable
-from holdfast.providers.profile import Profile
-from holdfast.providers.speech import (
+from holdfast.providers.foreign_messages import (
     data_url,
     family,
     file_in_words,
@@ -39,6 +35,10 @@ from holdfast.providers.speech import (
     sendable,
     url_of,
 )
+from holdfast.providers.openai_chat.quirks import Quirks
+from holdfast.providers.openai_chat.reasoning_details import add
+from holdfast.providers.profile import Profile
+from holdfast.providers.tool_schema import nameable
 
 Json = dict[str, Any]
 
@@ -64,12 +64,20 @@ class Endpoint(Value, frozen=True):
     def name(self) -> str:
         return f"{self.provider}:{self.model}"
 
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        """The efforts that the model has, or else that the endpoint takes; None if unknown."""
+        known = self.profile.efforts
+        return self.quirks.efforts if known is None else known
+
+    @property
+    def ignores_efforts(self) -> bool:
+        """Whether an effort that a model does not have is not refused: its template skips it."""
+        return self.quirks.effort == "template"
+
     def effort(self, wanted: Effort | None) -> Effort | None:
-        """The effort to ask for: of those that the model has, or else that the endpoint takes."""
-        profile = self.profile
-        if profile.efforts is None:
-            profile = replace(profile, efforts=self.quirks.efforts)
-        return profile.effort(wanted)
+        """The effort to ask for: the one wanted, or the nearest that is known to be taken."""
+        return replace(self.profile, efforts=self.efforts).effort(wanted)
 
 
 def conversation(

@@ -1,4 +1,4 @@
-"""What differs between endpoints that all call themselves compatible with OpenAI's chat.
+"""Differences between endpoints that claim compatibility with OpenAI's chat completions.
 
 `QUIRKS` has those we know by name. An endpoint that nobody has told us about is asked as
 `COMPATIBLE` says: with what nearly every one of them understands. `Quirks()` is OpenAI itself.

@@ -1,4 +1,4 @@
-"""A request as the body of a chat completion. Pure."""
+"""Encodes a request as the body of a chat completion. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final, Literal
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
-from holdfast.providers.body import encoded, merged
+from holdfast.providers.foreign_messages import asked_in_words
+from holdfast.providers.json_body import encoded, merged
 from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation
 from holdfast.providers.openai_chat.quirks import EffortStyle
-from holdfast.providers.parameters import nameable, one_object
-from holdfast.providers.speech import asked_in_words
 from holdfast.providers.strict import strict_schema
+from holdfast.providers.tool_schema import nameable, one_object
 
 MAX_KEY: Final = 64
 """Characters of a cache key that OpenAI takes."""

@@ -1,4 +1,4 @@
-"""A streamed chat completion as deltas. Pure."""
+"""Decodes a streamed chat completion into deltas. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import Codes, reported
-from holdfast.providers.halves import Halves
-from holdfast.providers.openai_chat import details
+from holdfast.providers.openai_chat import reasoning_details
 from holdfast.providers.openai_chat.calls import Calls, Function, Piece
-from holdfast.providers.openai_chat.tags import ThinkTags
+from holdfast.providers.openai_chat.think_tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
 from holdfast.providers.profile import Price
+from holdfast.providers.surrogates import Halves
 
 CODES: Final[Codes] = {
     # OpenAI
@@ -159,7 +159,7 @@ class Decoder:
         self._keeps_details = keeps_details
         self._open: Literal["text", "thought"] | None = None
         """What is being written; None before anything is, and behind what came whole."""
-        self._details: list[details.Detail] = []
+        self._details: list[reasoning_details.Detail] = []
         """What must be given back with reasoning, and no part has yet."""
         self._calls = Calls(provider)
         self._sources: dict[str, str | None] = {}
@@ -284,12 +284,12 @@ class Decoder:
         given = given if isinstance(given, list) else []
         text = delta.reasoning_content or delta.reasoning
         if not _is_text(text):
-            text = "".join(map(details.text_of, given))
+            text = "".join(map(reasoning_details.text_of, given))
         if text:
             self._write([ReasoningDelta(text)], deltas)
         if self._keeps_details:
             for detail in given:
-                details.add(self._details, detail)
+                reasoning_details.add(self._details, detail)
 
     def _hand_over_details(self, deltas: list[Delta]) -> None:
         """End the thought that is being written with its details. Those that came behind it, while

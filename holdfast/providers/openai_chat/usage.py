@@ -1,4 +1,4 @@
-"""Tokens and costs, as chat completions report them. Pure."""
+"""Tokens and costs as reported by chat completions. Pure."""
 
 from __future__ import annotations
 

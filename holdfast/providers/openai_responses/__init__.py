@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, and whoever speaks it: `POST {base_url}/responses`.
+"""Models of OpenAI's Responses API and compatible endpoints: `POST {base_url}/responses`.
 
     OpenAIResponses("gpt-5.6", api_key=key)
     OpenAIResponses(
@@ -24,15 +24,16 @@ from contextlib import aclosing
 from typing import Final
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.kernel.model import Delta, Notice, Ping, Request
+from holdfast.kernel.model import Delta, Effort, Notice, Ping, Request
+from holdfast.providers.context_limits import reported
 from holdfast.providers.endpoint import address, check, headers_for
 from holdfast.providers.http import SHARED, Http
+from holdfast.providers.model_stream import Call, answer
 from holdfast.providers.openai_responses.events import CODES
 from holdfast.providers.openai_responses.items import Item, names_of_tools
 from holdfast.providers.openai_responses.request import Encoded, digest, encode
 from holdfast.providers.openai_responses.stream import Decoder
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.wire import Call, answer
 
 
 class OpenAIResponses:
@@ -73,7 +74,11 @@ class OpenAIResponses:
 
     @property
     def window(self) -> int | None:
-        return self.profile.window
+        return reported(self._http, self._url, self.name) or self.profile.window
+
+    @property
+    def efforts(self) -> tuple[Effort, ...] | None:
+        return self.profile.efforts
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         encoded = self._encode(request, self._thoughts)
@@ -128,7 +133,7 @@ class OpenAIResponses:
         given_for: str | None,
         previous: str | None = None,
     ) -> AsyncGenerator[Delta]:
-        call = Call(self._url, self._headers, body, encoded.notices)
+        call = Call(self._url, self._headers, body, encoded.notices, self.name)
         decoder = Decoder(
             self._provider,
             price=self.profile.price,

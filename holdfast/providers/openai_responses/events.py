@@ -1,4 +1,4 @@
-"""What is read of the events of OpenAI's Responses API, and what it calls its errors."""
+"""Event types of OpenAI's Responses API, with the fields we read, and its error codes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.kernel.messages import File, Outcome, Text, ToolCall, ToolResult
 from holdfast.kernel.model import ToolSpec
-from holdfast.providers.parameters import nameable
+from holdfast.providers.tool_schema import nameable
 
 Item = dict[str, Any]
 

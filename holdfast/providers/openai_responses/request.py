@@ -1,4 +1,4 @@
-"""A request as OpenAI's Responses API takes it. Pure, and the same request gives the same bytes.
+"""Encodes requests for OpenAI's Responses API. Pure: the same request gives the same bytes.
 
 Everything a model said goes back as the items it came in, with their ids and in their order. What
 is not stored over there may only be sent back if it brings all that is needed: reasoning has to
@@ -26,17 +26,7 @@ from holdfast.kernel.messages import (
     ToolResult,
 )
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
-from holdfast.providers.body import encoded, merged
-from holdfast.providers.openai_responses.items import (
-    Item,
-    call_item,
-    output_of,
-    taken_back,
-    with_picture,
-)
-from holdfast.providers.parameters import nameable, one_object
-from holdfast.providers.profile import Family, Profile
-from holdfast.providers.speech import (
+from holdfast.providers.foreign_messages import (
     asked_in_words,
     data_url,
     family,
@@ -49,7 +39,17 @@ from holdfast.providers.speech import (
     sendable,
     url_of,
 )
+from holdfast.providers.json_body import encoded, merged
+from holdfast.providers.openai_responses.items import (
+    Item,
+    call_item,
+    output_of,
+    taken_back,
+    with_picture,
+)
+from holdfast.providers.profile import Family, Profile
 from holdfast.providers.strict import strict_schema
+from holdfast.providers.tool_schema import nameable, one_object
 
 FILES: Final[tuple[Family, ...]] = ("image", "pdf")
 """What every model takes, as far as nothing else is known."""

@@ -1,4 +1,4 @@
-"""The events of OpenAI's Responses API as deltas. Pure.
+"""Decodes the events of OpenAI's Responses API into deltas. Pure.
 
 Every event says which item it is about. Items are told again when they are done, and once more with
 the whole answer: what has been said already is not said twice, and what was left out is said then,
@@ -27,7 +27,6 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import reported
-from holdfast.providers.halves import Halves
 from holdfast.providers.openai_responses.events import (
     CODES,
     Event,
@@ -48,6 +47,7 @@ from holdfast.providers.openai_responses.items import (
 )
 from holdfast.providers.openai_responses.request import digest
 from holdfast.providers.profile import Price
+from holdfast.providers.surrogates import Halves
 
 
 class _Open:

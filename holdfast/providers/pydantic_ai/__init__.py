@@ -1,4 +1,4 @@
-"""Any model of pydantic-ai as one of ours: the bridge to providers that we do not speak to.
+"""Bridge to pydantic-ai: uses any of its models, for providers we do not support directly.
 
 Needs `pip install "holdfast[pydantic-ai]"`. Nothing of pydantic-ai is imported before a model is
 made.

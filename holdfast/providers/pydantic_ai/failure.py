@@ -1,4 +1,4 @@
-"""What pydantic-ai raises, as our own errors. Pure."""
+"""Converts exceptions of pydantic-ai into our errors. Pure."""
 
 from __future__ import annotations
 

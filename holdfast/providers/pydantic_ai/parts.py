@@ -1,4 +1,4 @@
-"""The parts of an answer as pydantic-ai has them, and as a history keeps them. Pure.
+"""Converts parts of an answer between pydantic-ai and our history. Pure.
 
 A history holds what everybody understands: text, reasoning, calls. What else pydantic-ai has of a
 part (ids, the provider's own details, whose it was) is kept beside it as JSON, in the metadata of
@@ -34,7 +34,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers.body import whole_characters
+from holdfast.providers.json_body import whole_characters
 
 PROVIDER: Final = "pydantic-ai"
 """The key of our metadata, and what the names of bridged models begin with.

@@ -1,4 +1,4 @@
-"""A request of ours as pydantic-ai wants it. Pure."""
+"""Encodes our requests for pydantic-ai. Pure."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ from holdfast.kernel.messages import (
     ToolResult,
 )
 from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
-from holdfast.providers.profile import Family
-from holdfast.providers.pydantic_ai.parts import PROVIDER, clean, response_of, restored
-from holdfast.providers.speech import (
+from holdfast.providers.foreign_messages import (
     family,
     left_out,
     provider_of,
@@ -58,6 +56,8 @@ from holdfast.providers.speech import (
     spelled_out,
     url_of,
 )
+from holdfast.providers.profile import Family
+from holdfast.providers.pydantic_ai.parts import PROVIDER, clean, response_of, restored
 
 _FITS: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -1,4 +1,4 @@
-"""The events of a pydantic-ai stream as our deltas. Pure."""
+"""Decodes the events of a pydantic-ai stream into deltas. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The audit log: who did what to what, when and from where.
 
-An entry is written in the transaction of the change that it tells of: there is no change without
-its entry, and no entry without its change.
+An entry is written in the transaction of the change it describes: there is no change without its
+entry, and no entry without its change.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ Action: TypeAlias = Literal[
 
 
 class Entry(Struct, frozen=True):
+    """An entry of the audit log: one change, or one refused request."""
+
     id: str
     action: Action
     subject: str
-    """What it was done to: an id, or a name."""
+    """What was acted on: an id or a name."""
     user: str | None
-    """None when nobody knows."""
+    """Id of the user; None if the request was not authenticated."""
     token: str | None
-    """The id of the token, session or link that was shown."""
+    """Id of the token, session or link that authenticated the request."""
     address: str
     detail: Mapping[str, Any] = {}
     at: int = 0
-    """When, in microseconds since 1970: by the database's clock."""
+    """Time of the entry in microseconds since 1970, by the database's clock."""
 
 
 def entry(call: Call, action: Action, subject: str, **detail: Any) -> Entry:
-    """What a call is about to do."""
+    """The audit entry for what a call is about to do."""
     caller = call.caller
     user, token = (None, None) if caller is None else (caller.user, caller.token)
     return Entry(call.server.ports.new_id(), action, subject, user, token, call.address, detail)
 
 
 async def record(tx: Tx, entry: Entry) -> None:
+    """Write an entry, in the transaction of the change it describes."""
     await tx.execute(
         f"""
         INSERT INTO audit (id, at, user_id, token_id, address, action, subject, detail)
@@ -77,16 +80,17 @@ async def record(tx: Tx, entry: Entry) -> None:
 
 
 class Page(Struct, frozen=True):
-    """Newest first."""
+    """A page of the audit log, newest entries first."""
 
     entries: tuple[Entry, ...]
     next: str | None = None
-    """To ask with as `before` for what is older; None at the end."""
+    """Cursor of the next, older page: pass it as `before`; None on the last page."""
 
 
 async def read(
     tx: Tx, *, before: str | None, limit: int, user: str | None = None, action: str | None = None
 ) -> Page:
+    """Read one page of the log, optionally of one user or one action."""
     at, id = _cursor(before)
     rows = await tx.fetch(
         f"""
@@ -117,32 +121,32 @@ def _cursor(before: str | None) -> tuple[int, str]:
         return 2**62, ""
     at, _, id = before.partition(".")
     if not (at.isascii() and at.isdigit() and len(at) < 18 and id.isprintable()):
-        raise BadRequest(f"before={before!r} is no place in the log: use `next` of a page")
+        raise BadRequest(f"before={before!r} is not a cursor of the log: use `next` of a page")
     return int(at), id
 
 
-# --- how long it is kept -------------------------------------------------------------------------
+# --- retention -----------------------------------------------------------------------------------
 
 DAY: Final = 24 * 3600
 EVERY: Final = 3600.0
-"""Seconds between two looks for what is too old."""
+"""Seconds between two runs of the pruning."""
 AT_ONCE: Final = 1_000
-"""Entries that are removed in one transaction."""
+"""Entries removed in one transaction."""
 
 
 async def keep_pruned(db: Database, days: int) -> None:
-    """Remove what is older, again and again, for as long as the task lives."""
+    """Remove entries older than `days`, once an hour, until the task is cancelled."""
     while True:
         try:
             while await db.write(lambda tx: prune(tx, days)) == AT_ONCE:
                 pass
         except StoreError as error:
-            LOG.warning("old entries of the audit log could not be removed: %s", error)
+            LOG.warning("could not prune the audit log; will retry: %s", error)
         await asyncio.sleep(EVERY)
 
 
 async def prune(tx: Tx, days: int) -> int:
-    """How many were removed: not more than `AT_ONCE`."""
+    """Remove up to `AT_ONCE` entries older than `days`; return how many were removed."""
     return await tx.execute(
         f"""
         DELETE FROM audit WHERE id IN

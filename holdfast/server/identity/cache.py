@@ -1,4 +1,4 @@
-"""A few answers of the database, remembered for a moment."""
+"""A small cache of database lookups, bounded in size and time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """At most `size` of them, each for at most `lasts` seconds."""
+    """A cache of at most `size` entries, each kept for at most `lasts` seconds."""
 
     def __init__(self, size: int, lasts: float) -> None:
         self._size = size
@@ -21,15 +21,16 @@ class Cache(Generic[K, V]):
         self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
+        """The cached value; None if there is none or it has expired."""
         found = self._kept.get(key)
         if found is None or found[0] <= anyio.current_time():
             return None
         return found[1]
 
     def put(self, key: K, value: V, lasts: float | None = None) -> None:
-        """`lasts`: shorter than usual."""
+        """Add an entry. `lasts`: seconds, if shorter than those of the cache."""
         seconds = self._lasts if lasts is None else min(lasts, self._lasts)
-        self._kept.pop(key, None)  # so that the oldest stand in front
+        self._kept.pop(key, None)  # so that the order is that of insertion, oldest first
         self._kept[key] = anyio.current_time() + seconds, value
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)

@@ -1,20 +1,21 @@
-"""Secrets that callers show: made here, kept by their hash alone."""
+"""Credentials: generating secrets, recognising their kind, hashing them for storage."""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from hashlib import sha256
-from hmac import compare_digest
 from typing import Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["token", "session", "link"]
 
 PREFIXES: Final[dict[str, Kind]] = {"hf_": "token", "hfs_": "session", "hfl_": "link"}
-"""What a secret starts with, so that people and scanners know one when they see it."""
+"""What a secret starts with, so that people and secret scanners recognise one."""
 LENGTH: Final = 43
-"""Characters of 32 random bytes."""
+"""Length of 32 random bytes in base64."""
 
 
 def new_secret(kind: Kind) -> str:
+    """Generate a credential of this kind."""
     from secrets import token_urlsafe
 
     (prefix,) = (prefix for prefix, each in PREFIXES.items() if each == kind)
@@ -22,21 +23,54 @@ def new_secret(kind: Kind) -> str:
 
 
 def kind_of(secret: str) -> Kind | None:
-    """None for what cannot be one of ours, whatever it is."""
+    """The kind of a credential, by its form alone; None if it is not one of ours."""
     prefix, _, rest = secret.partition("_")
     return PREFIXES.get(f"{prefix}_") if len(rest) == LENGTH and secret.isascii() else None
 
 
 def hash_of(secret: str) -> str:
-    """A plain hash will do: 32 random bytes cannot be guessed, however fast the guessing is."""
+    """The hash that is stored. Plain SHA-256 is enough for 32 random bytes."""
     return sha256(secret.encode()).hexdigest()
 
 
-def csrf_of(session: str) -> str:
-    """What a page has to say beside its cookie. Another site can send the cookie, not read this."""
-    return sha256(f"csrf:{session}".encode()).hexdigest()[:32]
+# --- sessions -----------------------------------------------------------------------------------
+#
+# A browser sends cookies to every port of a host, so a program on any of them can read the cookie
+# of a session. Therefore a session has a second secret: its key, which the page keeps in the
+# storage of its origin (scheme, host and port) and sends in a header. Only both together are the
+# session.
+
+KEY_PREFIX: Final = "hfk_"
+DOWNLOAD_PREFIX: Final = "hfd_"
 
 
-def same(shown: str, wanted: str) -> bool:
-    """However much of it is right, it takes the same time."""
-    return compare_digest(shown.encode(errors="replace"), wanted.encode())
+def new_session_key() -> str:
+    """Generate the key of a session."""
+    from secrets import token_urlsafe
+
+    return KEY_PREFIX + token_urlsafe(32)
+
+
+def is_session_key(text: str) -> bool:
+    """Whether this has the form of a session key."""
+    return _is_secret(text, KEY_PREFIX)
+
+
+def is_download_key(text: str) -> bool:
+    """Whether this has the form of a download key."""
+    return _is_secret(text, DOWNLOAD_PREFIX)
+
+
+def _is_secret(text: str, prefix: str) -> bool:
+    return text.startswith(prefix) and len(text) == len(prefix) + LENGTH and text.isascii()
+
+
+def download_key_of(key: str) -> str:
+    """The key for URLs, where a browser sends no header. Does not reveal the session key."""
+    digest = sha256(f"download:{key}".encode()).digest()
+    return DOWNLOAD_PREFIX + urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def bound(cookie: str, download_key: str) -> str:
+    """The secret of a session: its cookie and its download key together."""
+    return f"{cookie}.{download_key}"

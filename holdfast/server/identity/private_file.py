@@ -1,4 +1,4 @@
-"""A file with a secret in it, which only the user who runs this can read."""
+"""Files that hold a secret and that only their owner can read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from holdfast.kernel.errors import ConfigError
 
 
 def read_private(path: Path) -> str | None:
-    """What is in it; None when there is no such file. Refuses one that others can read."""
+    """The text of a private file; None if it does not exist. Raises if others can read it."""
+    # Non-blocking, because opening a pipe would wait: the type is known only once it is open.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, flags)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -30,18 +32,19 @@ def _refuse_open(path: Path, facts: os.stat_result) -> None:
     if os.name != "posix":
         return
     if not stat.S_ISREG(facts.st_mode):
-        raise ConfigError(f"{path} is no file: remove it, and a new one is made")
+        raise ConfigError(f"{path} is not a regular file: remove it to have a new one created")
     if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise ConfigError(
-            f"{path} is open to others, who may know by now what is in it: remove it, and a new "
-            "one is made"
+            f"{path} is accessible to others, who may know the secret in it: remove it to have a "
+            "new one created"
         )
 
 
 def make_private(path: Path, text: str) -> str:
-    """Make it with this text. Whoever comes second gets what the first has put there.
+    """Create the file with this text, or return the text of the one that exists.
 
-    Nobody ever sees half of it: it gets its name when it is complete.
+    The file gets its name once it is complete, so no reader ever sees half of it, and of two
+    processes that create it at once both return the same text.
     """
     if (there := read_private(path)) is not None:
         return there
@@ -59,5 +62,5 @@ def make_private(path: Path, text: str) -> str:
         draft.unlink()
     made = read_private(path)
     if made is None:
-        raise ConfigError(f"{path} was removed while it was being made: start again")
+        raise ConfigError(f"{path} was removed while it was being created: start again")
     return made

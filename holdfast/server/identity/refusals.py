@@ -1,7 +1,7 @@
-"""Refusals that are worth knowing are in the audit log: a bad token, a request of another site.
+"""Records refused requests in the audit log: invalid tokens, requests of other sites.
 
-Whoever is refused can ask as often as they like. So there are only so many entries in a minute;
-the log of the server has them all.
+A refused client can retry as often as it likes, so the number of entries per minute is bounded; the
+server's log has every refusal.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from holdfast.kernel.ports import Ports
-from holdfast.server.identity.address import address_of
 from holdfast.server.identity.audit import Entry, record
-from holdfast.server.identity.guard import Misdirected
-from holdfast.server.identity.people import CALLER, BadCredential
+from holdfast.server.identity.authenticator import CALLER, BadCredential
+from holdfast.server.identity.client_address import address_of
+from holdfast.server.identity.origin_check import Misdirected
 from holdfast.server.problem import Forbidden, Refused
 from holdfast.store.database import Database, StoreError
 
 LOG: Final = logging.getLogger("holdfast.server")
 OF_ONE: Final = 5
-"""Entries in a minute that one address can cause."""
+"""Most entries per minute for one address."""
 OF_ALL: Final = 60
+"""Most entries per minute for all addresses together."""
 
 
 class Tally:
-    """How many there were in this minute."""
+    """Counts the entries of the current minute."""
 
     def __init__(self) -> None:
         self._minute = -1
         self._counts: Counter[str] = Counter()
 
     def room(self, address: str) -> bool:
-        """Count one more, if it may be."""
+        """Count one more entry, unless a limit is reached."""
         minute = int(anyio.current_time() // 60)
         if minute != self._minute:
             self._minute, self._counts = minute, Counter()
@@ -47,7 +48,7 @@ class Tally:
 
 
 def noted(db: Database, ports: Ports, proxies: tuple[str, ...] = ()) -> Middleware:
-    """A middleware that writes them down."""
+    """A middleware that records refused requests."""
     tally = Tally()
 
     @web.middleware
@@ -75,9 +76,9 @@ async def _write(db: Database, entry: Entry) -> None:
     try:
         await db.write(lambda tx: record(tx, entry))
     except StoreError as error:
-        LOG.warning("a refusal could not be written to the audit log: %s", error)
+        LOG.warning("could not write a refused request to the audit log: %s", error)
 
 
 def _plain(text: str) -> str:
-    """What a column can hold, whatever the request was."""
+    """Text that a column can hold, whatever the request contained."""
     return text.encode(errors="replace").decode().replace("\0", "\\0")[:200]

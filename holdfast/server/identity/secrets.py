@@ -1,7 +1,7 @@
-"""Secrets at rest: encrypted with a key that is not in the database, and never given out.
+"""Secrets at rest: encrypted with a key that is not in the database, and never returned.
 
-AES-256-GCM. What a secret is for goes into the seal: a ciphertext that somebody moves to another
-row does not open there. Every row names its key, so that keys can be replaced one after another.
+AES-256-GCM. The kind and name of a secret are authenticated with it, so a ciphertext moved to
+another row does not decrypt there. Every row names its key, so keys can be rotated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from holdfast.chat.state import check_text
+from holdfast.chat.rows import check_text
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.server.identity.private_file import make_private, read_private
 from holdfast.server.problem import Conflict
@@ -27,55 +27,57 @@ VARIABLE: Final = "HOLDFAST_SECRET_KEY"
 KEY: Final = 32
 NONCE: Final = 12
 PROVIDER: Final = "provider"
-"""The kind of a provider's key, whose name is the provider's."""
+"""The kind of a stored provider key; the name of the secret is the provider's."""
 
 
 class NoSecretKey(Conflict):
-    """Without a key nothing is stored: it would lie there for everybody to read."""
+    """The server has no key to encrypt secrets with, and stores none in plain text."""
 
     kind = "no_secret_key"
 
     def __init__(self) -> None:
         super().__init__(
-            f"this server has no key to keep secrets with: set {VARIABLE} to 32 random bytes in "
+            f"this server has no key to encrypt secrets with: set {VARIABLE} to 32 random bytes in "
             "base64 (openssl rand -base64 32), or put them into the file secret.key of its data "
-            "directory, readable by its owner alone; then start it again"
+            "directory, readable by its owner alone; then restart the server"
         )
 
 
 class CannotOpenSecret(HoldfastError):
-    """It was sealed with a key that is not here, or is not what was sealed."""
+    """The secret cannot be decrypted: its key is missing, or the ciphertext was altered."""
 
 
 class Key:
-    """One key. Not a Struct, so that nothing ever prints it."""
+    """An encryption key. Not a Struct, so that nothing ever prints it."""
 
     __slots__ = ("bytes", "id")
 
     def __init__(self, key: bytes) -> None:
         self.bytes = key
         self.id = sha256(b"holdfast key id:" + key).hexdigest()[:16]
-        """Stands in the rows that it sealed, and tells nothing of it."""
+        """Id that is stored with each secret the key encrypted; does not reveal the key."""
 
     def __repr__(self) -> str:
         return f"<key {self.id}>"
 
 
 class Keyring(Struct, frozen=True):
-    """The first key seals, all of them open."""
+    """Encryption keys: the first encrypts, all decrypt."""
 
     keys: tuple[Key, ...]
 
     @property
     def current(self) -> Key:
+        """The key that encrypts."""
         return self.keys[0]
 
     def key(self, id: str) -> Key | None:
+        """The key with this id, if it is here."""
         return next((key for key in self.keys if key.id == id), None)
 
 
 def keyring(text: str, where: str = VARIABLE) -> Keyring:
-    """From keys in base64, separated by commas or white space, the current one first."""
+    """Parse keys in base64, separated by commas or white space, the current one first."""
     keys = tuple(_key(each, where) for each in text.replace(",", " ").split())
     if not keys:
         raise ConfigError(f"{where} is empty: put 32 random bytes in base64 there, or remove it")
@@ -97,7 +99,7 @@ def _key(text: str, where: str) -> Key:
 
 
 def find_keyring(environ: Mapping[str, str], file: Path | None) -> Keyring | None:
-    """The keys of the environment, or else of the key file, if there is any."""
+    """The keys of the environment, or else of the key file; None if there are none."""
     if VARIABLE in environ:
         return keyring(environ[VARIABLE])
     text = None if file is None else read_private(file)
@@ -105,15 +107,15 @@ def find_keyring(environ: Mapping[str, str], file: Path | None) -> Keyring | Non
 
 
 def make_key_file(file: Path) -> Keyring:
-    """A key file with a new key; the one that is there already, if it is."""
+    """Create a key file with a new key, or read the one that exists."""
     return keyring(make_private(file, b64encode(os.urandom(KEY)).decode()), str(file))
 
 
-# --- sealing -------------------------------------------------------------------------------------
+# --- encryption ----------------------------------------------------------------------------------
 
 
 class Sealed(Struct, frozen=True):
-    """A secret as it is stored."""
+    """An encrypted secret, as stored."""
 
     kind: str
     name: str
@@ -123,7 +125,7 @@ class Sealed(Struct, frozen=True):
 
 
 def seal(keys: Keyring | None, kind: str, name: str, value: str) -> Sealed:
-    """Raises `NoSecretKey`."""
+    """Encrypt a secret with the current key. Raises `NoSecretKey`."""
     if keys is None:
         raise NoSecretKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, seldom needed
@@ -135,7 +137,7 @@ def seal(keys: Keyring | None, kind: str, name: str, value: str) -> Sealed:
 
 
 def unseal(keys: Keyring | None, sealed: Sealed) -> str:
-    """Raises `CannotOpenSecret`."""
+    """Decrypt a secret. Raises `CannotOpenSecret`."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -143,19 +145,19 @@ def unseal(keys: Keyring | None, sealed: Sealed) -> str:
     key = None if keys is None else keys.key(sealed.key_id)
     if key is None:
         raise CannotOpenSecret(
-            f"{what} was sealed with the key {sealed.key_id}, which is not here: add it to "
-            f"{VARIABLE} behind the current one, or store the secret again"
+            f"{what} was encrypted with the key {sealed.key_id}, which is missing: add it to "
+            f"{VARIABLE} after the current one, or store the secret again"
         )
     row = _row(sealed.kind, sealed.name, key.id)
     try:
         data = b64decode(sealed.sealed)
         return AESGCM(key.bytes).decrypt(data[:NONCE], data[NONCE:], row).decode()
     except (InvalidTag, ValueError):
-        raise CannotOpenSecret(f"{what} is not what was sealed there: store it again") from None
+        raise CannotOpenSecret(f"{what} was altered in the database: store it again") from None
 
 
 def _row(kind: str, name: str, key_id: str) -> bytes:
-    """What a seal is bound to. As JSON, so that no two rows are the same bytes."""
+    """Data authenticated with a secret. As JSON, so that no two rows have the same bytes."""
     return msgspec.json.encode(["holdfast secret", kind, name, key_id])
 
 
@@ -163,6 +165,7 @@ def _row(kind: str, name: str, key_id: str) -> bytes:
 
 
 async def store_secret(tx: Tx, sealed: Sealed) -> None:
+    """Insert or replace an encrypted secret."""
     await tx.execute(
         f"""
         INSERT INTO secrets (kind, name, key_id, sealed, updated_at)
@@ -175,14 +178,14 @@ async def store_secret(tx: Tx, sealed: Sealed) -> None:
 
 
 async def remove_secret(tx: Tx, kind: str, name: str) -> bool:
-    """Whether there was one."""
+    """Delete a secret; return whether it existed."""
     check_text("name", name)
     gone = "DELETE FROM secrets WHERE kind = :kind AND name = :name"
     return bool(await tx.execute(gone, {"kind": kind, "name": name}))
 
 
 async def sealed_secrets(tx: Tx, kind: str) -> tuple[Sealed, ...]:
-    """All of a kind. Opened by `unseal`, outside of the transaction."""
+    """All secrets of a kind, still encrypted. Decrypt with `unseal`, outside the transaction."""
     rows = await tx.fetch(
         "SELECT kind, name, key_id, sealed FROM secrets WHERE kind = :kind ORDER BY name",
         {"kind": kind},
@@ -191,7 +194,7 @@ async def sealed_secrets(tx: Tx, kind: str) -> tuple[Sealed, ...]:
 
 
 async def stored_at(tx: Tx) -> dict[str, int]:
-    """The providers that a key is kept for, and since when."""
+    """The providers with a stored key, and when each was stored."""
     rows = await tx.fetch(
         "SELECT name, updated_at FROM secrets WHERE kind = :kind", {"kind": PROVIDER}
     )
@@ -199,9 +202,9 @@ async def stored_at(tx: Tx) -> dict[str, int]:
 
 
 async def rotate(tx: Tx, keys: Keyring) -> int:
-    """Seal with the current key what an older one has sealed; how many that were.
+    """Re-encrypt with the current key all secrets that use an older one; return how many.
 
-    When this is done the older keys may go.
+    After that the older keys can be removed.
     """
     rows = await tx.fetch(
         f"""

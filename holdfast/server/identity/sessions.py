@@ -1,4 +1,4 @@
-"""Sessions: a browser shows a token once, and from then on a cookie that no script can read."""
+"""Browser sessions: a token is sent once, then a cookie that scripts cannot read."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from holdfast.store.database import Tx
 IDLE: Final = 7 * 24 * 3600 * 1_000_000
 """Microseconds without a request after which a session ends."""
 LONGEST: Final = 30 * 24 * 3600 * 1_000_000
-"""Microseconds after which it ends however much it is used."""
+"""Microseconds after which a session ends even if it is in use."""
 
 
 class Cookie(Struct, frozen=True):
-    """How the browser keeps a session."""
+    """The session cookie: its name and attributes."""
 
     secure: bool = False
     port: int | None = None
-    """Of a server on loopback: to a browser all ports there are one place."""
+    """Port of a server on loopback: browsers share cookies between all ports of a host."""
 
     @property
     def name(self) -> str:
-        if self.secure:  # browsers believe this name only of the host itself, and only over https
+        if self.secure:  # browsers accept this prefix only from the host itself, and over https
             return "__Host-holdfast"
         return "holdfast" if self.port is None else f"holdfast-{self.port}"
 
     def holding(self, secret: str) -> str:
+        """The `Set-Cookie` header that starts a session."""
         return self._header(secret, LONGEST // 1_000_000)
 
     def gone(self) -> str:
+        """The `Set-Cookie` header that removes the cookie."""
         return self._header("", 0)
 
     def _header(self, value: str, seconds: int) -> str:
@@ -41,6 +43,7 @@ class Cookie(Struct, frozen=True):
 
 
 async def begin(tx: Tx, id: str, token_id: str, secret: str) -> None:
+    """Store a new session of a token, and delete expired ones."""
     await tx.execute(f"DELETE FROM sessions WHERE expires_at < {tx.dialect.now}")
     await tx.execute(
         f"""
@@ -52,7 +55,7 @@ async def begin(tx: Tx, id: str, token_id: str, secret: str) -> None:
 
 
 async def slide(tx: Tx, id: str) -> None:
-    """It was used: it lasts longer."""
+    """Extend a session that is in use, up to `LONGEST` after it began."""
     await tx.execute(
         f"""
         UPDATE sessions
@@ -66,4 +69,5 @@ async def slide(tx: Tx, id: str) -> None:
 
 
 async def end(tx: Tx, id: str) -> bool:
+    """Delete a session; return whether it existed."""
     return bool(await tx.execute("DELETE FROM sessions WHERE id = :id", {"id": id}))

@@ -1,6 +1,6 @@
-"""Sharing a chat for reading, with a user or with whoever has a link.
+"""Shares: read access to a chat, for a user or for anyone with a link.
 
-What is shared with a chat are the chats below it too: they are part of what it did.
+A share covers the chat's child chats too, since they are part of its work.
 """
 
 from __future__ import annotations
@@ -9,44 +9,50 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.gone import note_shared, note_unshared
-from holdfast.chat.state import check_text
+from holdfast.chat.rows import check_text
+from holdfast.chat.tombstones import note_shared, note_unshared
 from holdfast.server.identity.credential import hash_of
 from holdfast.server.problem import NotFound, TooMany
 from holdfast.store.database import Tx
 
 MOST: Final = 200
-"""Shares of one chat."""
+"""Most shares of one chat."""
 
 
 class Share(Struct, frozen=True):
+    """Read access to a chat, for one user or by link."""
+
     id: str
     chat: str
     user: str | None
-    """None for a link."""
+    """Id of the user; None for a link."""
     name: str | None
-    """Of the user."""
+    """Name of the user; None for a link."""
     created_at: int
     expires_at: int | None = None
 
 
 class ShareNotFound(NotFound):
+    """The chat has no share with this id."""
+
     kind = "share_not_found"
 
 
 class NewShare(Struct, frozen=True, kw_only=True):
+    """A share to create: either `user` or `secret` is set."""
+
     id: str
     chat: str
     by: str
     user: str | None = None
     secret: str | None = None
-    """Of a link. Either this or the user."""
+    """Secret of a link; None for a share with a user."""
     lifetime: int | None = None
-    """Seconds; None for ever."""
+    """Seconds until the share expires; None: never."""
 
 
 async def share(tx: Tx, new: NewShare) -> Share:
-    """Shared with the same user again: it is the same share, for as long as is now said."""
+    """Create a share. For a user who already has one, its expiry is replaced."""
     await _refuse_more(tx, new.chat, new.user)
     lifetime = None if new.lifetime is None else new.lifetime * 1_000_000
     expires = "NULL" if lifetime is None else f"{tx.dialect.now} + :lifetime"
@@ -74,7 +80,7 @@ async def share(tx: Tx, new: NewShare) -> Share:
 
 
 async def _refuse_more(tx: Tx, chat: str, user: str | None) -> None:
-    """`user`: one that it may be shared with already, which then makes no more of them."""
+    """`user`: not counted, since sharing again with the same user adds no share."""
     others = "" if user is None else "AND (user_id IS NULL OR user_id <> :user)"
     row = await tx.one(
         f"SELECT count(*) FROM shares WHERE chat_id = :chat {others}",
@@ -85,6 +91,7 @@ async def _refuse_more(tx: Tx, chat: str, user: str | None) -> None:
 
 
 async def list_shares(tx: Tx, chat: str) -> tuple[Share, ...]:
+    """The shares of a chat, oldest first."""
     return await _shares(tx, "s.chat_id = :chat", {"chat": chat})
 
 
@@ -101,11 +108,12 @@ async def _shares(tx: Tx, condition: str, params: dict[str, Any]) -> tuple[Share
 
 
 async def unshare(tx: Tx, chat: str, id: str) -> Share:
+    """Delete a share. Raises `ShareNotFound`."""
     check_text("share", id)
     params = {"chat": chat, "id": id}
     found = await _shares(tx, "s.chat_id = :chat AND s.id = :id", params)
     if not found:
-        raise ShareNotFound(f"there is no share {id!r} of this chat", share=id)
+        raise ShareNotFound(f"this chat has no share {id!r}", share=id)
     await tx.execute("DELETE FROM shares WHERE chat_id = :chat AND id = :id", params)
     if found[0].user is not None:
         await note_unshared(tx, chat, found[0].user)
@@ -113,17 +121,17 @@ async def unshare(tx: Tx, chat: str, id: str) -> Share:
 
 
 class Reach(Struct, frozen=True):
-    """Who can reach a chat, as far as one caller is concerned."""
+    """How a user can reach a chat: who owns it, and what it or its parents are shared as."""
 
     owner: str
     above: frozenset[str]
-    """The ids of the chat and of all that it is below."""
+    """Ids of the chat and of all chats above it."""
     shared: bool
-    """One of these is shared with the user."""
+    """Whether one of these chats is shared with the user."""
 
 
 async def reach(tx: Tx, chat_id: str, user: str) -> Reach | None:
-    """None when there is no such chat."""
+    """How a user can reach a chat; None if there is no such chat."""
     rows = await tx.fetch(
         f"""
         WITH RECURSIVE above (id, parent_id, owner, height) AS (

@@ -1,4 +1,4 @@
-"""API tokens: shown once, kept by their hash, good for some things and for some time."""
+"""API tokens: returned once, stored as a hash, limited by scopes and an expiry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.chat.state import check_text
+from holdfast.chat.rows import check_text
 from holdfast.server.identity.credential import hash_of
 from holdfast.server.policy import ALL_SCOPES, LOCAL, Scope
 from holdfast.server.problem import (
@@ -22,17 +22,17 @@ from holdfast.store.database import Tx
 
 DAY: Final = 24 * 3600
 LONGEST: Final = 366 * DAY
-"""Seconds that a token is good for at most."""
+"""Longest lifetime of a token in seconds."""
 USUAL: Final = 90 * DAY
-"""Seconds, when nothing else is said."""
+"""Default lifetime of a token in seconds."""
 MOST: Final = 100
-"""Tokens of one user that are good at the same time."""
+"""Most valid tokens of one user."""
 OF_FILE: Final = "local"
-"""The id of the token that a local server keeps in a file."""
+"""Id of the token that a local server keeps in a file."""
 
 
 class Token(Struct, frozen=True):
-    """All that is known of a token: not the token."""
+    """A token's metadata, without its secret."""
 
     id: str
     user: str
@@ -42,24 +42,29 @@ class Token(Struct, frozen=True):
     expires_at: int | None = None
     revoked_at: int | None = None
     used_at: int | None = None
-    """To the minute."""
+    """Time of the last use, to the minute."""
 
 
 class TokenNotFound(NotFound):
+    """There is no token with this id."""
+
     kind = "token_not_found"
 
 
 class NewToken(Struct, frozen=True, kw_only=True):
+    """A token to create."""
+
     id: str
     user: str
     name: str
     secret: str
     scopes: frozenset[Scope] = ALL_SCOPES
     lifetime: int | None = USUAL
-    """Seconds; None for ever."""
+    """Seconds until the token expires; None: never."""
 
 
 async def issue(tx: Tx, new: NewToken) -> Token:
+    """Create a token. Raises `TooMany`."""
     await _refuse_more(tx, new.user)
     row = await tx.one(
         f"""
@@ -82,12 +87,12 @@ async def issue(tx: Tx, new: NewToken) -> Token:
 
 
 async def lifetime_by(tx: Tx, by: str, wanted: int | None) -> int:
-    """Seconds for a token that is made with another one: none outlives what it was made with.
+    """Lifetime in seconds of a new token: it cannot outlive the one used to create it.
 
-    `by`: the id of that token, or of a session begun with it. `wanted`: None for what is usual, or
-    for as long as that one lasts.
+    `by`: id of that token, or of a session started with it. `wanted`: None for the default, or for
+    the time that token has left if that is less.
     """
-    # Locked, so that it is not revoked meanwhile: who asks may be remembered from before that.
+    # Locked, so that it is not revoked meanwhile: the caller may have been authenticated by cache.
     row = await tx.one(
         f"""
         SELECT expires_at, {tx.dialect.now} FROM tokens
@@ -97,7 +102,7 @@ async def lifetime_by(tx: Tx, by: str, wanted: int | None) -> int:
         {"id": by},
     )
     if row is None:
-        raise Unauthenticated("what you have shown was revoked, or has ended: get another token")
+        raise Unauthenticated("your token or session was revoked or has ended: get another token")
     ends, now = row
     left = LONGEST if ends is None else (ends - now) // 1_000_000
     if left < 1:
@@ -106,8 +111,8 @@ async def lifetime_by(tx: Tx, by: str, wanted: int | None) -> int:
         return min(USUAL, left)
     if wanted > left:
         raise Forbidden(
-            f"a token makes none that lasts longer than itself: give expires_in of at most {left}, "
-            "or have one made with a token that lasts longer, or by holdfast token at the database",
+            "a new token cannot outlive the one used to create it: set expires_in to at most "
+            f"{left}, use a token that lasts longer, or run holdfast token on the server",
             limit=left,
         )
     return wanted
@@ -123,11 +128,11 @@ async def _refuse_more(tx: Tx, user: str) -> None:
         {"user": user},
     )
     if row is not None and row[0] >= MOST:
-        raise TooMany(f"there are {MOST} tokens already: revoke those that nobody uses", limit=MOST)
+        raise TooMany(f"this user has {MOST} tokens already: revoke some", limit=MOST)
 
 
 async def revoke(tx: Tx, id: str, user: str | None = None) -> Token:
-    """From now on it is no good. `user`: only if it is theirs. Again: nothing changes."""
+    """Revoke a token; revoking it again changes nothing. `user`: only if it belongs to them."""
     check_text("token", id)
     if id == OF_FILE:
         raise Conflict("this token is kept in a file: remove the file and start the server again")
@@ -146,7 +151,7 @@ async def revoke(tx: Tx, id: str, user: str | None = None) -> Token:
 
 
 async def list_tokens(tx: Tx, user: str) -> tuple[Token, ...]:
-    """Newest first, with those that were revoked or have expired."""
+    """Tokens of a user, newest first, including revoked and expired ones."""
     rows = await tx.fetch(
         f"SELECT {_COLUMNS} FROM tokens WHERE user_id = :user ORDER BY id DESC LIMIT 1000",
         {"user": user},
@@ -155,7 +160,7 @@ async def list_tokens(tx: Tx, user: str) -> tuple[Token, ...]:
 
 
 async def keep_of_file(tx: Tx, secret: str) -> None:
-    """See to it that this is the token of a local server, and that no other one is."""
+    """Make this the only token of a local server."""
     await tx.execute(
         "DELETE FROM tokens WHERE id = :id AND hash <> :hash",
         {"id": OF_FILE, "hash": hash_of(secret)},
@@ -176,6 +181,7 @@ async def keep_of_file(tx: Tx, secret: str) -> None:
 
 
 def scopes_of(text: str) -> frozenset[Scope]:
+    """Parse scopes as stored, separated by spaces."""
     known: Iterable[Scope] = ALL_SCOPES
     return frozenset(each for each in known if each in text.split())
 

@@ -1,4 +1,4 @@
-"""Users: who they are, what they may, and that there is always an administrator."""
+"""Users: creating and changing them, and keeping at least one administrator."""
 
 from __future__ import annotations
 
@@ -6,38 +6,46 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.state import check_text
+from holdfast.chat.rows import check_text
 from holdfast.server.policy import LOCAL, Role
 from holdfast.server.problem import BadBody, Conflict, NotFound
 from holdfast.store.database import Tx
 
 NAME: Final = 200
-"""Characters at most."""
+"""Longest name of a user, in characters."""
 
 
 class User(Struct, frozen=True):
+    """A user of a team server."""
+
     id: str
     name: str
     role: Role
     created_at: int
     disabled_at: int | None = None
-    """Since when they are not let in."""
+    """When the user was disabled; None if they may sign in."""
 
 
 class UserNotFound(NotFound):
+    """There is no such user."""
+
     kind = "user_not_found"
 
 
 class NameTaken(Conflict):
+    """Another user has this name."""
+
     kind = "name_taken"
 
 
 class LastAdmin(Conflict):
+    """The change would leave the server without an administrator."""
+
     kind = "last_admin"
 
 
 async def create_user(tx: Tx, id: str, name: str, role: Role) -> User:
-    """Raises `NameTaken`."""
+    """Create a user. Raises `NameTaken`."""
     row = await tx.one(
         f"""
         INSERT INTO users (id, name, role, created_at)
@@ -48,19 +56,19 @@ async def create_user(tx: Tx, id: str, name: str, role: Role) -> User:
         {"id": id, "name": _name(name), "role": role},
     )
     if row is None:
-        raise NameTaken(f"there is a user {name!r} already: choose another name", name=name)
+        raise NameTaken(f"a user named {name!r} already exists: choose another name", name=name)
     return User(*row)
 
 
 async def change_user(
     tx: Tx, id: str, *, role: Role | None = None, disabled: bool | None = None
 ) -> User:
-    """What is None stays. Raises `LastAdmin` when nobody would be left to let others in."""
+    """Change a user; None keeps a value. Raises `LastAdmin` if no administrator would be left."""
     admins = await _admins(tx)
     user = await find_user(tx, id)
     stays = (role or user.role) == "admin" and not _disabled(user, disabled)
     if id in admins and not stays and len(admins) == 1:
-        raise LastAdmin(f"{user.name!r} is the last administrator: make another one first")
+        raise LastAdmin(f"{user.name!r} is the last administrator: appoint another one first")
     row = await tx.one(
         f"""
         UPDATE users
@@ -81,7 +89,7 @@ def _disabled(user: User, disabled: bool | None) -> bool:
 
 
 async def _admins(tx: Tx) -> set[str]:
-    """Locked, so that two of them cannot each leave it to the other."""
+    """Locked, so that two administrators cannot each resign because the other is left."""
     rows = await tx.fetch(
         f"""
         SELECT id FROM users WHERE role = 'admin' AND disabled_at IS NULL AND id <> '{LOCAL}'
@@ -92,11 +100,12 @@ async def _admins(tx: Tx) -> set[str]:
 
 
 async def find_user(tx: Tx, id: str) -> User:
-    """Raises `UserNotFound`. The user of a local server is nobody's to be found."""
+    """Find a user by id. Raises `UserNotFound`, also for the user of a local server."""
     return await _user(tx, "id", id, "user with the id")
 
 
 async def find_user_called(tx: Tx, name: str) -> User:
+    """Find a user by name. Raises `UserNotFound`."""
     return await _user(tx, "name", name, "user")
 
 
@@ -111,7 +120,7 @@ async def _user(tx: Tx, column: str, it: str, words: str) -> User:
 
 
 async def list_users(tx: Tx, *, after: str = "", limit: int = 100) -> tuple[User, ...]:
-    """By name, from the one behind `after` on."""
+    """Users by name, starting after the name `after`."""
     rows = await tx.fetch(
         f"""
         SELECT {_COLUMNS} FROM users WHERE name > :after AND id <> '{LOCAL}'
@@ -123,7 +132,7 @@ async def list_users(tx: Tx, *, after: str = "", limit: int = 100) -> tuple[User
 
 
 async def local_user(tx: Tx) -> None:
-    """See to it that the only user of a local server is there."""
+    """Create the only user of a local server, unless it exists."""
     params: dict[str, Any] = {"id": LOCAL, "name": LOCAL}
     await tx.execute(
         f"""

@@ -1,1 +1,16 @@
-"""What a replica tells another of the chats that it runs, so that they can be read anywhere."""
+"""The relay: live deltas between replicas, so that a chat can be watched on any of them.
+
+Committed messages reach every replica through the database. Deltas of a running attempt exist only
+in the process that runs it, so a replica with readers of that chat subscribes to its owner.
+
+Read `subscriber.py` first.
+
+- `subscriber.py` looks up the owner of each chat that is watched here, keeps one connection per
+  replica, and mirrors the deltas into the local live buffer.
+- `publisher.py` serves such connections: everything of one tick in one message.
+- `frames.py` has the messages, `secret.py` the mutual proof of the cluster's secret. The secret
+  itself is never sent.
+
+Nothing here is needed for correctness: while a replica cannot be reached, its chats are shown step
+by step instead of word by word. Nothing here writes to the database.
+"""

@@ -1,7 +1,7 @@
 """The secret that the replicas of a cluster share, and how each proves that it has it.
 
-The secret itself is never sent: the address that it would be sent to stands in the database, and
-may be out of date. Each side sends a proof that is good for one connection to one worker.
+The secret itself is never sent: the address of a peer comes from the database and may be out of
+date. Each side sends a proof that is valid for one connection to one worker.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from holdfast.server.identity.private_file import read_private
 
 VARIABLE: Final = "HOLDFAST_CLUSTER_SECRET"
 SHORTEST: Final = 16
-"""Characters."""
+"""Fewest characters of a secret."""
 SKEW: Final = 300
 """Seconds that the clocks of two replicas may differ by."""
 ASKING: Final = "Holdfast-Relay"
-"""The header of who asks: time, nonce and proof. The first message of the answer is the other."""
+"""Request header of a subscriber: time, nonce and proof. The publisher's proof is its first
+message."""
 
 
 class Secret(Struct, frozen=True):
+    """The cluster's secret."""
+
     key: bytes
 
     def __repr__(self) -> str:
@@ -38,13 +41,13 @@ class Secret(Struct, frozen=True):
         return hmac.new(self.key, words, sha256).hexdigest()
 
     def asking(self, worker: str, now: int) -> Proof:
-        """`now`: seconds."""
+        """The proof of a subscriber for a worker. `now`: seconds since 1970."""
         time, nonce = str(now), token_hex(16)
         proof = self._proof("asking", worker, time, nonce)
         return Proof(f"{time} {nonce} {proof}", self._proof("asked", worker, time, nonce))
 
     def answer(self, shown: str, worker: str, now: int) -> str | None:
-        """The proof to answer with, when what was shown is one too."""
+        """The publisher's proof; None if the subscriber's is invalid or too old."""
         pieces = shown.split(" ")
         if len(pieces) != 3 or not pieces[0].isdecimal() or len(pieces[0]) > 18:
             return None
@@ -58,18 +61,21 @@ class Secret(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
+    """A subscriber's proof, and the publisher's that it expects."""
+
     shown: str
     expected: str
-    """What the other side answers if it has the secret too."""
+    """Proof that the publisher sends if it has the secret too."""
 
     def is_answered(self, answer: object) -> bool:
+        """Whether this is the expected proof."""
         return isinstance(answer, str) and hmac.compare_digest(
             self.expected.encode(), answer.encode(errors="replace")
         )
 
 
 def find_secret(environ: Mapping[str, str], file: Path | None) -> Secret | None:
-    """That of the environment, or else of a file that only its owner can read, if there is any."""
+    """The secret of the environment, or else of a private file; None if there is none."""
     where, text = VARIABLE, environ.get(VARIABLE)
     if text is None and file is not None:
         where, text = str(file), read_private(file)
@@ -77,7 +83,7 @@ def find_secret(environ: Mapping[str, str], file: Path | None) -> Secret | None:
         return None
     if len(text.strip()) < SHORTEST:
         raise ConfigError(
-            f"{where} has a secret of less than {SHORTEST} characters: make one with "
+            f"{where} has a secret of fewer than {SHORTEST} characters: make one with "
             "`openssl rand -base64 32`, the same for all replicas"
         )
     return Secret(text.strip().encode())

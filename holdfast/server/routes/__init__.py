@@ -1,4 +1,19 @@
-"""All operations of the API: to import this is to have them in `OPERATIONS`."""
+"""The operations of the API, one file per resource. Importing this registers all of them.
+
+Read `chats.py` first. Each operation is a function with a decorator:
+
+    @operation("GET", "/chats/{chat}/queue", "Read the queue")
+    async def read_queue(call: Call, chat: Id) -> Waiting: ...
+
+- The signature defines the request and the response; the summary and the docstring become the
+  OpenAPI description, so they are written for callers of the API.
+- A function is called only for an authorised request: what each route requires is in
+  `server/policy.py`, not here.
+- A change goes through `idempotency.once`, or passes `call.key` on to the chat.
+
+Rules of chats do not belong here: an operation decodes, calls `holdfast.chat` or `server/identity`,
+and returns. It raises errors that `server/problem.py` knows.
+"""
 
 from holdfast.server.routes import (
     actions,

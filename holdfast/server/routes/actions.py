@@ -1,4 +1,4 @@
-"""What a chat waits for from outside: client tools, approvals, questions."""
+"""Pending actions of chats, and answering them: client tools, approvals, questions."""
 
 from __future__ import annotations
 
@@ -8,49 +8,53 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 from msgspec import Meta, Struct
 
 from holdfast.agent import Agent
-from holdfast.chat import people
 from holdfast.chat.errors import NothingWaits, WrongAnswer
-from holdfast.chat.state import Answer, Chat, Rule
-from holdfast.chat.view import Pending, Snapshot, snapshot_of
-from holdfast.chat.waiting import Asked, Place, read_asked
+from holdfast.chat.pending_actions import Asked, Place, read_asked
+from holdfast.chat.rows import Answer, Chat, Rule
+from holdfast.chat.snapshots import Pending, Snapshot, snapshot_of
+from holdfast.chat.transitions import user
+from holdfast.kernel.approval import canonical
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.results import content
 from holdfast.kernel.tool import Deny
-from holdfast.kernel.way import canonical
-from holdfast.server.given import CursorText, Given, GivenPart, Id, Limit, Name
-from holdfast.server.once import answered, once
+from holdfast.server.idempotency import answered, once
 from holdfast.server.operation import Call, operation
-from holdfast.server.pages import cursor_holding, cut, value_of
+from holdfast.server.pagination import cursor_holding, cut, value_of
 from holdfast.server.problem import BadBody
+from holdfast.server.request_types import CursorText, Given, GivenPart, Id, Limit, Name
 from holdfast.store.database import Tx
 
 
 class Actions(Struct, frozen=True):
+    """Pending actions of a chat."""
+
     actions: tuple[Pending, ...]
 
 
-@operation("GET", "/chats/{chat}/actions", "Read what the chat waits for")
+@operation("GET", "/chats/{chat}/actions", "List the pending actions of a chat")
 async def list_actions(call: Call, chat: Id) -> Actions:
     return Actions(await (await call.server.host.chat(chat)).actions())
 
 
 class ListAsked(Given, frozen=True):
+    """Query of `GET /actions`."""
+
     cursor: CursorText | None = None
     limit: Limit = 50
 
 
 class AskedPage(Struct, frozen=True):
-    """What waits, the newest first."""
+    """Pending actions, newest first."""
 
     actions: tuple[Asked, ...]
     next: str | None
-    """The cursor of the next page; None when this is the last."""
+    """Cursor of the next page; None on the last page."""
 
 
-@operation("GET", "/actions", "Read what waits for the caller, in all of their chats")
+@operation("GET", "/actions", "List the pending actions of all chats of the caller")
 async def list_asked(call: Call, query: ListAsked) -> AskedPage:
-    """Also in chats that theirs set to work. Answer it in the chat that asks."""
+    """Includes actions of child chats. Answer each in the chat that it belongs to."""
     before = value_of("actions", query.cursor, Place)
 
     async def read(tx: Tx) -> list[Asked]:
@@ -62,60 +66,70 @@ async def list_asked(call: Call, query: ListAsked) -> AskedPage:
 
 
 class Allow(GivenPart, frozen=True, tag="allow"):
-    """The call may run."""
+    """Approve a tool call."""
 
     digest: Annotated[str, Meta(min_length=1, max_length=200)]
-    """Of the action, as it was shown: an approval is good for nothing else."""
+    """Digest of the action as it was shown: the approval is valid for nothing else."""
     arguments: dict[str, Any] | None = None
-    """Other arguments to run it with."""
+    """Arguments to run the call with instead."""
     for_chat: Literal["call", "tool"] | None = None
-    """`call`: the same call, with the arguments that it runs with now, may run again in this chat
-    without being asked. `tool`: any call of this tool."""
+    """`call`: also approve later calls in this chat with the same arguments. `tool`: also approve
+    all later calls of this tool in this chat."""
 
 
 class Refuse(GivenPart, frozen=True, tag="deny"):
-    """The call may not run."""
+    """Deny a tool call."""
 
     reason: Annotated[str, Meta(max_length=10_000)] = ""
-    """For the model."""
+    """Reason, for the model."""
 
 
 class Result(GivenPart, frozen=True, tag="result"):
-    """What the client's tool gave, or what somebody answered to a question."""
+    """The result of a client tool, or the answer to a question."""
 
     result: Any
-    """Text, or anything that is JSON."""
+    """Text, or any JSON value."""
     failed: bool = False
+    expected: bool = False
+    """For a failure: it is a regular negative answer such as *not found*, and does not count
+    against the tool."""
 
 
 Said: TypeAlias = Union[Allow, Refuse, Result]
+"""An answer to an action."""
 
 
 class AnswerAction(Given, frozen=True):
+    """The answer to one action."""
+
     answer: Said
 
 
-@operation("POST", "/chats/{chat}/actions/{id}", "Answer something the chat waits for", status=202)
+@operation("POST", "/chats/{chat}/actions/{id}", "Answer a pending action", status=202)
 async def answer_action(call: Call, chat: Id, id: Id, body: AnswerAction) -> Snapshot:
     return await _resolve(call, chat, {id: body.answer})
 
 
 class AllowedCalls(Given, frozen=True):
+    """Calls that are approved in advance."""
+
     tool: Name
     arguments: str | None = None
-    """Canonical JSON that the arguments have to be; None for any."""
+    """Canonical JSON that the arguments must equal; None: any arguments."""
 
 
 class AnswerActions(Given, frozen=True):
+    """Answers to several actions, by id."""
+
     answers: Annotated[dict[Id, Said], Meta(min_length=1, max_length=100)]
     allow_for_chat: AllowedCalls | None = None
-    """Calls that may run in this chat from now on without being asked about."""
+    """Calls that may run in this chat from now on without approval."""
 
 
 @operation(
     "POST",
     "/chats/{chat}/actions",
-    "Answer several things at once: all of them, or, when one is refused, none",
+    "Answer several pending actions at once: all of them, or none if one is refused",
     status=202,
 )
 async def answer_actions(call: Call, chat: Id, body: AnswerActions) -> Snapshot:
@@ -130,7 +144,7 @@ async def _resolve(
     chat, what = await call.server.host.chat(chat_id), f"resolve {chat_id}"
     body = answers if rule is None else (answers, rule)
     waiting = {action.call.id: action for action in await chat.actions()}
-    # Asked behind the actions: what was answered in between is found in one of the two.
+    # Read after the actions: an answer given in between is found in one of the two.
     first = await answered(call, what, body, Chat)
     if first is not None:
         return snapshot_of(first)
@@ -144,7 +158,7 @@ async def _resolve(
     rules = [rule, *(_rule(agent, waiting[id], said) for id, said in answers.items())]
 
     async def resolve(tx: Tx) -> Chat:
-        return await people.resolve(tx, chat_id, given, *rules)
+        return await user.resolve(tx, chat_id, given, *rules)
 
     return snapshot_of(await once(call, what, body, Chat, resolve))
 
@@ -153,22 +167,24 @@ def _answer(agent: Agent, action: Pending, said: Said) -> Answer:
     match said:
         case Allow():
             if action.kind != "approval":
-                raise WrongAnswer(action.call.id, f"{action.call.tool} waits for a result: give it")
+                raise WrongAnswer(action.call.id, f"{action.call.tool} needs a result: send one")
             return agent.answer(action.call, Approved(said.digest, said.arguments))
         case Refuse():
             return agent.answer(action.call, Deny(said.reason or "no reason was given"))
         case Result():
             if action.kind == "approval":
-                raise WrongAnswer(action.call.id, "it waits for allow or deny, not for a result")
+                raise WrongAnswer(action.call.id, "it needs allow or deny, not a result")
             if not said.failed:
                 return agent.answer(action.call, said.result)
             made = content(said.result)
-            result = ToolResult(action.call.id, action.call.tool, made, "failed")
+            result = ToolResult(
+                action.call.id, action.call.tool, made, "failed", expected=said.expected
+            )
             return agent.answer(action.call, result)
 
 
 def _rule(agent: Agent, action: Pending, said: Said) -> Rule | None:
-    """What else may run from now on. `said` is known to be an answer to the action."""
+    """The calls that an answer approves from now on. `said` is a valid answer to the action."""
     if not isinstance(said, Allow) or said.for_chat is None:
         return None
     tool = action.call.tool
@@ -176,6 +192,6 @@ def _rule(agent: Agent, action: Pending, said: Said) -> Rule | None:
         return Rule(tool)
     if said.arguments is None:
         return Rule(tool, action.arguments)
-    # To what was asked for nobody has agreed: only to what was made of it.
+    # The person approved the changed arguments, not those that the model asked for.
     known = agent.toolset[tool].arguments
     return Rule(tool, canonical(known.plain(known.check(said.arguments))))

@@ -1,4 +1,4 @@
-"""The audit log, to be read."""
+"""Reading the audit log."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.chat.state import check_text
+from holdfast.chat.rows import check_text
 from holdfast.server.identity.audit import Action, Page, read
 from holdfast.server.operation import Call, operation
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of `GET /audit`."""
+
     before: str | None = None
-    """`next` of the page before."""
+    """`next` of the last page."""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     user: str | None = None
-    """The id of whoever did it."""
+    """Id of the user who did it."""
     action: Action | None = None
 
 
 @operation("GET", "/audit", "Read the audit log")
 async def get_audit(call: Call, query: AuditQuery) -> Page:
-    """Who did what to what, the latest first."""
+    """Who did what to what, newest first."""
     check_text("user", query.user)
     return await call.server.db.read(
         lambda tx: read(

@@ -1,4 +1,4 @@
-"""What there is to choose from: agents, models, providers."""
+"""The catalog: agents, models and providers to choose from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.kernel.model import Effort
 from holdfast.kernel.prepare import model_of, rules_of, window_of
 from holdfast.kernel.tool import Effect, Tool
 from holdfast.providers import profiles, registry
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import Family, Price, Profile
 from holdfast.providers.registry import (
     DEMO,
@@ -29,43 +29,50 @@ from holdfast.server.operation import Call, operation
 # --- agents ---
 
 Approval: TypeAlias = Literal["never", "ask", "depends"]
+"""Whether a tool needs approval; `depends`: on its arguments."""
 
 
 class ToolShown(Struct, frozen=True):
+    """A tool of an agent."""
+
     name: str
     description: str
     waits_for: ActionKind | None
-    """Who carries it out, when that is somebody outside."""
+    """What runs the tool, if that is outside the server."""
     effect: Effect
-    """What running it does. `pure`: nothing. `idempotent`: something, and the same when it is run
-    again. `once`: something that is never done twice. `commit`: something in the chat itself."""
+    """Effect of running it. `pure`: none. `idempotent`: the same if it is run again. `once`: never
+    to be repeated. `commit`: a change of the chat itself."""
     approval: Approval
-    """Whether a person is asked before it runs. `depends`: on the arguments."""
+    """Whether approval is required before it runs. `depends`: on the arguments."""
     label: str
-    """What people are shown while it runs."""
+    """Text shown to people while it runs."""
 
 
 class AgentShown(Struct, frozen=True):
+    """An agent of the server."""
+
     name: str
     model: str
     effort: Effort | None
     tools: tuple[ToolShown, ...]
     provider_tools: tuple[str, ...]
-    """Tools that the model's provider has and runs."""
+    """Tools that the model's provider runs."""
     window: int | None
-    """Tokens that fit into its own model; None when nobody knows."""
+    """Context window of its model in tokens; None if unknown."""
     threshold: int | None
-    """Percent of the window at which the conversation is summarized; None when it never is."""
+    """Percent of the window at which the conversation is summarized; None: never."""
     compacts_at: int | None
-    """The same in tokens of its own model, to be compared with `context` of a chat."""
+    """The same in tokens of its model, comparable with `context` of a chat."""
 
 
 class Agents(Struct, frozen=True):
+    """The agents of the server."""
+
     agents: tuple[AgentShown, ...]
-    """The first answers chats that name none."""
+    """The first is the default for chats that name none."""
 
 
-@operation("GET", "/agents", "Who can answer")
+@operation("GET", "/agents", "List the agents")
 async def list_agents(call: Call) -> Agents:
     return Agents(tuple(_agent(agent) for agent in call.server.host.agents.values()))
 
@@ -95,38 +102,40 @@ def _tool(tool: Tool) -> ToolShown:
 
 
 class ModelShown(Struct, frozen=True):
-    """What is not known of a model is null."""
+    """A model. Facts that are not known are null."""
 
     name: str
-    """As `model` of a chat or a message takes it."""
+    """Name, as used for `model` of a chat or a message."""
     provider: str
     used_by: tuple[str, ...]
-    """The agents that have it when nothing else is said."""
+    """Agents that use it by default."""
     window: int | None
-    """Tokens that fit, the answer included."""
+    """Context window in tokens, including the answer."""
     max_output: int | None
     efforts: tuple[Effort, ...] | None
-    """How hard it can be told to think, from the least to the most; empty when it cannot be."""
+    """Levels of reasoning effort, lowest first; empty if it has none."""
     files: tuple[Family, ...] | None
-    """What it takes beside text."""
+    """Kinds of files it accepts besides text."""
     price: Price | None
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
 
 class Models(Struct, frozen=True):
+    """The models that can be used."""
+
     models: tuple[ModelShown, ...]
-    """Those that are known. A provider may have others, which can be named too."""
+    """Known models. A provider may have others, which can be used by name."""
     priced_on: str
-    """The day on which the prices were true."""
+    """Date of the prices."""
 
 
 FREE: Final = Profile(efforts=(), price=Price(0, 0))
-"""Of the demo, which asks nobody."""
+"""Profile of the demo, which calls no provider."""
 
 
-@operation("GET", "/models", "What can be asked")
+@operation("GET", "/models", "List the models that can be used")
 async def list_models(call: Call) -> Models:
-    """The agents' own first, then all that are known of each provider that can be asked."""
+    """The agents' own models first, then all known models of each usable provider."""
     users: dict[str, list[Agent]] = {}
     for agent in call.server.host.agents.values():
         users.setdefault(model_of(agent).name, []).append(agent)
@@ -138,7 +147,7 @@ async def list_models(call: Call) -> Models:
 
 
 def _model(name: str, users: Sequence[Agent]) -> ModelShown:
-    """As its first user has it, where there is one."""
+    """A model as its first agent has it, if any does."""
     provider, _, id = name.partition(":")
     model = model_of(users[0]) if users else None
     profile = getattr(model, "profile", None)
@@ -161,34 +170,38 @@ def _model(name: str, users: Sequence[Agent]) -> ModelShown:
 
 
 class ProviderShown(Struct, frozen=True, kw_only=True):
+    """A provider, and whether it can be used."""
+
     name: str
     usable: bool
     remedy: str | None
-    """What to do when it is not."""
+    """What to do if it is not usable."""
     broken: bool = False
-    """Whether something is set for it that cannot be right."""
+    """Whether its configuration is invalid."""
     key: Literal["stored", "environment"] | None = None
-    """Where its key comes from; one that is stored goes first. None: there is none."""
+    """Where its key comes from; a stored one takes precedence. None: it has none."""
     stored: bool = False
-    """Whether a key for it is kept here."""
+    """Whether a key for it is stored on this server."""
     stored_at: int | None = None
     needs_key: bool = True
     variables: tuple[str, ...]
-    """Of the environment, that its key is looked for in."""
+    """Environment variables that its key is read from."""
     url: str | None
-    """Where it is asked: as the settings or the environment say, or else at its own address. None:
-    they have to say it."""
+    """Base URL, from the settings, the environment or the provider's default. None: it has to be
+    set."""
     default: str | None
-    """The model to begin with, as provider:model."""
+    """Model to start with, as provider:model."""
 
 
 class Providers(Struct, frozen=True):
+    """The known providers."""
+
     providers: tuple[ProviderShown, ...]
     can_store: bool
-    """Whether this server can keep keys: it has a key of its own to encrypt them with."""
+    """Whether this server can store keys: it has a key of its own to encrypt them with."""
 
 
-@operation("GET", "/providers", "Who can be asked, and what is missing for the others")
+@operation("GET", "/providers", "List the providers, and what the unusable ones lack")
 async def list_providers(call: Call) -> Providers:
     kept = await call.server.db.read(stored_at)
     base_urls = call.server.base_urls
@@ -205,7 +218,7 @@ async def list_providers(call: Call) -> Providers:
     return Providers(tuple(shown), call.server.access.keyring is not None)
 
 
-STORED: Final = "a key is stored and not in use: wait a few seconds, or see why in the server's log"
+STORED: Final = "a key is stored but not in use yet: wait a few seconds, or see the server's log"
 
 
 def _provider(

@@ -1,4 +1,4 @@
-"""Chats: begin, find, read, change and delete them."""
+"""Chats: create, list, search, read, change and delete them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from holdfast.chat import family, people, search
+from holdfast.chat import search
 from holdfast.chat.handle import labels_of, title_of
 from holdfast.chat.listing import Shown, Wanted, list_shown, show, shown
-from holdfast.chat.locked import read_chat
-from holdfast.chat.marks import Marks, mark, read_marks
+from holdfast.chat.read_state import Marks, mark, read_marks
+from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import Chat, Status
 from holdfast.chat.search import Looked
-from holdfast.chat.state import Chat, Status
+from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.model import Effort
-from holdfast.server.given import (
+from holdfast.server.idempotency import answered, once
+from holdfast.server.identity.audit import entry, record
+from holdfast.server.operation import Call, operation
+from holdfast.server.pagination import cursor_of, cut, place_of
+from holdfast.server.problem import BadBody, BadRequest
+from holdfast.server.request_types import (
     MOST_NUMBER,
     CursorText,
     Given,
@@ -28,26 +34,23 @@ from holdfast.server.given import (
     Title,
     prompt_of,
 )
-from holdfast.server.identity.audit import entry, record
-from holdfast.server.once import answered, once
-from holdfast.server.operation import Call, operation
-from holdfast.server.pages import cursor_of, cut, place_of
-from holdfast.server.problem import BadBody, BadRequest
 from holdfast.store.database import Tx
 
 
 class CreateChat(Given, frozen=True):
+    """A chat to create."""
+
     prompt: Said | None = None
-    """None: it waits for its first message."""
+    """First message; None: the chat waits for one."""
     agent: Name | None = None
-    """None: the first that the server has."""
+    """Name of the agent; None: the server's first."""
     title: Title | None = None
     labels: Labels = field(default_factory=dict)
     model: ModelName | None = None
     effort: Effort | None = None
 
 
-@operation("POST", "/chats", "Begin a chat", status=201)
+@operation("POST", "/chats", "Create a chat", status=201)
 async def create_chat(call: Call, body: CreateChat) -> Shown:
     chat = await call.server.host.create(
         None if body.prompt is None else await prompt_of(call, body.prompt),
@@ -66,6 +69,8 @@ async def create_chat(call: Call, body: CreateChat) -> Shown:
 
 
 class ListChats(Given, frozen=True):
+    """Query of `GET /chats`."""
+
     q: (
         Annotated[
             str, Meta(min_length=1, max_length=500, description="words in titles and messages")
@@ -82,33 +87,33 @@ class ListChats(Given, frozen=True):
     archived: bool = False
     pinned: bool | None = None
     shared: bool | None = None
-    """True: only those that others share with the caller. False: only the caller's own."""
+    """True: only chats that others share with the caller. False: only the caller's own."""
     before: Id | None = None
-    """The id of the last one seen: another way to say where to go on."""
+    """Id of the last chat seen: an alternative to `cursor`."""
     cursor: CursorText | None = None
     limit: Limit = 50
 
 
 class ChatPage(Struct, frozen=True):
-    """Chats, the newest first."""
+    """A page of chats, newest first."""
 
     chats: tuple[Shown, ...]
     next: str | None
-    """The cursor of the next page; None when this is the last."""
+    """Cursor of the next page; None on the last page."""
     complete: bool = True
-    """False when a search did not look at everything yet: asked again, it looks further."""
+    """False if a search did not cover everything yet: repeat it to search further."""
 
 
 @operation("GET", "/chats", "List the caller's chats and those shared with them, or search them")
 async def list_chats(call: Call, query: ListChats) -> ChatPage:
-    """The newest first. Those that another chat set to work are listed by `parent`."""
+    """Newest first. Child chats are listed by `parent`."""
     if query.before is not None and query.cursor is not None:
-        raise BadRequest("give ?before or ?cursor, not both")
+        raise BadRequest("?before and ?cursor exclude each other: send one of them")
     looked, complete = None, True
     if query.q is not None:
         looked = search.looked_for(query.q)
         if looked is None:
-            raise BadRequest("?q has no word in it: give letters or digits")
+            raise BadRequest("?q has no word in it: use letters or digits")
         complete = await search.catch_up(call.server.db)
     if query.parent is not None and not await _may_read(call, query.parent):
         return ChatPage((), None, complete)
@@ -156,24 +161,26 @@ async def read_one(call: Call, chat: Id) -> Shown:
 
 
 class ChangeChat(Given, frozen=True):
+    """Changes of a chat; absent fields keep their values."""
+
     title: Title | UnsetType | None = UNSET
-    """None takes it away: the next turn brings a new one."""
+    """None removes it: the next turn writes a new one."""
     labels: Labels | UnsetType = UNSET
-    """All of them."""
+    """Replaces all labels."""
     archived: bool | UnsetType = UNSET
     pinned: bool | UnsetType = UNSET
-    """For the caller alone."""
+    """Pinned for the caller alone."""
     model: ModelName | UnsetType | None = UNSET
-    """None: the agent's own."""
+    """None: the agent's own model."""
     effort: Effort | UnsetType | None = UNSET
 
 
-@operation("PATCH", "/chats/{chat}", "Change a chat: all that is given, or nothing")
+@operation("PATCH", "/chats/{chat}", "Change a chat: all given fields, or none")
 async def change_chat(call: Call, chat: Id, body: ChangeChat) -> Shown:
     changes = _changes(body)
     if not changes and body.archived is UNSET and body.pinned is UNSET:
         fields = ", ".join(ChangeChat.__struct_fields__)
-        raise BadBody(f"there is nothing to change: give one of {fields}")
+        raise BadBody(f"there is nothing to change: send one of {fields}")
     agent = (await call.server.host.chat(chat)).agent
     call.server.host.check_choice(agent, changes.get("model"), changes.get("effort"))
 
@@ -187,7 +194,7 @@ async def change_chat(call: Call, chat: Id, body: ChangeChat) -> Shown:
 
 
 def _changes(body: ChangeChat) -> dict[str, Any]:
-    """What becomes of the row."""
+    """Changes of the chat's row."""
     changes: dict[str, Any] = {}
     if body.title is not UNSET:
         changes["title"] = title_of(body.title)
@@ -201,44 +208,47 @@ def _changes(body: ChangeChat) -> dict[str, Any]:
 
 
 async def _change(tx: Tx, row: Chat, changes: dict[str, Any], archived: bool | UnsetType) -> Chat:
-    """An archived chat is taken out first, and one that is to be archived is put away last."""
+    """A chat is unarchived before, and archived after, its other changes."""
     if archived is False and row.archived:
-        row = await family.unarchive(tx, row.id)
+        row = await lifecycle.unarchive(tx, row.id)
     if changes:
-        row = await people.update(tx, row.id, changes)
+        row = await user.update(tx, row.id, changes)
     if archived is True and not row.archived:
-        row = await family.archive(tx, row.id)
+        row = await lifecycle.archive(tx, row.id)
     return row
 
 
 async def was_deleted(call: Call, chat: Id) -> bool:
+    """Whether this request has already deleted the chat."""
     return await answered(call, f"delete {chat}", None, tuple[str, ...]) is not None
 
 
 @operation(
     "DELETE",
     "/chats/{chat}",
-    "Delete a chat for good, with all that it set to work",
+    "Delete a chat permanently, with its child chats",
     was_done=was_deleted,
 )
 async def delete_chat(call: Call, chat: Id) -> None:
     async def delete(tx: Tx) -> tuple[str, ...]:
-        gone = await family.delete(tx, chat)
+        gone = await lifecycle.delete(tx, chat)
         await record(tx, entry(call, "chat.delete", chat, below=gone[1:]))
         return gone
 
     await once(call, f"delete {chat}", None, tuple[str, ...], delete)
 
 
-# --- what the caller has seen of it ---
+# --- read state ---
 
 
 class ReadUpTo(Given, frozen=True):
+    """How far the caller has read."""
+
     number: Annotated[int, Meta(ge=0, le=MOST_NUMBER)]
-    """Of the last message that was read; 0 for none."""
+    """Number of the last message read; 0 for none."""
 
 
-@operation("PUT", "/chats/{chat}/read", "Note how far the caller has read")
+@operation("PUT", "/chats/{chat}/read", "Record how far the caller has read")
 async def mark_read(call: Call, chat: Id, body: ReadUpTo) -> Marks:
     async def change(tx: Tx) -> Marks:
         row = await read_chat(tx, chat)

@@ -1,7 +1,8 @@
-"""Files that people give along with what they say."""
+"""Files: upload, list, download and delete them."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, Final
@@ -11,44 +12,54 @@ from msgspec import Meta, Struct
 
 from holdfast.chat import files
 from holdfast.chat.files import FileNotFound, StoredFile
-from holdfast.chat.locked import read_chat
+from holdfast.chat.row_lock import read_chat
 from holdfast.kernel.messages import prepare_to_decode
-from holdfast.server.given import CursorText, Given, Id, Limit
-from holdfast.server.once import once
+from holdfast.server.idempotency import once
 from holdfast.server.operation import Call, Content, operation
-from holdfast.server.pages import cursor_of, cut, place_of
+from holdfast.server.pagination import cursor_of, cut, place_of
 from holdfast.server.problem import BadRequest, TooLarge
+from holdfast.server.request_types import CursorText, Given, Id, Limit
 from holdfast.store.database import Tx
 
 SAFE: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"))
-"""What a browser may show where it is: nothing of it can act. An SVG can."""
+"""Media types that a browser may display inline: none of them can run code. An SVG can."""
 UNKNOWN: Final = "application/octet-stream"
 
 
 class Upload(Given, frozen=True):
+    """Query of an upload."""
+
     name: Annotated[str, Meta(min_length=1, max_length=files.LONGEST_NAME)] | None = None
 
 
-async def received(request: web.Request, limit: int) -> bytes:
-    """A body of any kind, which is not read on once it is too large."""
-    too_large = TooLarge(f"this has more than {limit} bytes: send less", limit=limit)
+async def received(request: web.Request, limit: int) -> bytearray:
+    """Read a body of any type into memory. Raises `TooLarge`."""
+    data = bytearray()
+    async for chunk in chunks(request, limit):
+        data += chunk
+    return data
+
+
+async def chunks(request: web.Request, limit: int) -> AsyncIterator[bytes]:
+    """The chunks of a body as they arrive, but not beyond the limit. Raises `TooLarge`."""
+    too_large = TooLarge(f"the body has more than {limit} bytes: send less", limit=limit)
     if (request.content_length or 0) > limit:
         raise too_large
-    data = bytearray()
+    size = 0
     async for chunk in request.content.iter_any():
-        if len(data) + len(chunk) > limit:
+        size += len(chunk)
+        if size > limit:
             raise too_large
-        data += chunk
-    return bytes(data)
+        yield chunk
 
 
 @operation(
     "POST", "/files", "Upload a file: its bytes are the body", status=201, raw=True, takes="*/*"
 )
 async def upload_file(call: Call, request: web.Request, query: Upload) -> StoredFile:
-    """Its media type is that of the body. The same bytes are stored once."""
+    """The media type is that of the body. The same bytes are stored once."""
     media_type = _media_type(request)
-    data = await received(request, call.server.limits.file)
+    data = bytes(await received(request, call.server.limits.file))
     hash, id = sha256(data).hexdigest(), call.server.ports.new_id()
 
     async def add(tx: Tx) -> StoredFile:
@@ -61,24 +72,26 @@ async def upload_file(call: Call, request: web.Request, query: Upload) -> Stored
 def _media_type(request: web.Request) -> str:
     said = request.headers.get("Content-Type", UNKNOWN).partition(";")[0].strip().lower()
     if not files.MEDIA.fullmatch(said):
-        raise BadRequest(f"{said!r:.80} is no media type: send a Content-Type, as image/png")
+        raise BadRequest(f"{said!r:.80} is not a media type: send a Content-Type like image/png")
     return said
 
 
 class ListFiles(Given, frozen=True):
+    """Query of `GET /files`."""
+
     cursor: CursorText | None = None
     limit: Limit = 50
 
 
 class FilePage(Struct, frozen=True):
-    """Files, the newest first."""
+    """A page of files, newest first."""
 
     files: tuple[StoredFile, ...]
     next: str | None
     used: int
     """Bytes of all files of the caller."""
     quota: int
-    """Bytes that they may have."""
+    """Most bytes that the caller's files may have."""
 
 
 @operation("GET", "/files", "List the caller's files")
@@ -95,9 +108,9 @@ async def list_files(call: Call, query: ListFiles) -> FilePage:
     return FilePage(page, next, used, call.server.limits.quota)
 
 
-@operation("GET", "/files/{id}", "Download a file", media="*/*")
+@operation("GET", "/files/{id}", "Download a file", media="*/*", download=True)
 async def download_file(call: Call, id: Id) -> Content:
-    """Pictures may be shown where they are; anything else is for saving."""
+    """Images may be displayed inline; anything else is an attachment."""
 
     async def read(tx: Tx) -> tuple[StoredFile, bytes]:
         file = await files.read_file(tx, call.user, id)
@@ -108,11 +121,11 @@ async def download_file(call: Call, id: Id) -> Content:
 
 @operation("DELETE", "/files/{id}", "Delete a file that no chat refers to")
 async def delete_file(call: Call, id: Id) -> None:
-    """While a chat of the caller's refers to it, it is refused: the chat would no longer be what
-    it was. Delete the chat first."""
+    """Refused while a chat of the caller refers to it, since that would change the chat. Delete the
+    chat first."""
     looked = None
-    # Not in the transaction that deletes: this may look at much, and would hold up others.
-    with suppress(FileNotFound):  # which that says too, unless it deleted it itself
+    # Not in the deleting transaction: this may read a lot, and would block others.
+    with suppress(FileNotFound):  # raised again below, unless this request deleted the file before
         looked = await call.server.db.read(lambda tx: files.refuse_in_use(tx, call.user, id))
 
     async def delete(tx: Tx) -> StoredFile:
@@ -121,10 +134,15 @@ async def delete_file(call: Call, id: Id) -> None:
     await once(call, "delete file", id, StoredFile, delete)
 
 
-@operation("GET", "/chats/{chat}/files/{id}", "Download a file that a chat refers to", media="*/*")
+@operation(
+    "GET",
+    "/chats/{chat}/files/{id}",
+    "Download a file that a chat refers to",
+    media="*/*",
+    download=True,
+)
 async def download_of_chat(call: Call, chat: Id, id: Id) -> Content:
-    """For everybody who may read the message that does. `id` stands in its part's `ref`, behind
-    `holdfast:`."""
+    """For callers who may read the message. `id` is in the part's `ref`, after `holdfast:`."""
 
     async def read(tx: Tx) -> tuple[StoredFile, bytes]:
         row = await read_chat(tx, chat)

@@ -1,4 +1,4 @@
-"""Whether this process lives, and whether it can do its work."""
+"""Liveness and readiness probes, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,44 +13,63 @@ from holdfast.server.problem import Refused
 from holdfast.store.database import StoreError
 
 PATIENCE: Final = 5.0
-"""Seconds that the database may take to say anything."""
+"""Seconds to wait for the database."""
 
 
 class Alive(Struct, frozen=True):
+    """The process is alive."""
+
     status: Literal["ok"] = "ok"
 
 
 class Ready(Struct, frozen=True):
+    """The server is ready."""
+
     status: Literal["ready"]
     workers: int
-    """How many live."""
+    """Number of live workers."""
 
 
 class NotReady(Refused):
+    """The server is not ready: the database or the workers are missing."""
+
     kind = "not_ready"
     status = 503
 
 
-@operation("GET", "/healthz", "Whether the process lives")
+@operation("GET", "/healthz", "Liveness: whether the process is alive")
 async def healthz(call: Call) -> Alive:
     return Alive()
 
 
-@operation("GET", "/readyz", "Whether it can work: the database answers, and a worker lives")
+@operation(
+    "GET", "/readyz", "Readiness: the database responds and is writable, and a worker is alive"
+)
 async def readyz(call: Call) -> Ready:
+    _refuse_unwritable(call)
     try:
         with anyio.fail_after(PATIENCE):
             alive = await call.server.host.workers()
     except TimeoutError:
-        raise NotReady(f"the database says nothing for {PATIENCE:g} s", part="database") from None
-    except StoreError as error:  # whoever asks may be anybody: why is not for them
-        detail = "the database does not answer: the server's log says why"
+        raise NotReady(
+            f"no response from the database for {PATIENCE:g} s", part="database"
+        ) from None
+    except StoreError as error:  # not authenticated: the cause is for the log only
+        detail = "the database does not respond: the server's log says why"
         raise NotReady(detail, part="database") from error
     if not alive.ids:
-        raise NotReady("no worker lives: start one with `holdfast worker`", part="worker")
+        raise NotReady("no worker is alive: start one with `holdfast worker`", part="worker")
     return Ready("ready", len(alive.ids))
 
 
-@operation("GET", "/openapi.json", "This description")
+def _refuse_unwritable(call: Call) -> None:
+    try:
+        call.server.db.check_writable()
+    except StoreError as error:
+        detail = "the database cannot be written to: the server's log says why"
+        raise NotReady(detail, part="database") from error
+
+
+@operation("GET", "/openapi.json", "The OpenAPI document of this API")
 async def openapi(call: Call) -> dict[str, Any]:
     return dict(document())

@@ -1,4 +1,4 @@
-"""Who I am, to this server."""
+"""The authenticated caller."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from holdfast.server.policy import LOCAL, Role, Scope
 
 
 class Me(Struct, frozen=True):
+    """The authenticated caller."""
+
     user: str
-    """The id of the user; empty for the only one of a local server."""
+    """Id of the user; empty for the only one of a local server."""
     name: str
     role: Role
     scopes: tuple[Scope, ...]
-    """What the token is good for that was shown, or that the session was begun with."""
+    """Scopes of the token, or of the token that the session was started with."""
     mode: Literal["local", "team"]
-    csrf: str | None = None
-    """Of a session: to be sent as X-CSRF-Token with everything but GET."""
+    download_key: str | None = None
+    """For a session: key for URLs of files and exports, as ?download_key=."""
 
 
-@operation("GET", "/me", "Who is asking")
+@operation("GET", "/me", "Read who the caller is")
 async def get_me(call: Call) -> Me:
     caller = call.caller
     assert caller is not None
@@ -31,4 +33,5 @@ async def get_me(call: Call) -> Me:
     if caller.user != LOCAL:
         name = (await call.server.db.read(lambda tx: find_user(tx, caller.user))).name
     mode: Literal["local", "team"] = "local" if call.server.access.local else "team"
-    return Me(caller.user, name, caller.role, tuple(sorted(caller.scopes)), mode, caller.csrf)
+    scopes = tuple(sorted(caller.scopes))
+    return Me(caller.user, name, caller.role, scopes, mode, caller.download_key)

@@ -1,4 +1,4 @@
-"""The messages of a chat: read them, say something, say something else instead."""
+"""Messages of a chat: read, send and edit them."""
 
 from __future__ import annotations
 
@@ -7,40 +7,51 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.chat import queries
-from holdfast.chat.locked import read_chat
-from holdfast.chat.state import Deliver, Stored
+from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import Deliver, Stored
+from holdfast.chat.snapshots import Receipt, Revision
 from holdfast.chat.stream import SIZE
-from holdfast.chat.view import Receipt, Revision
 from holdfast.kernel.model import Effort
-from holdfast.server.given import MOST_NUMBER, Given, Id, Limit, ModelName, Number, Said, prompt_of
 from holdfast.server.operation import Call, operation
 from holdfast.server.problem import BadRequest
+from holdfast.server.request_types import (
+    MOST_NUMBER,
+    Given,
+    Id,
+    Limit,
+    ModelName,
+    Number,
+    Said,
+    prompt_of,
+)
 from holdfast.store.database import Tx
 
 
 class ListMessages(Given, frozen=True):
+    """Query of the messages of a chat."""
+
     before: Number | None = None
-    """The newest in front of this number; without it and `after`, the newest of all."""
+    """The newest messages before this number; without it and `after`, the newest of all."""
     after: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] | None = None
-    """The first behind this number."""
+    """The first messages after this number."""
     limit: Limit = 100
-    """At most: of large messages there are fewer on a page."""
+    """At most; a page of large messages has fewer."""
     superseded: bool = False
-    """With those that an edit took out: for the owner of the chat."""
+    """Include messages that an edit superseded; only for the owner of the chat."""
 
 
 class MessagePage(Struct, frozen=True):
-    """Messages, in the order of the conversation."""
+    """A page of messages, in the order of the conversation."""
 
     messages: tuple[Stored, ...]
     next: int | None
-    """What to give as `before`, or as `after`, for the next page; None when this is the last."""
+    """Value of `before` or `after` for the next page; None on the last page."""
 
 
 @operation("GET", "/chats/{chat}/messages", "Read messages: the newest, or those after a number")
 async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePage:
     if query.before is not None and query.after is not None:
-        raise BadRequest("give ?before or ?after, not both")
+        raise BadRequest("?before and ?after exclude each other: send one of them")
 
     async def read(tx: Tx) -> MessagePage:
         owner = (await read_chat(tx, chat)).owner
@@ -60,16 +71,18 @@ async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePag
 
 
 class SendMessage(Given, frozen=True):
+    """A message to send."""
+
     prompt: Said
     deliver: Deliver = "queue"
-    """While the chat is busy. `queue`: when the turn is over. `steer`: before its next step.
-    `interrupt`: the turn is stopped for it."""
+    """When to deliver it if the chat is busy. `queue`: after the turn. `steer`: before its next
+    step. `interrupt`: now, interrupting the turn."""
     model: ModelName | None = None
-    """From this message on."""
+    """Model from this message on."""
     effort: Effort | None = None
 
 
-@operation("POST", "/chats/{chat}/messages", "Say something", status=202)
+@operation("POST", "/chats/{chat}/messages", "Send a message", status=202)
 async def send_message(call: Call, chat: Id, body: SendMessage) -> Receipt:
     held = await call.server.host.chat(chat)
     return await held.send(
@@ -82,6 +95,8 @@ async def send_message(call: Call, chat: Id, body: SendMessage) -> Receipt:
 
 
 class EditMessage(Given, frozen=True):
+    """The new text of a message."""
+
     prompt: Said
     model: ModelName | None = None
     effort: Effort | None = None
@@ -90,7 +105,7 @@ class EditMessage(Given, frozen=True):
 @operation(
     "PATCH",
     "/chats/{chat}/messages/{number}",
-    "Say something else instead of a prompt: it and all behind it are superseded",
+    "Edit a user's message: it and all messages after it are superseded",
     status=202,
 )
 async def edit_message(call: Call, chat: Id, number: Number, body: EditMessage) -> Revision:

@@ -1,14 +1,14 @@
-"""Numbers of this process and of its database, for Prometheus."""
+"""Prometheus metrics of this process and of the database."""
 
 from __future__ import annotations
 
-from holdfast.observe.meters import MEDIA
+from holdfast.observe.metrics import MEDIA
 from holdfast.server.operation import Call, Content, operation
-from holdfast.server.scrape import scrape
+from holdfast.server.prometheus import scrape
 
 
-@operation("GET", "/metrics", "Numbers of this process, for Prometheus", media=MEDIA)
+@operation("GET", "/metrics", "Prometheus metrics of this process", media=MEDIA)
 async def metrics(call: Call) -> Content:
-    """What the database says of all processes is left out while it does not answer."""
+    """Metrics read from the database are left out while it is unavailable."""
     server = call.server
     return Content(await scrape(server.meters, server.db, server.host, server.hub), MEDIA)

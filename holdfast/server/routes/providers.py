@@ -1,4 +1,4 @@
-"""Keys of providers: stored sealed, and never given out."""
+"""Keys of providers: stored encrypted, and never returned."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.providers.known import PROVIDERS
+from holdfast.providers.catalog import PROVIDERS
+from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.secrets import PROVIDER, remove_secret, seal, store_secret
-from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
 from holdfast.server.problem import BadBody, NotFound
 from holdfast.store.database import Tx
 
 
 class ProviderNotFound(NotFound):
+    """There is no such provider, or no key is stored for it."""
+
     kind = "provider_not_found"
 
 
 class ProviderKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key of a provider to store."""
+
     key: Annotated[str, Meta(min_length=1, max_length=8192)]
 
     def __repr__(self) -> str:
@@ -28,21 +32,21 @@ class ProviderKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @operation("PUT", "/providers/{name}", "Store the key of a provider")
 async def put_provider(call: Call, name: str, body: ProviderKey) -> None:
-    """In place of one that is there. It is encrypted, and nobody gets it back from here."""
+    """Replaces a stored key. It is encrypted, and never returned."""
     _check(name)
     if not (body.key.isascii() and body.key.isprintable() and body.key == body.key.strip()):
-        raise BadBody("the key has white space or other characters that no key has: copy it again")
+        raise BadBody("the key has white space or characters that no key has: copy it again")
     sealed = seal(call.server.access.keyring, PROVIDER, name, body.key)
 
     async def change(tx: Tx) -> None:
         await store_secret(tx, sealed)
         await record(tx, entry(call, "secret.store", f"{PROVIDER}/{name}", key_id=sealed.key_id))
 
-    # What a request is known by is a hash: no key of a provider is kept with it.
+    # Requests are stored by hash: no provider key is stored with them.
     await once(call, f"PUT /providers/{name}", body.key, type(None), change)
 
 
-@operation("DELETE", "/providers/{name}", "Forget the key of a provider")
+@operation("DELETE", "/providers/{name}", "Delete the stored key of a provider")
 async def delete_provider(call: Call, name: str) -> None:
     _check(name)
 

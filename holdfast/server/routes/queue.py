@@ -1,4 +1,4 @@
-"""The messages of a chat that wait."""
+"""The queue of a chat: read, reorder, edit, remove and promote messages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from holdfast.chat.errors import QueuedNotFound
-from holdfast.chat.state import Queued
-from holdfast.chat.view import Receipt
-from holdfast.server.given import Given, Id, Said, prompt_of
+from holdfast.chat.rows import Queued
+from holdfast.chat.snapshots import Receipt
 from holdfast.server.operation import Call, operation
+from holdfast.server.request_types import Given, Id, Said, prompt_of
 
 
 class Waiting(Struct, frozen=True):
-    """The queue, in the order in which it will be delivered."""
+    """The queue, in order of delivery."""
 
     queue: tuple[Queued, ...]
 
@@ -25,17 +25,19 @@ async def read_queue(call: Call, chat: Id) -> Waiting:
 
 
 class Order(Given, frozen=True):
+    """A new order of the queue."""
+
     order: Annotated[tuple[Id, ...], Meta(max_length=100)]
-    """The ids of all messages that wait."""
+    """Ids of all queued messages."""
 
 
-@operation("PUT", "/chats/{chat}/queue", "Put the queue into another order, within each kind")
+@operation("PUT", "/chats/{chat}/queue", "Reorder the queue, within each kind")
 async def order_queue(call: Call, chat: Id, body: Order) -> Waiting:
     held = await call.server.host.chat(chat)
     return Waiting(await held.queue.reorder(body.order, key=call.key))
 
 
-@operation("GET", "/chats/{chat}/queue/{id}", "Read a message that waits")
+@operation("GET", "/chats/{chat}/queue/{id}", "Read a queued message")
 async def read_queued(call: Call, chat: Id, id: Id) -> Queued:
     held = await call.server.host.chat(chat)
     for queued in await held.queue.list():
@@ -45,25 +47,25 @@ async def read_queued(call: Call, chat: Id, id: Id) -> Queued:
 
 
 class EditQueued(Given, frozen=True):
+    """The new text of a queued message."""
+
     prompt: Said
     deliver: Literal["steer", "queue"] | None = None
-    """None: as it is."""
+    """None: unchanged."""
 
 
-@operation("PATCH", "/chats/{chat}/queue/{id}", "Change a message that waits")
+@operation("PATCH", "/chats/{chat}/queue/{id}", "Edit a queued message")
 async def edit_queued(call: Call, chat: Id, id: Id, body: EditQueued) -> Waiting:
     held = await call.server.host.chat(chat)
     prompt = await prompt_of(call, body.prompt)
     return Waiting(await held.queue.edit(id, prompt, body.deliver, key=call.key))
 
 
-@operation("DELETE", "/chats/{chat}/queue/{id}", "Take a message back before it is delivered")
+@operation("DELETE", "/chats/{chat}/queue/{id}", "Remove a queued message before it is delivered")
 async def remove_queued(call: Call, chat: Id, id: Id) -> Queued:
     return await (await call.server.host.chat(chat)).queue.remove(id, key=call.key)
 
 
-@operation(
-    "POST", "/chats/{chat}/queue/{id}/promote", "Deliver a message that waits now", status=202
-)
+@operation("POST", "/chats/{chat}/queue/{id}/promote", "Deliver a queued message now", status=202)
 async def promote_queued(call: Call, chat: Id, id: Id) -> Receipt:
     return await (await call.server.host.chat(chat)).queue.promote(id, key=call.key)

@@ -1,23 +1,25 @@
-"""What a chat came to."""
+"""The result of a chat's last turn."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.chat.view import ChatResult, read_result
-from holdfast.server.given import Id
+from holdfast.chat.snapshots import ChatResult, read_result
 from holdfast.server.operation import Call, operation
+from holdfast.server.request_types import Id
 from holdfast.store.database import Tx
 
 
 class Outcome(Struct, frozen=True):
+    """The result of a chat, if it is idle."""
+
     result: ChatResult | None
-    """None while the chat does not rest: its stream says when it may."""
+    """None while the chat is not idle; its stream tells when to ask again."""
 
 
-@operation("GET", "/chats/{chat}/result", "What the chat came to, once it rests")
+@operation("GET", "/chats/{chat}/result", "Read the result of a chat, once it is idle")
 async def chat_result(call: Call, chat: Id) -> Outcome:
-    """All of one moment: how the turn ended, the text of the answer, and what is waited for."""
+    """Read in one snapshot: how the turn ended, the text of the answer, and pending actions."""
     watch = call.server.host.feed.watch
 
     async def read(tx: Tx) -> ChatResult | None:

@@ -1,4 +1,4 @@
-"""Signing in and out, of a browser."""
+"""Browser sessions: signing in and out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from msgspec import Struct, structs
 
 from holdfast.server.identity import sessions
 from holdfast.server.identity.audit import entry, record
-from holdfast.server.identity.credential import csrf_of, new_secret
-from holdfast.server.identity.people import owner_of
+from holdfast.server.identity.authenticator import owner_of
+from holdfast.server.identity.credential import (
+    bound,
+    download_key_of,
+    new_secret,
+    new_session_key,
+)
 from holdfast.server.operation import Call, operation
 from holdfast.server.policy import Caller
 from holdfast.server.problem import BadRequest
@@ -15,38 +20,46 @@ from holdfast.store.database import Tx
 
 
 class SignIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token to sign in with."""
+
     token: str
 
 
 class Session(Struct, frozen=True):
+    """A new browser session."""
+
     user: str
-    csrf: str
-    """To be sent as X-CSRF-Token with everything but GET. GET /me gives it again."""
+    key: str
+    """The second half of the session, sent as X-Session-Key with every request: browsers send the
+    cookie to every port of a host, so it is not enough alone. Returned only here."""
+    download_key: str
+    """Key for URLs of files and exports, as ?download_key=, where a browser sends no header."""
 
 
 @operation("POST", "/session", "Sign in: exchange a token for a cookie", status=201, keyed=False)
 async def post_session(call: Call, body: SignIn) -> Session:
-    """The cookie is for this server alone, and no script can read it."""
-    id, secret = call.server.ports.new_id(), new_secret("session")
+    """Scripts cannot read the cookie. It is useless without the key."""
+    id, secret, key = call.server.ports.new_id(), new_secret("session"), new_session_key()
+    download_key = download_key_of(key)
 
     async def change(tx: Tx) -> Caller:
         owner = await owner_of(tx, body.token, call.server.access)
         assert owner.token is not None
-        await sessions.begin(tx, id, owner.token, secret)
+        await sessions.begin(tx, id, owner.token, bound(secret, download_key))
         await record(tx, entry(structs.replace(call, caller=owner), "session.begin", id))
         return owner
 
     owner = await call.server.db.write(change)
     call.headers["Set-Cookie"] = call.server.access.cookie.holding(secret)
-    return Session(owner.user, csrf_of(secret))
+    return Session(owner.user, key, download_key)
 
 
 @operation("DELETE", "/session", "Sign out", keyed=False)
 async def delete_session(call: Call) -> None:
     caller = call.caller
     assert caller is not None
-    if caller.csrf is None or caller.token is None:
-        raise BadRequest("there is no session to end: this request showed a token")
+    if caller.download_key is None or caller.token is None:
+        raise BadRequest("there is no session to end: this request was authenticated by a token")
     id = caller.token
 
     async def change(tx: Tx) -> None:

@@ -1,4 +1,4 @@
-"""Sharing a chat for reading."""
+"""Shares of a chat: create, list and revoke them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.chat.locked import read_chat
+from holdfast.chat.row_lock import read_chat
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.shares import NewShare, Share, list_shares, share, unshare
 from holdfast.server.identity.users import find_user_called
-from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
 from holdfast.server.problem import BadBody
 from holdfast.store.database import Tx
@@ -22,30 +22,36 @@ YEAR = 366 * 24 * 3600
 
 
 class AskedShare(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A share to create."""
+
     user: str | None = None
-    """The name of the user to share it with; without one, a link is made."""
+    """Name of the user to share it with; None: create a link."""
     expires_in: Annotated[int, Meta(ge=1, le=YEAR)] | None = None
-    """Seconds; without a limit when left out."""
+    """Seconds until it expires; None: never."""
 
 
 class MadeShare(Struct, frozen=True):
+    """A share that was created."""
+
     info: Share
     link: str | None
-    """Of a link: what to show as Authorization: Bearer, this once."""
+    """For a link: the credential to send as Authorization: Bearer. Returned only here."""
 
 
 class Shares(Struct, frozen=True):
+    """Shares of a chat."""
+
     shares: tuple[Share, ...]
 
 
-@operation("GET", "/chats/{chat}/shares", "List whom a chat is shared with")
+@operation("GET", "/chats/{chat}/shares", "List the shares of a chat")
 async def get_shares(call: Call, chat: str) -> Shares:
     return Shares(await call.server.db.read(lambda tx: list_shares(tx, chat)))
 
 
-@operation("POST", "/chats/{chat}/shares", "Share a chat for reading", status=201)
+@operation("POST", "/chats/{chat}/shares", "Share a chat read-only", status=201)
 async def post_share(call: Call, chat: str, body: AskedShare) -> MadeShare:
-    """With a user, or with whoever has the link. What is below the chat is shared with it."""
+    """With a user, or with anyone who has the link. Includes the child chats."""
     id = call.server.ports.new_id()
     secret = new_secret("link") if body.user is None else None
 
@@ -53,7 +59,7 @@ async def post_share(call: Call, chat: str, body: AskedShare) -> MadeShare:
         await read_chat(tx, chat)
         user = None if body.user is None else (await find_user_called(tx, body.user)).id
         if user is not None and user == call.user:
-            raise BadBody("the chat is yours already: share it with somebody else")
+            raise BadBody("the chat is yours already: share it with another user")
         made = await share(
             tx,
             NewShare(
@@ -72,9 +78,9 @@ async def post_share(call: Call, chat: str, body: AskedShare) -> MadeShare:
     return MadeShare(made, secret if made.id == id else None)
 
 
-@operation("DELETE", "/chats/{chat}/shares/{id}", "Share a chat no longer")
+@operation("DELETE", "/chats/{chat}/shares/{id}", "Revoke a share of a chat")
 async def delete_share(call: Call, chat: str, id: str) -> None:
-    """Streams that are open by it end within seconds."""
+    """Streams opened by it end within seconds."""
 
     async def change(tx: Tx) -> Share:
         gone = await unshare(tx, chat, id)

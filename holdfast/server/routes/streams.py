@@ -1,4 +1,4 @@
-"""What happens, as it happens: a chat, and all chats of the caller."""
+"""Streams: the events of one chat, and of the caller's chat list."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from msgspec import Meta
 
 from holdfast.chat.stream import ChatStream, Cursor
 from holdfast.server import sse, websocket
+from holdfast.server.chat_list_stream import Moment, Roster
 from holdfast.server.events import LIST_PAYLOADS, PAYLOADS
 from holdfast.server.fanout import Subject
-from holdfast.server.given import Given, Id
 from holdfast.server.operation import Call, operation
-from holdfast.server.roster import Moment, Roster
+from holdfast.server.request_types import Given, Id
 
 SSE = "text/event-stream"
 
 
 class Resume(Given, frozen=True):
+    """Where a stream continues."""
+
     cursor: (
-        Annotated[str, Meta(max_length=400, description="the id of the last event that was seen")]
-        | None
+        Annotated[str, Meta(max_length=400, description="id of the last event received")] | None
     ) = None
-    """`Last-Event-ID` goes before it."""
+    """`Last-Event-ID` takes precedence."""
 
 
 @operation(
     "GET",
     "/chats/{chat}/stream",
-    "Watch a chat, from a cursor on (Last-Event-ID, or ?cursor=). Also over WebSocket.",
+    "Watch a chat, from a cursor on (Last-Event-ID or ?cursor=); also over WebSocket",
     media=SSE,
     raw=True,
     events=PAYLOADS,
@@ -48,7 +49,7 @@ async def stream_chat(
 @operation(
     "GET",
     "/stream",
-    "Watch all chats of the caller: each that is new or changes. Also over WebSocket.",
+    "Watch the caller's chats: each one that is created or changes; also over WebSocket",
     media=SSE,
     raw=True,
     events=LIST_PAYLOADS,
@@ -61,8 +62,8 @@ async def stream_chats(call: Call, request: web.Request, query: Resume) -> web.S
 
 
 def _cursor(request: web.Request, query: Resume) -> str | None:
-    """What the client saw last. A browser that comes back says it in the header, and asks for the
-    URL that it began with."""
+    """The client's cursor. A reconnecting browser sends it as a header, to the URL it began
+    with."""
     return request.headers.get("Last-Event-ID") or query.cursor or None
 
 

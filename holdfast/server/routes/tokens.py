@@ -1,4 +1,4 @@
-"""API tokens."""
+"""API tokens: create, list and revoke them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.tokens import (
@@ -19,7 +20,6 @@ from holdfast.server.identity.tokens import (
     revoke,
 )
 from holdfast.server.identity.users import find_user
-from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
 from holdfast.server.policy import Caller, Scope
 from holdfast.server.problem import Forbidden
@@ -29,33 +29,41 @@ prepare_to_decode(Token)
 
 
 class AskedToken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token to create."""
+
     name: str
-    """What it is for."""
+    """What the token is for."""
     scopes: frozenset[Scope] = frozenset(("read", "write"))
     expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] | None = None
-    """Seconds: not more than what it is asked for with has left. Left out: 90 days, or that."""
+    """Seconds: at most what the token used has left. Default: 90 days, or that if it is less."""
     user: str | None = None
-    """The id of somebody else, for an administrator."""
+    """Id of another user, for administrators."""
 
 
 class IssuedToken(Struct, frozen=True):
+    """A token that was created."""
+
     info: Token
     token: str | None
-    """The token itself, this once. None when it was given already, for the same key."""
+    """The token itself, returned once; None if this request, by its key, returned it before."""
 
 
 class TokensQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of `GET /tokens`."""
+
     user: str | None = None
-    """The id of somebody else, for an administrator."""
+    """Id of another user, for administrators."""
 
 
 class Tokens(Struct, frozen=True):
+    """Tokens of a user."""
+
     tokens: tuple[Token, ...]
 
 
 @operation("GET", "/tokens", "List tokens")
 async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
-    """The newest first; never the tokens themselves."""
+    """Newest first, without their secrets."""
     user = _whose(call, query.user)
 
     async def read(tx: Tx) -> tuple[Token, ...]:
@@ -65,14 +73,14 @@ async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
     return Tokens(await call.server.db.read(read))
 
 
-@operation("POST", "/tokens", "Make a token", status=201)
+@operation("POST", "/tokens", "Create a token", status=201)
 async def post_token(call: Call, body: AskedToken) -> IssuedToken:
-    """It is shown once. What it was asked for with is good for as much, and for as long."""
+    """Returned once. It has no more scopes and no later expiry than the token used to create it."""
     caller = call.caller
     assert caller is not None
     if not body.scopes <= caller.scopes:
         more = ", ".join(sorted(body.scopes - caller.scopes))
-        raise Forbidden(f"a token without the scope {more} makes none with it")
+        raise Forbidden(f"your token lacks the scope {more}: a new token cannot have it either")
     new = NewToken(
         id=call.server.ports.new_id(),
         user=_whose(call, body.user),
@@ -96,7 +104,7 @@ async def post_token(call: Call, body: AskedToken) -> IssuedToken:
 
 @operation("DELETE", "/tokens/{id}", "Revoke a token")
 async def delete_token(call: Call, id: str) -> None:
-    """It ends, with its sessions and their streams. Again: nothing more happens."""
+    """Ends its sessions and their streams too. Revoking it again changes nothing."""
     whose = None if _is_admin(call.caller) else call.user
 
     async def change(tx: Tx) -> Token:
@@ -111,12 +119,12 @@ def _whose(call: Call, user: str | None) -> str:
     if user is None or user == call.user:
         return call.user
     if not _is_admin(call.caller):
-        raise Forbidden("these are somebody else's tokens: ask an administrator")
+        raise Forbidden("these tokens belong to another user: ask an administrator")
     return user
 
 
 async def _check_there(tx: Tx, call: Call, user: str) -> None:
-    """Whoever calls is, also the user of a local server, who is not found."""
+    """The caller exists, including the user of a local server, who cannot be found by id."""
     if user != call.user:
         await find_user(tx, user)
 

@@ -1,119 +1,146 @@
-"""A chat as a file, and back."""
+"""Export and import of chats."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 from hashlib import sha256
-from typing import Final
+from tempfile import SpooledTemporaryFile
+from typing import IO, Final
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
 
 from holdfast.chat.export import Exported, Format, parse
+from holdfast.chat.handle import Chat
 from holdfast.chat.listing import Shown, shown
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import prepare_to_decode
-from holdfast.server.given import Given, Id, Labels, Name, Title
-from holdfast.server.once import key_for
-from holdfast.server.operation import Call, Content, headers_of, operation
+from holdfast.server.idempotency import key_for
+from holdfast.server.operation import Call, headers_of, operation
 from holdfast.server.problem import BadBody
-from holdfast.server.routes.files import received
+from holdfast.server.request_types import Given, Id, Labels, Name, Title
+from holdfast.server.routes.files import chunks
 
 JSONL: Final = "application/x-ndjson"
 MARKDOWN: Final = "text/markdown"
+SPOOL: Final = 4 * 1024 * 1024
+"""Bytes of an upload that stay in memory; a larger one goes to a temporary file."""
+KINDS: Final[Mapping[Format, tuple[str, str]]] = {
+    "jsonl": (JSONL, "jsonl"),
+    "markdown": (MARKDOWN, "md"),
+}
+"""Media type and file extension of each format."""
 
 
 class Export(Given, frozen=True):
+    """Query of an export."""
+
     format: Format = "jsonl"
-    """`jsonl` loses nothing, and can be imported; `markdown` is for people."""
+    """`jsonl` is lossless and can be imported; `markdown` is for people."""
     files: bool = True
-    """With the bytes of files that the chat refers to, in JSONL."""
+    """Include the bytes of the chat's files, in JSONL."""
 
 
 @operation(
-    "GET", "/chats/{chat}/export", "A chat as a file", media=f"{JSONL}, {MARKDOWN}", raw=True
+    "GET",
+    "/chats/{chat}/export",
+    "Export a chat as a file",
+    media=f"{JSONL}, {MARKDOWN}",
+    raw=True,
+    download=True,
 )
 async def export_chat(
     call: Call, request: web.Request, chat: Id, query: Export
-) -> Content | web.StreamResponse:
-    """The owner's has all there is. That of others who may read the chat is without what edits took
-    out, and numbered anew."""
+) -> web.StreamResponse:
+    """The owner gets everything. Other readers get it without superseded messages, renumbered."""
     held = await call.server.host.chat(chat)
     live = held.owner != call.user
-    if query.format == "markdown":
-        text = await (held.export_live() if live else held.export("markdown"))
-        data = text.encode(errors="replace")
-        return Content(data, f"{MARKDOWN}; charset=utf-8", f"chat-{chat}.md")
+    media, ending = KINDS[query.format]
     response = web.StreamResponse(
-        headers=headers_of(f"{JSONL}; charset=utf-8", f"chat-{chat}.jsonl")
+        headers=headers_of(f"{media}; charset=utf-8", f"chat-{chat}.{ending}")
     )
-    async with aclosing(held.export_lines(files=query.files, live=live)) as lines:
-        first = await anext(lines)  # what is refused is refused before the answer begins
+    pieces = held.export_pieces(query.format, files=query.files, live=live)
+    async with aclosing(pieces):
+        first = await anext(pieces)  # raises before the response begins, if it is refused
         await response.prepare(request)
         if request.method == "HEAD":
             return response
         try:
-            await response.write(_line(first))
-            async for line in lines:
-                await response.write(_line(line))
+            await response.write(_bytes(first))
+            async for piece in pieces:
+                await response.write(_bytes(piece))
         except Exception:
-            if request.transport is not None:  # half of a chat must not look like a chat
+            if request.transport is not None:  # a truncated export must not look complete
                 request.transport.abort()
             raise
     await response.write_eof()
     return response
 
 
-def _line(text: str) -> bytes:
-    return f"{text}\n".encode(errors="replace")
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")
 
 
 class Import(Given, frozen=True):
+    """Query of an import."""
+
     agent: Name | None = None
-    """Who goes on with it; None: the one that it had."""
+    """Agent that continues the chat; None: the one it had."""
 
 
 @operation(
     "POST",
     "/chats/import",
-    "A new chat from an export in JSONL",
+    "Import a chat from an export in JSONL",
     status=201,
     raw=True,
     takes=JSONL,
 )
 async def import_chat(call: Call, request: web.Request, query: Import) -> Shown:
-    """It has the same messages, and belongs to the caller. What it was allowed to do is not kept.
+    """The new chat has the same messages and belongs to the caller. Its approvals are not imported.
 
-    Calls without a result get one that says so, as in a copy. A model that cannot be had here is
-    left to the agent. The files in it become files of the caller.
+    Calls without a result get one that says so, as in a fork. A model that is not available here is
+    replaced by the agent's. The files in the export become files of the caller.
     """
-    data = await received(request, call.server.limits.transfer)
     try:
-        # Beside the event loop: a large one takes a second, and everybody would wait for it.
-        given, hash = await call.server.ports.in_thread(partial(_understood, data))
-        named = key_for(call, "import", (query.agent, hash))
-        chat = await call.server.host.adopt(
-            given, named, agent=query.agent, owner=call.user, quota=call.server.limits.quota
-        )
+        # An upload may be slow, so its body is read before it takes one of the few places.
+        with SpooledTemporaryFile(max_size=SPOOL) as body:
+            async for chunk in chunks(request, call.server.limits.transfer):
+                body.write(chunk)
+            async with call.server.imports:
+                chat = await _import(call, body, query.agent)
     except UnicodeDecodeError:
-        raise BadBody("this is no text in UTF-8: send an export in JSONL") from None
+        raise BadBody("the body is not UTF-8 text: send an export in JSONL") from None
     except (FormatError, msgspec.ValidationError) as error:
-        raise BadBody(f"this is no export of a chat: {error}") from None
+        raise BadBody(f"the body is not an export of a chat: {error}") from None
     return shown(chat.first)
 
 
-def _understood(data: bytes) -> tuple[Exported, str]:
-    """What it holds, and its hash."""
-    given = parse(data.decode())
+async def _import(call: Call, body: IO[bytes], agent: str | None) -> Chat:
+    server = call.server
+    # In a thread: a large one takes a second, and would block all other requests.
+    given, hash = await server.ports.in_thread(partial(_understood, body))
+    key = key_for(call, "import", (agent, hash))
+    return await server.host.adopt(
+        given, key, agent=agent, owner=call.user, quota=server.limits.quota
+    )
+
+
+def _understood(body: IO[bytes]) -> tuple[Exported, str]:
+    """Parse an export; return it and its hash."""
+    body.seek(0)
+    data = body.read()
+    given = parse(data)
     described = {"title": given.chat.title, "labels": given.chat.labels}
     msgspec.convert(described, Described)
     return given, sha256(data).hexdigest()
 
 
 class Described(Struct, frozen=True):
-    """What a chat may be called, as everywhere else."""
+    """Checks title and labels as everywhere else."""
 
     title: Title | None
     labels: Labels

@@ -1,22 +1,26 @@
-"""The turn of a chat: stop it, try it again, have it summarized, take another way from here."""
+"""Turns of a chat: interrupt, retry, compact, retitle and fork."""
 
 from __future__ import annotations
 
 from holdfast.chat.listing import Shown, shown
-from holdfast.chat.view import Snapshot
-from holdfast.server.given import Given, Id, Number, Said, Title, prompt_of
+from holdfast.chat.snapshots import Snapshot
 from holdfast.server.operation import Call, operation
+from holdfast.server.request_types import Given, Id, Number, Said, Title, prompt_of
 
 
 class ForkChat(Given, frozen=True):
+    """A fork to create."""
+
     number: Number
-    """The last message that is taken along; with a prompt, the one that it stands in for."""
+    """Number of the last message copied; with a prompt, of the message that it replaces."""
     prompt: Said | None = None
     title: Title | None = None
     share_workspace: bool = False
 
 
-@operation("POST", "/chats/{chat}/fork", "A new chat with the history up to a message", status=201)
+@operation(
+    "POST", "/chats/{chat}/fork", "Fork a chat: copy its history up to a message", status=201
+)
 async def fork_chat(call: Call, chat: Id, body: ForkChat) -> Shown:
     held = await call.server.host.chat(chat)
     made = await held.fork(
@@ -29,16 +33,21 @@ async def fork_chat(call: Call, chat: Id, body: ForkChat) -> Shown:
     return shown(made.first)
 
 
-@operation("POST", "/chats/{chat}/interrupt", "Stop the turn and keep what it produced", status=202)
+@operation("POST", "/chats/{chat}/interrupt", "Interrupt the turn and keep its output", status=202)
 async def interrupt_chat(call: Call, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).interrupt(key=call.key)
 
 
-@operation("POST", "/chats/{chat}/retry", "Try again after an error", status=202)
+@operation("POST", "/chats/{chat}/retry", "Retry after an error", status=202)
 async def retry_chat(call: Call, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).retry(key=call.key)
 
 
-@operation("POST", "/chats/{chat}/compact", "Have the conversation summarized now", status=202)
+@operation("POST", "/chats/{chat}/compact", "Summarize the conversation now", status=202)
 async def compact_chat(call: Call, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).compact(key=call.key)
+
+
+@operation("POST", "/chats/{chat}/title", "Have a model write a new title now")
+async def retitle_chat(call: Call, chat: Id) -> Snapshot:
+    return await (await call.server.host.chat(chat)).retitle(key=call.key)

@@ -1,4 +1,4 @@
-"""What was used and what it cost."""
+"""Usage: tokens and cost of chats."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from msgspec import Meta, Struct
 
 from holdfast.chat.queries import Spent
 from holdfast.kernel.messages import Usage
-from holdfast.server.given import MOST_NUMBER, Given, Id
 from holdfast.server.operation import Call, operation
+from holdfast.server.request_types import MOST_NUMBER, Given, Id
 from holdfast.store.database import Tx
 
 DAY: Final = 24 * 3600 * 1_000_000
 
 
 class OfChat(Given, frozen=True):
+    """Query of the usage of a chat."""
+
     tree: bool = False
-    """With all chats that it set to work."""
+    """Include its child chats."""
 
 
 @operation("GET", "/chats/{chat}/usage", "Tokens and cost of a chat")
@@ -28,26 +30,30 @@ async def chat_usage(call: Call, chat: Id, query: OfChat) -> Spent:
 
 
 class Between(Given, frozen=True):
+    """A period of time."""
+
     since: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] = 0
     """Microseconds since 1970, UTC."""
     until: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] = MOST_NUMBER
 
 
 class Day(Struct, frozen=True):
+    """Usage of one day."""
+
     day: str
-    """As 2026-12-31, UTC."""
+    """Date as 2026-12-31, UTC."""
     spent: Spent
 
 
 class Report(Struct, frozen=True):
-    """What the caller's chats used."""
+    """Usage of the caller's chats."""
 
     total: Spent
     days: tuple[Day, ...]
-    """Only those with any use, in order."""
+    """Days with any usage, in order."""
 
 
-@operation("GET", "/usage", "Tokens and cost of all chats of the caller, day by day")
+@operation("GET", "/usage", "Tokens and cost of all chats of the caller, by day")
 async def usage(call: Call, query: Between) -> Report:
     columns = "input, output, reasoning, cache_read, cache_write, cost, created_at"
     mine = "chat_id IN (SELECT id FROM chats WHERE owner = :owner)"

@@ -1,4 +1,4 @@
-"""Users, as an administrator sees them."""
+"""Users: administration."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.users import User, change_user, create_user, list_users
-from holdfast.server.once import once
 from holdfast.server.operation import Call, operation
-from holdfast.server.pages import cut
+from holdfast.server.pagination import cut
 from holdfast.server.policy import Role
 from holdfast.store.database import Tx
 
@@ -19,31 +19,39 @@ prepare_to_decode(User)
 
 
 class NewUser(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A user to create."""
+
     name: str
     role: Role = "member"
 
 
 class UserChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes of a user; None keeps a value."""
+
     role: Role | None = None
     disabled: bool | None = None
-    """True: they are not let in any more, nor are their tokens."""
+    """True: the user and their tokens are refused."""
 
 
 class UsersQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of `GET /users`."""
+
     after: str = ""
-    """The name of the last one seen."""
+    """Name of the last user seen."""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class Users(Struct, frozen=True):
+    """A page of users."""
+
     users: tuple[User, ...]
     next: str | None = None
-    """To ask with as `after`; None at the end."""
+    """Value of `after` for the next page; None on the last page."""
 
 
 @operation("GET", "/users", "List the users")
 async def get_users(call: Call, query: UsersQuery) -> Users:
-    """By name. Those who were disabled are among them."""
+    """By name, including disabled users."""
     found = await call.server.db.read(
         lambda tx: list_users(tx, after=query.after, limit=query.limit + 1)
     )
@@ -51,9 +59,9 @@ async def get_users(call: Call, query: UsersQuery) -> Users:
     return Users(page, page[-1].name if more else None)
 
 
-@operation("POST", "/users", "Make a user", status=201)
+@operation("POST", "/users", "Create a user", status=201)
 async def post_user(call: Call, body: NewUser) -> User:
-    """To let them in, make a token for them."""
+    """The user can sign in once a token is created for them."""
     id = call.server.ports.new_id()
 
     async def change(tx: Tx) -> User:
@@ -64,9 +72,9 @@ async def post_user(call: Call, body: NewUser) -> User:
     return await once(call, "POST /users", body, User, change)
 
 
-@operation("PATCH", "/users/{user}", "Change what a user may, or whether they are let in")
+@operation("PATCH", "/users/{user}", "Change a user's role, or disable or enable them")
 async def patch_user(call: Call, user: str, body: UserChange) -> User:
-    """There is always an administrator: the last one stays one."""
+    """The last administrator cannot be demoted or disabled."""
 
     async def change(tx: Tx) -> User:
         made = await change_user(tx, user, role=body.role, disabled=body.disabled)

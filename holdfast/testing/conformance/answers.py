@@ -1,4 +1,4 @@
-"""What an answer brings, and in which order."""
+"""Conformance cases: the content of an answer, and the order of its deltas."""
 
 from __future__ import annotations
 

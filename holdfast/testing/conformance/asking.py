@@ -1,4 +1,4 @@
-"""What a model does with a request: send all of it, the same each time, and change nothing."""
+"""Conformance cases: a request is sent completely, deterministically, and unchanged."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def everything() -> Request:
     return Request(
         system=SYSTEM,
         messages=(
+            Message("system", (Text("The workspace is in Oslo."),), "context", "model"),
             Message(
                 "user",
                 (Text("Summary of what was before."),),

@@ -1,4 +1,4 @@
-"""How the cases of the suite ask a model, and what they make of its answer."""
+"""Helpers of the conformance cases: sending requests, and evaluating answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from holdfast.kernel.model import (
     ToolSpec,
     close,
 )
-from holdfast.testing.inline import ports
+from holdfast.testing.ports import ports
 from holdfast.testing.script import Item, ScriptedModel, Turn, call_raw, say, think, usage
 
 Feature = Literal[

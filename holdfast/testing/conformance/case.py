@@ -1,4 +1,4 @@
-"""A case: one demand on a model, and the code that finds out whether it is met."""
+"""A conformance case: one requirement for a model, and the code that checks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a stream ends that does not come to its end."""
+"""Conformance cases: streams that end early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model does when nobody wants the rest, and when two want something at once."""
+"""Conformance cases: cancelled streams and concurrent requests."""
 
 from __future__ import annotations
 

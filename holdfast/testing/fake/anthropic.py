@@ -1,4 +1,4 @@
-"""The Anthropic Messages API as a fake speaks it.
+"""The Anthropic Messages API of the fake provider.
 
 What only this protocol has stands in a script as it stands in a message: `PartEnded(signature)`
 behind reasoning, `PartEnded(metadata={"anthropic": {"citations": […]}})` behind text, and
@@ -37,7 +37,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.testing.fake.anthropic_rules import problem
-from holdfast.testing.fake.speaker import Language, Problem, Received, event
+from holdfast.testing.fake.dialect import Language, Problem, Received, event
 
 STOPS: Final[Mapping[Finish, str]] = {
     "stop": "end_turn",

@@ -1,4 +1,4 @@
-"""Trouble that only a connection can have, as items of a script.
+"""Connection faults as items of a script.
 
     FakeProvider("anthropic", [[say("Half an ans"), lost()], respond(529), say("The answer.")])
 

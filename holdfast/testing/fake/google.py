@@ -1,4 +1,4 @@
-"""The Gemini API as a fake speaks it: `streamGenerateContent` with server-sent events."""
+"""The Gemini API of the fake provider: `streamGenerateContent` with server-sent events."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.testing.fake.dialect import Language, Problem, Received, event
 from holdfast.testing.fake.google_rules import (
     REASONS,
     STATUSES,
@@ -36,7 +37,6 @@ from holdfast.testing.fake.google_rules import (
     model_of,
     problem,
 )
-from holdfast.testing.fake.speaker import Language, Problem, Received, event
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What the Gemini API objects to in a request, in words of ours around its own."""
+"""Request checks of the Gemini API, as far as the fake knows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.testing.fake.speaker import Objection, Problem, Received
+from holdfast.testing.fake.dialect import Objection, Problem, Received
 
 STATUSES: Final = {
     400: "INVALID_ARGUMENT",

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions as a fake speaks them."""
+"""OpenAI's Chat Completions of the fake provider."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.testing.fake.dialect import Language, Problem, Received, event
 from holdfast.testing.fake.openai_chat_rules import problem
-from holdfast.testing.fake.speaker import Language, Problem, Received, event
 
 Json = dict[str, Any]
 

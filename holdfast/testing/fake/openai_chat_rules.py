@@ -1,4 +1,4 @@
-"""What Chat Completions object to in a request, as far as a fake knows it.
+"""Request checks of Chat Completions, as far as the fake knows them.
 
 As strict as OpenAI is, except that fields which other endpoints document are known too.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.testing.fake.speaker import Objection, Problem, Received
+from holdfast.testing.fake.dialect import Objection, Problem, Received
 
 Json: TypeAlias = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API as a fake speaks it.
+"""OpenAI's Responses API of the fake provider.
 
 Reasoning is told as a summary, in a new part behind each blank line. A `signature` is its encrypted
 content. Metadata `{anything: {"item": {…}}}` of a part or a call is said with its item: ids, the
@@ -38,8 +38,8 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.testing.fake.dialect import Language, Problem, Received, event
 from holdfast.testing.fake.openai_responses_rules import Memory, problem
-from holdfast.testing.fake.speaker import Language, Problem, Received, event
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses API objects to in a request, as far as a fake knows it."""
+"""Request checks of OpenAI's Responses API, as far as the fake knows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.testing.fake.speaker import Objection, Problem, Received
+from holdfast.testing.fake.dialect import Objection, Problem, Received
 
 Json: TypeAlias = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""A provider that is none: it plays a script in a real protocol, in memory or on loopback."""
+"""A fake provider: plays a script in a real protocol, in memory or on loopback."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ from multidict import CIMultiDict
 
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Finished
+from holdfast.testing.fake.dialect import (
+    ConnectionLost,
+    Head,
+    Language,
+    Problem,
+    Received,
+    Speaker,
+    problem_of,
+)
 from holdfast.testing.fake.faults import (
     Dripping,
     Endless,
@@ -26,15 +35,6 @@ from holdfast.testing.fake.faults import (
     Swapped,
 )
 from holdfast.testing.fake.server import serve
-from holdfast.testing.fake.speaker import (
-    ConnectionLost,
-    Head,
-    Language,
-    Problem,
-    Received,
-    Speaker,
-    problem_of,
-)
 from holdfast.testing.script import Fault, Script, ScriptEnded, Turn
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ JSON: Final = {"Content-Type": "application/json"}
 
 
 class FakeProvider:
-    """Plays a script, one turn for each request, and objects to requests that the real one refuses.
+    """Plays a script, one turn per request, and refuses requests that the real provider refuses.
 
     It is an `Http`, so a model given `http=fake` talks to it in memory, with delays in virtual
     time. `async with fake.serve() as base_url` puts it on loopback, for any client.
@@ -61,7 +61,7 @@ class FakeProvider:
         default: Turn | None = None,
         check: bool = True,
     ) -> None:
-        """`check=False` takes any request."""
+        """`check=False` accepts any request."""
         if protocol not in get_args(WireProtocol):
             known = ", ".join(get_args(WireProtocol))
             raise ConfigError(f"no fake speaks {protocol!r}: use one of {known}")
@@ -72,15 +72,15 @@ class FakeProvider:
         self._script = Script(script, default)
         self._check = check
         self.requests: list[Received] = []
-        """Every request so far, the refused ones too."""
+        """Every request so far, including refused ones."""
         self.problems: list[Problem] = []
-        """What was wrong with them."""
+        """The problems of the refused requests."""
         self.open = 0
-        """Answers that are being given right now."""
+        """Number of answers in progress."""
 
     @property
     def left(self) -> int:
-        """How many turns of the script have not been played."""
+        """Number of turns of the script not played yet."""
         return self._script.left
 
     def post(
@@ -89,7 +89,7 @@ class FakeProvider:
         return self._post(url, headers, body)
 
     def serve(self) -> AbstractAsyncContextManager[str]:
-        """Be reachable on loopback, as long as the block runs. Gives the base URL."""
+        """Serve on loopback during the block; yields the base URL."""
         return serve(self.exchange)
 
     @asynccontextmanager

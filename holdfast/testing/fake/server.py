@@ -1,4 +1,4 @@
-"""A fake provider on loopback: just enough of HTTP/1.1 for any client, and for breaking it."""
+"""Serves a fake provider on loopback: enough of HTTP/1.1 for any client, and to break it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from multidict import CIMultiDict
 
-from holdfast.testing.fake.speaker import ConnectionLost, Head, Received
+from holdfast.testing.fake.dialect import ConnectionLost, Head, Received
 
 Exchange: TypeAlias = Callable[[Received], AsyncGenerator[Head | bytes]]
 

@@ -1,4 +1,4 @@
-"""A command's output: made readable as it comes, its two ends kept, all of it in a file if long."""
+"""Output of a command: cleaned as it arrives, shortened to its ends, kept in a file if long."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from holdfast.tools.workspace.directory import Directory, PathRefused
 
 HEAD: Final = 16 * 1024
 TAIL: Final = 16 * 1024
-"""Bytes of the beginning and of the end that the model is shown."""
+"""Bytes of the beginning and of the end shown to the model."""
 MAX_LOG: Final = 64 * 1024 * 1024
-"""Bytes of a file that keeps long output: as many as search_files looks into."""
+"""Maximum bytes of a file with long output: what search_files can search."""
 MAX_NEWS: Final = 4 * 1024
-"""Characters that people are shown at once."""
+"""Characters shown to people at once."""
 LONG_LINE: Final = 8 * 1024
-"""Characters of a line that we wait for the end of."""
+"""Characters after which an unfinished line is passed on."""
 
 HOME: Final = ".holdfast"
 KEPT: Final = 50
-"""Files of that kind that are kept in a directory: nobody else will ever delete them."""
+"""Number of such files kept in a directory; we delete older ones."""
 _LOG: Final = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.log", re.ASCII)
 
 _COLOUR: Final = "\x1b\\[[0-9;:]*m"
 _RAW: Final = re.compile(f"(?!{_COLOUR})[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters other than tab, newline and those that begin a colour."""
+"""Control characters other than tab, newline and those that start a color."""
 _COLOURS: Final = re.compile(_COLOUR)
 _ESCAPES: Final = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, the cursor
@@ -36,12 +36,12 @@ _ESCAPES: Final = re.compile(
     "|\x1b[ -/]*[0-~]"
 )
 _OPEN_ESCAPE: Final = 64
-"""Characters at the end of a piece in which an escape sequence may be unfinished."""
+"""Characters at the end of a piece in which an escape sequence may be incomplete."""
 
 
 class Readable:
-    """Bytes as they come, given on as text in whole lines: without escapes but for colours, each
-    line as a terminal would show it in the end."""
+    """Converts bytes to text in whole lines: without escapes except colors, each line as a
+    terminal would finally show it."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -73,7 +73,7 @@ class Readable:
 
 
 def readable(text: str) -> str:
-    """Text without control characters but colours: what they do is done, or a mark is there."""
+    """Text without control characters except colors: applied, or replaced by a mark."""
     if not _RAW.search(text):  # the usual case
         return text
     lines = map(_last_state, _ESCAPES.sub(_colour_alone, text).split("\n"))
@@ -89,7 +89,7 @@ def _colour_alone(escape: re.Match[str]) -> str:
 
 
 def _last_state(line: str) -> str:
-    """A line after everything that was written over it, as progress bars are."""
+    """A line after all overwriting, as by progress bars."""
     line = line.rstrip("\r").rpartition("\r")[2]
     if "\b" not in line:
         return line
@@ -103,7 +103,7 @@ def _last_state(line: str) -> str:
 
 
 class Ends:
-    """The beginning and the end of bytes of any length."""
+    """The beginning and the end of a byte stream of any length."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
         self.total = 0
@@ -113,7 +113,7 @@ class Ends:
 
     @property
     def long(self) -> bool:
-        """Not all of it is kept."""
+        """Whether not all of it is kept."""
         return self.total > sum(self._limits)
 
     def add(self, data: bytes) -> None:
@@ -126,34 +126,34 @@ class Ends:
             del self._tail[:-tail]
 
     def whole(self) -> bytes:
-        """All of it, as long as it is not `long`."""
+        """All of it, if it is not `long`."""
         return bytes(self._head + self._tail)
 
     def cut(self) -> tuple[str, int, str]:
-        """Of UTF-8 that is long: the beginning and the end, in whole lines if lines are not long,
-        and how many bytes are missing between them."""
+        """For long UTF-8: the beginning and the end, in whole lines if possible, and how many bytes
+        are missing between them."""
         head, tail = bytes(self._head), bytes(self._tail[-self._limits[1] :])
         end = head.rfind(b"\n", len(head) // 2) + 1 or len(head)
         start = tail.find(b"\n", 0, len(tail) // 2) + 1
-        # What is left of a character that was cut in two is no UTF-8, and goes.
+        # The rest of a character that was cut in two is not UTF-8, and is dropped.
         first, last = head[:end].decode(errors="ignore"), tail[start:].decode(errors="ignore")
         return first, self.total - len(first.encode()) - len(last.encode()), last
 
 
 class Log:
-    """A file with all of the output, beside the files that the agent works on."""
+    """A file with all of the output, beside the files the agent works on."""
 
     def __init__(self, directory: Directory) -> None:
         self.path = ""
-        """Empty until something is written."""
+        """Path of the file; empty until something is written."""
         self.problem = ""
-        """Why it does not have everything; empty if it has."""
+        """Why it is incomplete; empty if it is not."""
         self._directory = directory
         self._file: int | None = None
         self._room = MAX_LOG
 
     def write(self, data: bytes) -> None:
-        """Keep more of the output, if that can be done: a full disk is not the command's fault."""
+        """Append output, if possible: a full disk is not the command's fault."""
         if self.problem:
             return
         try:
@@ -166,7 +166,7 @@ class Log:
             self.problem = error.strerror or str(error)
         self._room -= len(data)
         if self._room < 0 and not self.problem:
-            self.problem = f"a file takes at most {MAX_LOG // 2**20} MiB of it"
+            self.problem = f"the file is limited to {MAX_LOG // 2**20} MiB"
 
     def _open(self) -> None:
         self._ignore()
@@ -211,7 +211,7 @@ class Log:
 
 
 class News:
-    """What people have not been shown yet, and not more than they can read."""
+    """Output not shown to people yet, limited to what they can read."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -230,7 +230,7 @@ class News:
             self._shorten()
         text, skipped = self._text, self._skipped
         self._text, self._skipped = "", 0
-        return f"[… {skipped} characters are not shown …]\n{text}" if skipped else text
+        return f"[… {skipped} characters not shown …]\n{text}" if skipped else text
 
     def _shorten(self) -> None:
         last = self._text[-MAX_NEWS:]
@@ -240,14 +240,14 @@ class News:
 
 
 class Output:
-    """The output of one command, from its bytes to what people and the model are shown of it."""
+    """The output of one command, from its bytes to what people and the model see."""
 
     def __init__(self, directory: Directory) -> None:
         self.news = News()
         self._readable = Readable()
         self._ends = Ends()
         self._shown = Ends()
-        """The same with its colours."""
+        """The same with its colors."""
         self._is_coloured = False
         self._log = Log(directory)
 
@@ -255,7 +255,7 @@ class Output:
         self._add(self._readable.feed(data))
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Mark the end of the output."""
         self._add(self._readable.end())
         self._log.close()
 
@@ -274,26 +274,26 @@ class Output:
         self._ends.add(data)
 
     def text(self) -> str:
-        """For the model."""
+        """The output for the model."""
         return self._told(self._ends)
 
     def coloured(self) -> str | None:
-        """For people; None when it is the same."""
+        """The output for people; None if it is the same."""
         return self._told(self._shown) if self._is_coloured else None
 
     def _told(self, ends: Ends) -> str:
         if not ends.long:
             return ends.whole().decode()
         head, missing, tail = ends.cut()
-        gap = f"[… {missing} bytes are left out here …]"
+        gap = f"[… {missing} bytes omitted …]"
         where = f"[{self._where()}]\n" if self._ends.long else ""
         return f"{ended(head)}{gap}\n{ended(tail)}{where}"
 
     def _where(self) -> str:
-        """Where all of it is. Told last: of a result that is too long the middle is cut out."""
+        """Where all of it is. Last, since the middle is cut out of a result that is too long."""
         log = self._log
         if not log.path:
-            return f"the output could not be kept in a file, because {log.problem}"
+            return f"the output could not be saved to a file: {log.problem}"
         what = "the beginning" if log.problem else "all"
         but = f"; {log.problem}" if log.problem else ""
         can = "which read_file and search_files can read"
@@ -301,5 +301,5 @@ class Output:
 
 
 def ended(text: str) -> str:
-    """The text, with an end to its last line."""
+    """The text, with a newline at its end."""
     return text if text.endswith("\n") else text + "\n"

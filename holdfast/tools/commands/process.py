@@ -1,4 +1,4 @@
-"""A command under its supervisor, seen from here: its output, its end, and the word to stop."""
+"""A command run by a supervisor process: reading its output, its end, and stopping it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ if TYPE_CHECKING:
     import subprocess
 
 CHUNK: Final = 64 * 1024
-"""Bytes that are read at once: what a pipe holds."""
+"""Bytes read at once: the capacity of a pipe."""
 LAST_CHUNKS: Final = 16
-"""Read after the end. More than a pipe holds comes only from somebody the command handed it to."""
+"""Chunks read after the end. More can only come from a process that escaped with the pipe."""
+
+FORCED: Final = 3
+"""Rounds of killing from here: a process may fork while others are being killed."""
 
 WHY: Final[Mapping[int, str]] = {
     errno.E2BIG: "it is too long: write it to a file, and run that",
     errno.EAGAIN: "too many processes are running: try again when some have ended",
-    errno.ENOMEM: "there is no memory left: try again later",
+    errno.ENOMEM: "out of memory: try again later",
     errno.EMFILE: "too many files are open: try again later",
     errno.ENFILE: "too many files are open: try again later",
 }
 
 
 class NotStarted(ToolFailed):
-    """A command that was not run, with the reason for whoever gave it."""
+    """A command was not started; the message says why."""
 
     def __init__(self, number: int) -> None:
         why = WHY.get(number) or os.strerror(number)
@@ -49,18 +52,18 @@ class Lost(ToolFailed):
 
 
 class End(Struct, frozen=True):
-    """How a command ended, and what it left behind."""
+    """How a command ended."""
 
     code: int | None
-    """Below 0: the number of the signal. None: nobody saw it, because the supervisor was killed."""
+    """Exit code; negative: the signal number. None: unknown, the supervisor was killed."""
     left: int = 0
-    """Processes that it had left running."""
+    """Number of processes it left running."""
     alive: int = 0
-    """Of all its processes, how many could not be stopped."""
+    """Number of its processes that could not be stopped."""
 
 
 class Process:
-    """A running command. Whatever becomes of this object or this process, the command ends."""
+    """A running command. However this object or process ends, the command ends."""
 
     def __init__(
         self, popen: subprocess.Popen[bytes], control: int, output: int, status: int
@@ -73,18 +76,18 @@ class Process:
         self._last_chunks = LAST_CHUNKS
 
     async def read(self, seconds: float | None = None) -> bytes | None:
-        """Output that has come, none when the time is over before any; None after the end."""
+        """New output, empty if there is none in time; None after the end."""
         if not self._status.at_end:
             pipes = [pipe.number for pipe in (self._output, self._status) if not pipe.at_end]
             await _wait_for(pipes, seconds)
             self._said += self._status.take()
             return self._output.take()
-        # All is over. A pipe that somebody else holds may nevertheless never come to its end.
+        # The command has ended, but a pipe held by another process may never reach its end.
         self._last_chunks -= 1
         return (self._output.take() or None) if self._last_chunks >= 0 else None
 
     def stop(self) -> None:
-        """Have everything stopped. Comes true on its own, also when nobody waits for it."""
+        """Request that everything is stopped. Needs no further action here."""
         control, self._control = self._control, None
         if control is None:
             return
@@ -94,14 +97,17 @@ class Process:
         self._popen.send_signal(signal.SIGCONT)  # the command may have stopped its supervisor
 
     def force(self) -> None:
-        """Kill what can be found from here, when the supervisor does not do its work."""
+        """Kill what can be found from here, if the supervisor does not respond."""
+        if self._popen.returncode is None:  # after its end, the pid may be reused
+            for _ in range(FORCED):
+                supervisor.kill(self._popen.pid)
         if shell := _numbers(self._said, b"started"):
             with suppress(OSError):
                 os.killpg(shell[0], signal.SIGKILL)
         self._popen.kill()
 
     async def end(self) -> End:
-        """What the supervisor said, once it has ended."""
+        """The supervisor's report, once it has ended."""
         code = await to_end(self._popen.wait)
         if failed := _numbers(self._said, b"failed"):
             raise NotStarted(failed[-1])
@@ -114,7 +120,7 @@ class Process:
         return End(None)
 
     def close(self) -> None:
-        """Let go of everything. What still runs is stopped, and waited for by a thread."""
+        """Release everything. A running command is stopped, and a thread waits for its end."""
         self.stop()
         self._output.close()
         self._status.close()
@@ -123,7 +129,7 @@ class Process:
 
 
 def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) -> Process:
-    """Run a command in a directory that is held open."""
+    """Run a command in an open directory."""
     import subprocess
 
     script = [sys.executable, "-I", "-S", supervisor.__file__, shell, str(directory)]
@@ -139,7 +145,7 @@ def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) 
                 stderr=stderr,
                 env={**environ, supervisor.COMMAND: command},
                 pass_fds=(directory,),
-                start_new_session=True,  # what is typed at our terminal is not for it
+                start_new_session=True,  # no signals from our terminal
             )
         except OSError as error:
             raise NotStarted(error.errno or 0) from error
@@ -155,7 +161,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 
 class _Pipe:
-    """The reading end of a pipe, never waited for."""
+    """The reading end of a pipe, read without blocking."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
@@ -163,7 +169,7 @@ class _Pipe:
         self.at_end = False
 
     def take(self) -> bytes:
-        """What is in it."""
+        """Read what is in it."""
         try:
             data = os.read(self.number, CHUNK)
         except BlockingIOError:
@@ -176,7 +182,7 @@ class _Pipe:
 
 
 async def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
-    """Wait until one of them can be read, or the time is over."""
+    """Wait until one of them is readable, or time is up."""
     loop = asyncio.get_running_loop()
     woken = loop.create_future()
 
@@ -197,7 +203,7 @@ async def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
 
 
 def _numbers(said: bytes, word: bytes) -> list[int]:
-    """The numbers in the line that begins with a word; none if there is no such line."""
+    """The numbers in the line that starts with a word; empty if there is none."""
     for line in said.splitlines():
         if line.startswith(word + b" "):
             return [int(part) for part in line.split() if part.lstrip(b"-").isdigit()]

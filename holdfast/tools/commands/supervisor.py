@@ -50,6 +50,8 @@ def main(shell: str, directory: int) -> None:
     command = os.environ.pop(COMMAND)
     prctl = _prctl()
     adopts = prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # The command may suspend us. The death of our parent then wakes us, to see to the end of it.
+    prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     prctl(_PR_SET_NAME, b"holdfast")  # not to be met by `pkill python`
     ears = Ears()
     if ears.listen(0):  # stopped before it began

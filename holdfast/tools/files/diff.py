@@ -1,4 +1,4 @@
-"""What a change does to a text, as a unified diff for people and for models. Pure."""
+"""Unified diffs of text, for people and models. Pure."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
+from holdfast.tools.escape import clipped, on_one_line
 from holdfast.tools.files.document import Document, agreeing, shown
-from holdfast.tools.visible import clipped, on_one_line
 
 CONTEXT: Final = 3
-"""Lines around a change."""
+"""Unchanged lines shown around a change."""
 COMPARED: Final = 300_000
-"""Pairs of equal lines that are looked at, so that no diff takes for ever. Where there would be
-more, all that lies between two lines that surely belong together is shown as changed."""
+"""Pairs of equal lines that are compared, to bound the time. Beyond that, everything between two
+lines that surely match is shown as changed."""
 NO_NEWLINE: Final = "\\ No newline at end of file"
 
 FOR_PEOPLE: Final = 2_000
 FOR_MODELS: Final = 400
-"""Lines of a diff that are shown."""
+"""Lines of a diff shown to a model."""
 WIDTH: Final = 1_000
-"""Characters of a line that are shown."""
+"""Characters of a line shown."""
 SIZE: Final = 48_000
-"""Bytes that are shown in all."""
+"""Bytes shown in total."""
 
 Block: TypeAlias = tuple[int, int, int, int]
-"""Lines from … to … of the old text that give way to lines from … to … of the new one."""
+"""Start and end of lines in the old text, and of those that replace them in the new."""
 Pair: TypeAlias = tuple[int, int]
-"""A line of the old text and one of the new that is the same."""
+"""Numbers of equal lines in the old and the new text."""
 
 
 def unified(path: str, old: str | None, new: str) -> str:
-    """The diff of two texts, whole; empty when they are the same. None: there was no file."""
+    """The whole diff of two texts; empty if they are equal. `old` is None for a new file."""
     if old == new:
         return ""
     name = on_one_line(path)
@@ -44,7 +44,7 @@ def unified(path: str, old: str | None, new: str) -> str:
 
 
 def beside_the_lines(old: Document, new: Document) -> str:
-    """What becomes another although no line shows it: line endings and encoding."""
+    """Changes that no line shows: line endings and encoding."""
     changes = []
     if old.style and new.style and old.style != new.style:
         changes.append(f"line endings: {old.style} becomes {new.style}")
@@ -60,14 +60,14 @@ def _encoding(document: Document) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The lines of a text, with their ends: a last line without one is another line."""
+    """The lines of a text, with their ends: a last line without one is a different line."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
-    """The changes between two texts, from the first line to the last."""
+    """The changes between two texts, in order."""
     found: list[Block] = []
     room = COMPARED
     for gap in gaps(a, b):
@@ -78,8 +78,8 @@ def blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
 
 
 def gaps(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
-    """What lies between lines that surely belong together: the ends of the texts, lines that both
-    have once and in the same order, and whatever agrees next to these."""
+    """The gaps between lines that surely match: the ends of the texts, lines that occur once in
+    both and in the same order, and equal lines next to these."""
     whole = trimmed(a, b, (0, len(a), 0, len(b)))
     at_a, last_a, at_b, last_b = whole
     for a2, b2 in [*anchors(a, b, whole), (last_a, last_b)]:
@@ -90,7 +90,7 @@ def gaps(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
 
 
 def trimmed(a: Sequence[str], b: Sequence[str], block: Block) -> Block:
-    """Without what agrees at its ends."""
+    """A block without the equal lines at its ends."""
     a1, a2, b1, b2 = block
     head = agreeing(a[a1:a2], b[b1:b2])
     tail = agreeing(a[a1 + head : a2][::-1], b[b1 + head : b2][::-1])
@@ -98,7 +98,7 @@ def trimmed(a: Sequence[str], b: Sequence[str], block: Block) -> Block:
 
 
 def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[Pair]:
-    """Places of lines that both texts have exactly once there: as many as are in the same order."""
+    """Pairs of lines that occur exactly once in both: as many as are in the same order."""
     a1, a2, b1, b2 = block
     where = places_of_single(b, b1, b2)
     singles = places_of_single(a, a1, a2).items()
@@ -106,8 +106,8 @@ def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[Pair]:
 
 
 def rising(pairs: Sequence[Pair]) -> list[Pair]:
-    """As many of the pairs as can be in one row in which both numbers rise. They come with the
-    first number rising; where it is the same, the second falls."""
+    """The longest sequence of pairs in which both numbers increase. The input has the first number
+    increasing; where it is equal, the second decreases."""
     lowest: list[int] = []  # by its length, the least second number that a row so far ends with
     ends: list[int] = []  # ... and the position of that pair
     before: list[int] = []  # of each pair, the position of the one in front of it; -1: none
@@ -125,13 +125,13 @@ def rising(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def places_of_single(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
-    """In their order, where each of these lines is that is there once."""
+    """Position of each line that occurs once, in order."""
     times = Counter(lines[start:end])
     return {lines[at]: at for at in range(start, end) if times[lines[at]] == 1}
 
 
 def equal_pairs(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Pair]:
-    """Every line of the old text with every line of the new one that is the same."""
+    """Every line of the old text with every equal line of the new one."""
     a1, a2, b1, b2 = gap
     places: dict[str, list[int]] = {}
     for at in reversed(range(b1, b2)):
@@ -140,7 +140,7 @@ def equal_pairs(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Pair
 
 
 def between(row: Sequence[Pair], gap: Block) -> Iterator[Block]:
-    """What is left of a gap when the lines of these pairs belong together."""
+    """What remains of a gap when the lines of these pairs match."""
     a1, a2, b1, b2 = gap
     for at_a, at_b in (*row, (a2, b2)):
         if a1 < at_a or b1 < at_b:
@@ -149,7 +149,7 @@ def between(row: Sequence[Pair], gap: Block) -> Iterator[Block]:
 
 
 def grouped(changes: Sequence[Block]) -> Iterator[list[Block]]:
-    """Changes whose context would touch belong together."""
+    """Group changes whose context would touch."""
     group: list[Block] = []
     for change in changes:
         if group and change[0] - group[-1][1] > 2 * CONTEXT:
@@ -176,7 +176,7 @@ def hunk(a: Sequence[str], b: Sequence[str], group: Sequence[Block]) -> Iterator
 
 
 def extent(start: int, end: int) -> str:
-    """Where lines begin and how many there are; of none, the line that they would be behind."""
+    """Start and number of lines; for none, the line they would follow."""
     count = end - start
     if count == 1:
         return str(start + 1)
@@ -191,7 +191,7 @@ def marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def shortened(diff: str, most: int) -> str:
-    """At most so many lines, none of them very long, and a word about what is left out."""
+    """At most so many lines, none of them very long, and a note about what is omitted."""
     lines = [clipped(line, WIDTH) for line in shown(diff).split("\n")]
     kept: list[str] = []
     room = SIZE
@@ -201,5 +201,5 @@ def shortened(diff: str, most: int) -> str:
             break
         kept.append(line)
     if left := len(lines) - len(kept):
-        kept.append(f"[… {left} more lines of this diff are not shown …]")
+        kept.append(f"[… {left} more lines of this diff not shown …]")
     return "\n".join(kept)

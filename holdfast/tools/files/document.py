@@ -1,8 +1,8 @@
-"""A text file between its bytes and the text that a model works with. Pure.
+"""Text files: conversion between bytes and the text that a model works with. Pure.
 
-The text has `\\n` at the end of every line, whatever the file has there; the endings themselves are
-kept beside it. A change touches what it changes and nothing else: every other byte of the file
-comes out as it went in.
+The text has `\\n` at the end of every line; the original endings are kept beside it. A change
+touches only what it changes: every other byte of the file is written as it was read.
+
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ STYLES: Final[dict[str, Style]] = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 SAMPLE: Final = 8 * 1024
 """Bytes at the beginning of a file in which control characters are counted."""
 CONTROL: Final = bytes({*range(32), 127} - set(b"\t\n\r\f\b\x1b"))
-"""Text has next to none of them; what is compressed, or compiled, has many."""
+"""Control characters: rare in text, frequent in compressed or compiled files."""
 _LONE: Final = re.compile("[\ud800-\udfff]")
 _DECODED: Final = re.compile("[^\\x00-\\x7f\ud800-\udfff]")
 
 
 class Document(Struct, frozen=True):
-    """The text of a file, and what it takes to write the file as it was."""
+    """The text of a file, and what is needed to write the file as it was."""
 
     text: str
-    """Its lines, each ended by `\\n`. A byte that is not UTF-8 is a lone surrogate in it."""
+    """The lines, each ended by `\\n`. A byte that is not UTF-8 is a lone surrogate."""
     endings: tuple[str, ...] = ()
-    """What the file has in the place of each `\\n`."""
+    """The original ending for each `\\n`."""
     encoding: Encoding = "utf-8"
     bom: bytes = b""
 
     @property
     def style(self) -> Style | None:
-        """Which line endings it has; None when it has none."""
+        """Which line endings it has; None if it has none."""
         kinds = set(self.endings)
         if not kinds:
             return None
@@ -57,7 +57,7 @@ class Document(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What is to stand in the place of a span of the text."""
+    """A replacement of a span of the text."""
 
     start: int
     end: int
@@ -65,7 +65,7 @@ class Change(Struct, frozen=True):
 
 
 def decode(data: bytes) -> Document | None:
-    """The text of a file, or None when it is none."""
+    """The text of a file; None if it is not text."""
     bom, encoding = next(((b, e) for b, e in BOMS if data.startswith(b)), (b"", BOMS[0][1]))
     if encoding == "utf-8" and is_binary(data):
         return None
@@ -86,7 +86,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def encode(document: Document) -> bytes:
-    """The bytes that `decode` was given, but for what was changed."""
+    """The bytes that `decode` was given, except for changes."""
     raw = document.text
     if document.style not in (None, "LF"):
         lines = document.text.split("\n")
@@ -95,10 +95,10 @@ def encode(document: Document) -> bytes:
 
 
 def split_endings(raw: str) -> tuple[str, tuple[str, ...]]:
-    """The text with `\\n` alone, and its endings as they were.
+    """The text with `\\n` alone, and its original endings.
 
-    A CR by itself ends a line only where no line ends otherwise. Beside `\\n` it is a character
-    like any other, so that lines are counted as compilers and search tools count them.
+    A lone CR ends a line only if no line ends otherwise. Beside `\\n` it is an ordinary character,
+    so lines are counted as by compilers and search tools.
     """
     if "\r" not in raw:
         return raw, ("\n",) * raw.count("\n")
@@ -110,15 +110,15 @@ def split_endings(raw: str) -> tuple[str, tuple[str, ...]]:
 
 
 def as_lines_of(document: Document, given: str) -> str:
-    """What somebody wrote to be found in a document, or put there: its lines end as the text's."""
+    """Text given to find or insert, with the line endings of the document."""
     text = given.replace("\r\n", "\n")
     return text.replace("\r", "\n") if document.style == "CR" else text
 
 
 def change(document: Document, changes: Sequence[Change]) -> Document:
-    """The document with some spans replaced, given in their order and apart from each other.
+    """The document with some spans replaced, given in order and without overlap.
 
-    A new line gets the ending of the place that it is put at.
+    A new line gets the line ending used around it.
     """
     text = document.text
     texts: list[str] = []
@@ -138,7 +138,7 @@ def change(document: Document, changes: Sequence[Change]) -> Document:
 
 
 def narrowed(text: str, wanted: Change) -> tuple[int, int, str]:
-    """The span that really changes: what the old and the new begin and end with alike stays."""
+    """The span that really changes, without common beginnings and ends."""
     old, new = text[wanted.start : wanted.end], wanted.new
     head = agreeing(old, new)
     old, new = old[head:], new[head:]
@@ -147,7 +147,7 @@ def narrowed(text: str, wanted: Change) -> tuple[int, int, str]:
 
 
 def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many characters two texts begin with alike, or two lists how many lines."""
+    """Length of the common beginning of two texts or lists."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -159,11 +159,11 @@ def _ending_at(document: Document, line: int) -> str:
 
 
 def rewritten(document: Document | None, content: str) -> Document:
-    """What a file becomes when somebody replaces all of its text.
+    """The document of a file whose whole text is replaced.
 
     It keeps its encoding, its byte order mark, and line endings other than `\\n` if all of its
-    lines have them: whoever wrote the new text was never shown these. Line endings that the new
-    text brings itself stand.
+    lines have them: the author of the new text was not shown these. Line endings in the new text
+    are kept.
     """
     document = document or Document("")
     text, endings = split_endings(content.removeprefix("\ufeff") if document.bom else content)
@@ -173,16 +173,16 @@ def rewritten(document: Document | None, content: str) -> Document:
 
 
 def in_another_encoding(document: Document) -> bool:
-    """Whether all that is not ASCII in it is no UTF-8 either: an old 8-bit encoding, probably."""
+    """Whether none of its non-ASCII bytes are UTF-8: probably an old 8-bit encoding."""
     return lone_surrogate(document.text) is not None and not _DECODED.search(document.text)
 
 
 def lone_surrogate(text: str) -> str | None:
-    """A half of a character in what somebody wants written: no file can hold it."""
+    """A lone surrogate in a text to be written, which cannot be encoded; None without one."""
     found = _LONE.search(text)
     return None if found is None else f"U+{ord(found[0]):04X}"
 
 
 def shown(text: str) -> str:
-    """The text for whoever reads it: what is no character is a `\ufffd`."""
+    """The text for display: invalid bytes become `\ufffd`."""
     return text if text.isascii() else _LONE.sub("\ufffd", text)

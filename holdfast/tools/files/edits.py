@@ -1,4 +1,4 @@
-"""Edits of a text: this in the place of that, one after another, all of them or none. Pure."""
+"""Edits of a text: replacements applied in order, all of them or none. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.tools.files import document as documents
-from holdfast.tools.files.alike import occurrences, old_lines, same_lines, same_lines_indented
 from holdfast.tools.files.document import Change, Document
-from holdfast.tools.files.nearest import nearest
+from holdfast.tools.files.fuzzy_match import occurrences, old_lines, same_lines, same_lines_indented
+from holdfast.tools.files.suggestions import nearest
 
 MANY: Final = 1_000
-"""Places that are counted before we say *or more*."""
+"""Occurrences counted before reporting "or more"."""
 MOST: Final = 100_000
-"""Places that are replaced together."""
+"""Maximum occurrences replaced together."""
 LARGEST: Final = 10 * 1024 * 1024
-"""Characters that a text may come to have: a larger file could not be read again."""
+"""Maximum characters of the result: a larger file could not be read again."""
 LISTED: Final = 10
-"""Line numbers that are told."""
+"""Line numbers listed in a message."""
 
 
 class Edit(Struct, frozen=True):
-    """What is to be replaced by what: the only place where it is, or all of them."""
+    """A replacement of the only occurrence of a text, or of all."""
 
     old_text: str
     new_text: str
@@ -32,7 +32,7 @@ class Edit(Struct, frozen=True):
 
 
 def apply(document: Document, edits: Sequence[Edit]) -> Document:
-    """The document after the edits, each made on what those before it left."""
+    """The document after the edits, each applied to the result of the previous ones."""
     for number, edit in enumerate(edits, 1):
         try:
             document = documents.change(document, spans(document, edit))
@@ -42,16 +42,16 @@ def apply(document: Document, edits: Sequence[Edit]) -> Document:
 
 
 class Problem(Exception):
-    """Why an edit cannot be made."""
+    """Why an edit cannot be applied."""
 
 
 def spans(document: Document, edit: Edit) -> list[Change]:
-    """The spans that an edit replaces. What is found as it stands is not looked for otherwise."""
+    """The spans that an edit replaces: exact matches, or else fuzzy ones."""
     old = documents.as_lines_of(document, edit.old_text)
     new = documents.as_lines_of(document, edit.new_text)
     check(edit, old, new)
     if not new.isascii() and documents.in_another_encoding(document):
-        raise Problem("the file is not in UTF-8, so that only ASCII can be put into it.")
+        raise Problem("the file is not UTF-8, so only ASCII can be inserted.")
     for look in (exact, same_lines, same_lines_indented):
         places = look(document.text, old, new, edit.replace_all)
         found = list(islice(places, MOST + 1 if edit.replace_all else MANY))
@@ -66,22 +66,22 @@ def spans(document: Document, edit: Edit) -> list[Change]:
 def check(edit: Edit, old: str, new: str) -> None:
     if not old:
         raise Problem(
-            "old_text is empty: give the text that is to be replaced. "
+            "old_text is empty: give the text to replace. "
             "To fill an empty or a new file, use write_file."
         )
     if old == new:
-        why = "" if edit.old_text == edit.new_text else " but for line endings, which are kept"
-        raise Problem(f"old_text and new_text are the same{why}: leave this edit out.")
+        why = "" if edit.old_text == edit.new_text else " except for line endings, which are kept"
+        raise Problem(f"old_text and new_text are the same{why}: remove this edit.")
     if lone := documents.lone_surrogate(new):
-        raise Problem(f"new_text has half a character in it ({lone}), which no file can hold.")
+        raise Problem(f"new_text contains a lone surrogate ({lone}), which cannot be written.")
 
 
 def check_size(text: str, found: Sequence[Change]) -> None:
     if len(found) > MOST:
-        raise Problem(f"old_text is found more than {MOST:,} times: use a command such as sed.")
+        raise Problem(f"old_text occurs more than {MOST:,} times: use a command such as sed.")
     size = len(text) + sum(len(one.new) - (one.end - one.start) for one in found)
     if size > LARGEST:
-        raise Problem(f"the file would have {size:,} characters, and may have {LARGEST:,}.")
+        raise Problem(f"the file would have {size:,} characters; the maximum is {LARGEST:,}.")
 
 
 def exact(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
@@ -93,19 +93,21 @@ def too_many(text: str, found: Sequence[Change]) -> str:
     times = f"{MANY} times or more" if len(found) >= MANY else f"{len(found)} times"
     where = ", ".join(dict.fromkeys(numbers)) + (", …" if len(found) > LISTED else "")
     return (
-        f"old_text is found {times} (line {where}). Give more of the lines around the place that "
-        "is meant, or set replace_all."
+        f"old_text occurs {times} (line {where}). Include more surrounding lines to make it "
+        "unique, or set replace_all."
     )
 
 
 def not_found(text: str, old: str) -> str:
     if not text:
-        return "old_text is not found: the file is empty. Use write_file to fill it."
+        return "old_text was not found: the file is empty. Use write_file to fill it."
     close = nearest(text.split("\n"), old_lines(old))
     if not close:
-        return "old_text is not found, nor anything like it. Read the file to see what it holds."
+        return "old_text was not found, nor anything similar. Read the file to see its content."
     lines = "\n".join(f"{number:>5}\t{documents.shown(line)}" for number, line in close)
-    advice = "Give the text as it stands."
+    advice = "Copy the text exactly."
     if "\ufffd" in old and documents.lone_surrogate(text):
-        advice = "A \ufffd stands for bytes that are not UTF-8 and cannot be given: leave them out."
-    return f"old_text is not found. The nearest to it is:\n{lines}\n{advice}"
+        advice = (
+            "A \ufffd stands for bytes that are not UTF-8 and cannot be matched: leave them out."
+        )
+    return f"old_text was not found. The most similar text is:\n{lines}\n{advice}"

@@ -1,4 +1,4 @@
-"""What bytes are that are no text, told by the first of them. Pure."""
+"""Detects the kind of a file that is not text by its first bytes. Pure."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ OTHERS: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def picture(data: bytes) -> str | None:
-    """The media type of a picture that models can look at."""
+    """The media type of a picture that models can see; None otherwise."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in PICTURES if data.startswith(start)), None)
 
 
 def kind(data: bytes) -> str:
-    """What bytes are, in words that stand behind *is*."""
+    """The kind of bytes, as words that follow "is"."""
     if media_type := picture(data):
         return f"a picture ({media_type})"
     return next((words for start, words in OTHERS if data.startswith(start)), "binary data")
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in readable form."""
     if count < 1024:
         return f"{count} B"
     amount = count / 1024

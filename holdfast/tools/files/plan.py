@@ -1,7 +1,6 @@
-"""A file that is to become another: what it is, what it shall be, and the step between them.
+"""A planned change of a file: its current content, the new one, and the replacement.
 
-Made once to be shown to whoever has to agree, and once more to be carried out: what it was made on
-may have changed in between.
+Made once for the approval, and again to be carried out: the file may have changed in between.
 """
 
 from __future__ import annotations
@@ -11,34 +10,34 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.kernel.errors import ToolFailed
+from holdfast.kernel.errors import ExpectedFailure
 from holdfast.tools.files.diff import unified
 from holdfast.tools.files.document import Document, encode
 from holdfast.tools.workspace.directory import Content, Directory, PathRefused
 from holdfast.tools.workspace.replace import version
 
 LIMIT: Final = 10 * 1024 * 1024
-"""Bytes of a file that is read, edited or replaced."""
+"""Maximum bytes of a file that is read, edited or replaced."""
 MAX_LINE: Final = 2_000
-"""Characters of a line that are shown to the model."""
+"""Characters of a line shown to the model."""
 
 
-class ChangeRefused(ToolFailed):
-    """A change that cannot or may not be made, in words for whoever wants it."""
+class ChangeRefused(ExpectedFailure):
+    """A change cannot or must not be made; the message says why."""
 
     def __init__(self, words: str) -> None:
         super().__init__(f"{words} Nothing was changed.")
 
 
 class Plan(Struct, frozen=True):
-    """What a file is to become."""
+    """The planned content of a file."""
 
     file: str
-    """Its path, relative to the directory."""
+    """Path relative to the directory."""
     was: Content | None
-    """None: it is not there."""
+    """Current content; None if there is no file."""
     old: Document | None
-    """None also when it is no text."""
+    """Current text; None also if it is not text."""
     new: Document
 
     @property
@@ -51,7 +50,7 @@ class Plan(Struct, frozen=True):
 
 
 def current(directory: Directory, file: str) -> Content | None:
-    """What a file holds; None when there is none."""
+    """The content of a file; None if there is none."""
     try:
         return directory.read(file, LIMIT)
     except PathRefused as refusal:
@@ -61,7 +60,7 @@ def current(directory: Directory, file: str) -> Content | None:
 
 
 def carry_out(directory: Directory, plan: Plan) -> str:
-    """Write the file, if it still is what the plan was made on. The version that it now has."""
+    """Write the file, unless it has changed since the plan was made; returns its new version."""
     data = plan.data
     directory.write(plan.file, data, unless_changed=plan.was.version if plan.was else "")
     return version(data)

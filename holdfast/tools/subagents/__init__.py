@@ -1,4 +1,4 @@
-"""Agents that an agent sets to work: chats of their own, below its own.
+"""Tools with which an agent spawns other agents: chats of their own, below its own.
 
 Only a durable host can run them. What these tools do is written in the transaction that records
 their results, so that a crash can neither make two children nor lose one.
@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final, Literal
 
-from holdfast.chat.family import Interrupt, NewChat, SendTo, Spawn
-from holdfast.chat.state import Queued
+from holdfast.chat.rows import Queued
+from holdfast.chat.transitions.lifecycle import Interrupt, NewChat, SendTo, Spawn
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.ports import new_id as fresh_id
-from holdfast.kernel.tool import Commit, Tool
+from holdfast.kernel.tool import Commit, Effect, Tool, ToolContext
 
 TEXT: Final = {"type": "string", "minLength": 1}
-ID: Final = {**TEXT, "description": "The id that spawn_agent gave"}
+ID: Final = {**TEXT, "description": "The id returned by spawn_agent"}
 
 
 def subagents(
@@ -27,15 +27,17 @@ def subagents(
     timeout: float | None = None,
     new_id: Callable[[], str] = fresh_id,
 ) -> list[Tool]:
-    """Tools to spawn, message, interrupt and await children.
+    """Tools to spawn, list, message, interrupt and await children.
 
-    `agents` are the names of the agents that may be spawned, the first unless the model says which.
-    `timeout` is how many seconds are waited for children at most.
+    `agents`: names of the agents that may be spawned; the first is the default. `timeout`: maximum
+    seconds to wait for children; then the model gets the reports of those that finished, and the
+    status of the others.
     """
     if isinstance(agents, str) or not agents:
-        raise ConfigError("subagents has no agents: name those that may be spawned, in a list")
+        raise ConfigError("subagents needs at least one agent: list those that may be spawned")
     return [
         _spawn_agent(tuple(agents), new_id),
+        _list_agents(),
         _message_agent(new_id),
         _interrupt_agent(),
         _wait_agents(timeout),
@@ -49,11 +51,18 @@ def _spawn_agent(agents: tuple[str, ...], new_id: Callable[[], str]) -> Tool:
         return Commit({"agent": child}, (Spawn(new),))
 
     properties = {
-        "prompt": {**TEXT, "description": "Everything that the agent needs to know"},
-        "agent": {"enum": list(agents), "description": f"Which one; {agents[0]} unless set"},
-        "title": {**TEXT, "description": "What it is about, in a few words"},
+        "prompt": {**TEXT, "description": "Everything the agent needs to know"},
+        "agent": {"enum": list(agents), "description": f"Which agent. Default: {agents[0]}"},
+        "title": {**TEXT, "description": "Title of the task, in a few words"},
     }
     return _tool("spawn_agent", spawn_agent, properties, ["prompt"])
+
+
+def _list_agents() -> Tool:
+    async def list_agents(context: ToolContext) -> list[Mapping[str, Any]]:
+        return list(await context.children())
+
+    return _tool("list_agents", list_agents, {}, [], effect="pure")
 
 
 def _message_agent(new_id: Callable[[], str]) -> Tool:
@@ -91,14 +100,18 @@ def _wait_agents(timeout: float | None) -> Tool:
 
 
 def _tool(
-    name: str, function: Callable[..., Any], properties: Mapping[str, Any], required: Sequence[str]
+    name: str,
+    function: Callable[..., Any],
+    properties: Mapping[str, Any],
+    required: Sequence[str],
+    effect: Effect = "commit",
 ) -> Tool:
     return Tool(
         name=name,
         description=_said(name),
         function=function,
         schema=_schema(properties, required),
-        effect="commit",
+        effect=effect,
         parallel=True,
     )
 

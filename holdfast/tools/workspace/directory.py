@@ -1,4 +1,4 @@
-"""A directory that an agent may work in: every path that is given is resolved beneath it."""
+"""The directory an agent may work in: every given path is resolved beneath it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 import weakref
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
@@ -16,50 +17,71 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.tools.workspace import replace
-from holdfast.tools.workspace.beneath import MAX_LINKS, O_PATH, Opener
-from holdfast.tools.workspace.beneath import opener as best_opener
-from holdfast.tools.workspace.reason import Reason, in_words, is_missing, shown, similar, unsayable
+from holdfast.tools.workspace.errors import Reason, in_words, is_missing, shown, similar, unsayable
+from holdfast.tools.workspace.openat import MAX_LINKS, O_PATH, Opener
+from holdfast.tools.workspace.openat import opener as best_opener
 
 Kind = Literal["file", "directory", "link", "other"]
 
 _FOLDER: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_NEIGHBOURS: Final = 1_000
-"""Names that are looked at to find a similar one."""
+"""Names examined to find a similar one."""
 _UNCHANGED: Final = "nothing was changed: "
 _REPLACING: Final = threading.Lock()
 """Of two threads that expect the same version one succeeds, also with a Directory each."""
 
 
-class PathRefused(ToolFailed):
-    """A path that cannot be used, in words for whoever gave it. Nothing was changed."""
+_EXPECTED: Final = frozenset(
+    {
+        0,  # our own words about what a file holds
+        errno.EEXIST,
+        errno.EFBIG,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENODEV,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENOTEMPTY,
+        errno.ENXIO,
+        errno.EOPNOTSUPP,
+        errno.ESTALE,
+        errno.EXDEV,
+    }
+)
+"""Codes about what a path names. All others are failures of the system or the argument."""
 
-    def __init__(self, message: str, code: int = 0) -> None:
+
+class PathRefused(ToolFailed):
+    """A path cannot be used; the message says why. Nothing was changed."""
+
+    def __init__(self, message: str, code: int = 0, *, expected: bool | None = None) -> None:
         super().__init__(message)
         self.code = code
-        """The system's number for such a reason, for example `errno.ENOENT`, or 0."""
+        """The system's error number, for example `errno.ENOENT`, or 0."""
+        self.expected = code in _EXPECTED if expected is None else expected
 
 
 class Content(Struct, frozen=True):
-    """A file as it was read."""
+    """The content of a file."""
 
     data: bytes
     version: str
-    """Differs whenever the bytes do."""
+    """Version: differs whenever the bytes do."""
 
 
 class Entry(Struct, frozen=True):
-    """One name in a directory, as it is there: a link is not followed."""
+    """One entry of a directory; a link is not followed."""
 
     name: str
     kind: Kind
     size: int
-    """In bytes; 0 for what is no file."""
+    """Size in bytes; 0 for anything but a file."""
 
 
 class Directory:
-    """A directory, held open. It stays the same one, whatever its name comes to mean.
+    """A directory, held open: it stays the same even if its name is changed.
 
-    Several threads may use it at once. Names that are not UTF-8 are as `os.fsdecode` gives them.
+    Thread-safe. Names that are not UTF-8 are decoded as by `os.fsdecode`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, opener: Opener | None = None) -> None:
@@ -69,7 +91,7 @@ class Directory:
         self._opener = opener or best_opener()
         self._given = os.path.abspath(path)
         self.path: str = os.path.realpath(path)
-        """Absolute, for people and for commands."""
+        """Absolute path, for people and for commands."""
 
     def __enter__(self) -> Directory:
         return self
@@ -78,7 +100,7 @@ class Directory:
         self.close()
 
     def close(self) -> None:
-        """What is being done goes on to its end. What comes later is refused."""
+        """Close: running operations finish, later ones are refused."""
         self._held.close()
 
     def relative(self, path: str) -> str:
@@ -142,6 +164,20 @@ class Directory:
             if len(data) > limit:  # it is growing, or of a system that does not know its size
                 raise _too_large(f"more than {limit:,}", limit)
         return Content(data, replace.version(data))
+
+    def read_if_there(self, path: str, limit: int) -> bytes | None:
+        """The bytes of a regular file, or None when it cannot be read, whatever the reason.
+
+        Cheaper than `read` for a file that is often missing: no similar names are looked for.
+        """
+        try:
+            descriptor = self._open_plain(self.relative(path), os.O_RDONLY)
+        except (OSError, PathRefused):
+            return None
+        with open(descriptor, "rb") as file, suppress(OSError):
+            data = file.read(limit + 1)
+            return data if len(data) <= limit else None
+        return None
 
     def entries(self, path: str = ".", most: int | None = None) -> list[Entry]:
         """What is in a directory, sorted by name; no more than `most` of it, whichever that is."""
@@ -220,7 +256,9 @@ class Directory:
                 why = self._outside()
             elif error.errno == errno.ENOENT and not isinstance(error, Reason):
                 why = self._missing(relative)
-            raise PathRefused(f"{before}{shown(path)} {why}", error.errno or 0) from error
+            expected = False if self._held.is_removed() else None
+            words = f"{before}{shown(path)} {why}"
+            raise PathRefused(words, error.errno or 0, expected=expected) from error
 
     def _outside(self) -> str:
         return f"is outside of the directory {shown(self.path)}: use a path inside it"
@@ -230,17 +268,25 @@ class Directory:
         if self._held.is_removed():
             return f"cannot be used: the directory {shown(self.path)} was removed"
         names = relative.rstrip("/").split("/")
-        for depth in reversed(range(len(names))):
-            try:
-                with self._scan("/".join(names[:depth]) or ".") as found:
-                    there = [entry.name for entry in islice(found, _MAX_NEIGHBOURS)]
-            except OSError:
-                continue
-            if names[depth] in there:
-                return "is a link to something that is not there: use another path"
-            alike = similar(names[depth], there)
-            return is_missing(["/".join([*names[:depth], name]) for name in alike])
-        return is_missing([])
+        # By bisection: a path may have thousands of names, and each look-up costs as many.
+        depth = bisect_left(range(1, len(names)), True, key=lambda at: self._ends(names[:at]))
+        try:
+            with self._scan("/".join(names[:depth]) or ".") as found:
+                there = [entry.name for entry in islice(found, _MAX_NEIGHBOURS)]
+        except OSError:
+            return is_missing([])
+        if names[depth] in there:
+            return "is a link to something that is not there: use another path"
+        alike = similar(names[depth], there)
+        return is_missing(["/".join([*names[:depth], name]) for name in alike])
+
+    def _ends(self, names: list[str]) -> bool:
+        """Whether the path leads to something that is missing or is not a directory."""
+        try:
+            os.close(self.open_beneath("/".join(names), _FOLDER))
+        except OSError:
+            return True
+        return False
 
 
 class _Held:
@@ -364,9 +410,9 @@ def _open_top(path: str | os.PathLike[str]) -> int:
     try:
         return os.open(path, _FOLDER)
     except FileNotFoundError:
-        why = "is not there: make it, or name another directory"
+        why = "does not exist: create it, or name another directory"
     except NotADirectoryError:
-        why = "is no directory: name one"
+        why = "is not a directory: name one"
     except OSError as error:
         why = in_words(error)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which paths a glob means, in time that does not explode: models and repositories write them."""
+"""Glob matching in bounded time, since models and repositories write the patterns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 class BadGlob(ToolFailed):
-    """A glob that cannot be used, in words for whoever gave it."""
+    """An invalid glob; the message says why."""
 
 
 class Glob:

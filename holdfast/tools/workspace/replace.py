@@ -1,7 +1,7 @@
-"""Replace a file in an open directory in one step: all of the new bytes, or all of the old.
+"""Replaces a file in an open directory atomically: all of the new bytes, or all of the old.
 
-Files are named by a descriptor of their directory and one name in it, so nothing that happens to
-the path meanwhile matters. Everything raises OSError, and has then changed nothing.
+Files are identified by a descriptor of their directory and a name in it, so changes of the path
+meanwhile do not matter. All functions raise OSError, and have then changed nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from typing import Final
 
-from holdfast.tools.workspace.reason import Reason
+from holdfast.tools.workspace.errors import Reason
 
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _AS_IT_IS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -20,7 +20,7 @@ _CHUNK: Final = 1 << 20
 
 
 def version(data: bytes) -> str:
-    """Begins with the size, so that most changes are seen without reading."""
+    """Version of a content. Starts with the size, so most changes are detected without reading."""
     from hashlib import blake2b
 
     return f"{len(data)}-{blake2b(data, digest_size=16).hexdigest()}"
@@ -36,15 +36,15 @@ def read(descriptor: int, limit: int) -> bytes:
 
 
 def refuse_special(found: os.stat_result) -> None:
-    """Let only regular files and directories pass."""
+    """Refuse anything but regular files and directories."""
     mode = found.st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = "FIFO" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
-        raise Reason(f"is no regular file: it is a {kind}", errno.ENODEV)
+        raise Reason(f"is not a regular file: it is a {kind}", errno.ENODEV)
 
 
 def replaceable(folder: int, name: str) -> os.stat_result | None:
-    """The file that is to be replaced, if there is one. Refuses what should not be."""
+    """The file to be replaced, if there is one. Refuses what must not be replaced."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def replaceable(folder: int, name: str) -> os.stat_result | None:
 
 
 def written(folder: int, data: bytes, old: os.stat_result | None) -> str:
-    """A new file beside the old one, complete and on the disk. Gives its name."""
+    """Write a new file beside the old one, flushed to disk; returns its name."""
     name = f".{os.urandom(12).hex()}.tmp"
     # Until it has the old one's mode, nobody may read what nobody could read before.
     descriptor = os.open(name, NEW, 0o666 if old is None else 0o600, dir_fd=folder)

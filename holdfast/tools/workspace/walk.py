@@ -1,33 +1,34 @@
-"""A walk through a directory: what is in it and beneath it, in order, as far as it is needed."""
+"""Walks a directory tree, sorted and as far as needed, leaving out ignored files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
+from holdfast.tools.workspace.gitignore import FILE, MAX_FILE, Ignored
 from holdfast.tools.workspace.glob import Glob
-from holdfast.tools.workspace.ignored import FILE, MAX_FILE, Ignored
 
 MAX_VISITED: Final = 200_000
-"""Entries after which a walk stops: a model that needs more of them asks a better question."""
+"""Entries after which a walk stops; a model has to narrow its question."""
 
 
 class Seen(Struct, frozen=True):
     path: str
-    """From the top of the directory."""
+    """Path from the top of the directory."""
     entry: Entry
     left_out: bool
-    """It is ignored. Nothing in it will be seen."""
+    """Whether it is ignored, and not entered."""
 
 
 class Walk:
-    """Iterate over it, once: sorted by name, and what is in a directory right behind it.
+    """An iterator, usable once: sorted by name, the content of a directory right after it.
 
-    Links are seen but not followed. What is ignored is seen but not entered, unless `all` is
-    wanted, or the walk starts in it: then it was asked for by name.
+    Links are seen but not followed. Ignored entries are seen but not entered, unless `all` is set,
+    or the walk starts in one: then it was named explicitly.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Walk:
         in which nothing can match is not entered."""
         self._directory = directory
         self.start = directory.relative(start).rstrip("/") or "."
-        """From the top of the directory."""
+        """Path from the top of the directory."""
         self._all = all
         self._obeys_files = not all
         self._depth = depth
@@ -52,11 +53,11 @@ class Walk:
         self._limit = limit
         self.visited = 0
         self.unreadable = 0
-        """Directories that could not be listed."""
+        """Number of directories that could not be listed."""
         self.left_out = 0
-        """Entries that are ignored."""
+        """Number of ignored entries."""
         self.stopped = False
-        """There was more than the limit."""
+        """Whether the limit was reached."""
 
     def __iter__(self) -> Iterator[Seen]:
         """Refuses (PathRefused) a start that cannot be listed."""
@@ -108,8 +109,12 @@ class Walk:
             yield Seen(inner, entry, left_out), ignored
 
     def _ignored_above(self) -> Ignored:
-        """What is said about the start by the directories that it is in."""
+        """The rules about the start, from the directories that it is in.
+
+        A start that is missing is refused first: otherwise each of them would cost a look-up.
+        """
         ignored = Ignored()
+        os.close(self._directory.open(self.start, os.O_RDONLY | os.O_DIRECTORY))
         if ".." in self.start.split("/"):  # which directories these are only the system knows
             return ignored
         path = "."
@@ -124,9 +129,8 @@ class Walk:
     def _and_file_in(self, path: str, ignored: Ignored) -> Ignored:
         if not self._obeys_files:
             return ignored
-        try:
-            data = self._directory.read(joined(path, FILE), MAX_FILE).data
-        except PathRefused:
+        data = self._directory.read_if_there(joined(path, FILE), MAX_FILE)
+        if data is None:
             return ignored
         return ignored.and_file(0 if path == "." else path.count("/") + 1, data)
 

@@ -1,4 +1,4 @@
-"""The wildcards of a .gitignore, read as git reads them."""
+"""Translates the wildcards of a .gitignore as git interprets them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CLASSES: Final = {
 
 
 class NoMatch(ValueError):
-    """A pattern that git matches with nothing: a bracket is open, or a class has no such name."""
+    """A pattern that git never matches: an open bracket, or an unknown class."""
 
 
 def expressions(pattern: str) -> list[str | None]:

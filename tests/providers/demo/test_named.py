@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import ConfigError, model
+from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.demo import Demo
-from holdfast.providers.known import PROVIDERS
 from holdfast.providers.registry import usable_providers
 
 

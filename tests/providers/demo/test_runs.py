@@ -15,7 +15,7 @@ from holdfast.providers.demo import SPEECH, Demo
 from holdfast.testing import ports
 from holdfast.tools.ask_user import Answer, answered, ask_user, questions
 from tests.kernel.runs import events_of, kinds, later, only, outcome
-from tests.providers.demo.asking import ALL, answer
+from tests.providers.demo.requests import ALL, answer
 
 
 def demo(*tools: Any, pace: float = 0, window: int = 32_000, **more: Any) -> Agent:

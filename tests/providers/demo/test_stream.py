@@ -23,9 +23,18 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Block, Delta, Finished, Request, Shape, TextDelta
 from holdfast.providers.demo import SPEECH, Demo
-from holdfast.providers.demo.wishes import FAILURES
+from holdfast.providers.demo.intents import FAILURES
 from tests.kernel.runs import now
-from tests.providers.demo.asking import ALL, answer, ask, called, deltas, message_of, specs, weather
+from tests.providers.demo.requests import (
+    ALL,
+    answer,
+    ask,
+    called,
+    deltas,
+    message_of,
+    specs,
+    weather,
+)
 
 
 def check_stream(heard: list[Delta]) -> None:

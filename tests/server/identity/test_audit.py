@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from holdfast.server.identity import audit
-from holdfast.server.identity.people import CSRF
+from holdfast.server.identity.authenticator import SESSION_KEY
 from holdfast.server.identity.refusals import OF_ALL, OF_ONE, Tally
 from holdfast.store.database import Database, Tx, Unavailable, Violation
 from holdfast.testing import Clock
-from tests.server.identity.house import cookie_of, house, id_of
+from tests.server.identity.team_server import cookie_of, house, id_of
 
 
 async def test_whatever_is_changed_stands_in_the_log(db: Database, clock: Clock) -> None:
@@ -30,7 +30,7 @@ async def test_whatever_is_changed_stands_in_the_log(db: Database, clock: Clock)
         await here.ask("DELETE", f"/chats/{chat}", by="root")
         begun = await here.ask("POST", "/session", {"token": here.tokens["root"]})
         ((session,),) = await here.rows("SELECT id FROM sessions")
-        headers = {CSRF: begun.body["csrf"]}
+        headers = {SESSION_KEY: begun.body["key"]}
         await here.ask("DELETE", "/session", cookie=cookie_of(begun), headers=headers)
         assert await here.audited() == [
             ("user.create", ann, "root"),

@@ -21,7 +21,7 @@ from holdfast.server.operation import OPERATIONS, Call, Operation
 from holdfast.server.policy import POLICY, Need
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.server.identity.house import House, house, id_of
+from tests.server.identity.team_server import House, house, id_of
 
 for _module in iter_modules(holdfast.server.routes.__path__):
     import_module(f"{holdfast.server.routes.__name__}.{_module.name}")

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.identity.access import Access
+from holdfast.server.identity.auth_config import Access
 from holdfast.server.identity.secrets import (
     PROVIDER,
     VARIABLE,
@@ -31,7 +31,7 @@ from holdfast.server.identity.secrets import (
 )
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.server.identity.house import TEAM, house
+from tests.server.identity.team_server import TEAM, house
 
 VALUE = "sk-a-key-that-nobody-may-see"
 
@@ -54,7 +54,7 @@ def test_the_same_secret_is_sealed_differently_each_time() -> None:
 @pytest.mark.parametrize("moved", [{"name": "groq"}, {"kind": "mcp"}, {"name": "openai "}])
 def test_a_ciphertext_that_was_moved_to_another_row_does_not_open(moved: dict[str, str]) -> None:
     sealed = structs.replace(seal(ring("a"), PROVIDER, "openai", VALUE), **moved)
-    with pytest.raises(CannotOpenSecret, match="not what was sealed"):
+    with pytest.raises(CannotOpenSecret, match="was altered"):
         unseal(ring("a"), sealed)
 
 
@@ -66,7 +66,7 @@ def test_a_ciphertext_that_was_changed_anywhere_does_not_open() -> None:
         with pytest.raises(CannotOpenSecret):
             unseal(ring("a"), structs.replace(sealed, sealed=b64encode(changed).decode()))
     for nonsense in ("", "a", "no base64!", "ä"):
-        with pytest.raises(CannotOpenSecret, match="not what was sealed"):
+        with pytest.raises(CannotOpenSecret, match="was altered"):
             unseal(ring("a"), structs.replace(sealed, sealed=nonsense))
     for cut in (0, 5, 12, len(data) - 1):
         with pytest.raises(CannotOpenSecret):
@@ -76,10 +76,10 @@ def test_a_ciphertext_that_was_changed_anywhere_does_not_open() -> None:
 def test_another_key_opens_nothing_and_the_message_says_which_is_missing() -> None:
     sealed = seal(ring("a"), PROVIDER, "openai", VALUE)
     for keys in (ring("b"), None):
-        with pytest.raises(CannotOpenSecret, match=f"key {sealed.key_id}, which is not here"):
+        with pytest.raises(CannotOpenSecret, match=f"key {sealed.key_id}, which is missing"):
             unseal(keys, sealed)
     pretended = structs.replace(sealed, key_id=ring("b").current.id)
-    with pytest.raises(CannotOpenSecret, match="not what was sealed"):
+    with pytest.raises(CannotOpenSecret, match="was altered"):
         unseal(ring("b"), pretended)
 
 

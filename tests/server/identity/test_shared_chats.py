@@ -10,18 +10,19 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import family, files
-from holdfast.chat.family import NewChat
-from holdfast.chat.feed import POLL, Feed
+from holdfast.chat import files
+from holdfast.chat.change_feed import POLL, Feed
 from holdfast.chat.handle import Chat
-from holdfast.chat.state import Stored
+from holdfast.chat.rows import Stored
+from holdfast.chat.transitions import lifecycle
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import File, Part, Text, user_message
 from holdfast.server.events import DELETED, event_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.chat.given import Chats, answer, asks
-from tests.server.identity.house import House, house
-from tests.server.kit import Api
+from tests.chat.chats import Chats, answer, asks
+from tests.server.api import Api
+from tests.server.identity.team_server import House, house
 from tests.server.streams.client import Connection, connected
 from tests.server.streams.test_roster import data, within
 
@@ -192,7 +193,7 @@ async def imported(here: House, *parts: Part) -> Chat:
     """A chat of Ann's from elsewhere: what it names need not be there, nor be hers."""
     new = NewChat(id="c9", agent="agent", message=None, owner="ann")
     said = Stored(1, 1, user_message(list(parts)), "ann", 1)
-    await here.db.write(lambda tx: family.restore(tx, new, [said]))
+    await here.db.write(lambda tx: lifecycle.restore(tx, new, [said]))
     return await here.server.host.chat("c9")
 
 

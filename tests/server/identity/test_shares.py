@@ -5,12 +5,12 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from holdfast.server.identity.people import FRESH
+from holdfast.server.identity.authenticator import FRESH
 from holdfast.server.identity.shares import MOST
 from holdfast.server.policy import Caller, Need, Standing, Verdict, verdict
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.server.identity.house import House, house, id_of
+from tests.server.identity.team_server import House, house, id_of
 
 
 async def _reads(here: House, chat: str, token: str) -> bool:
@@ -261,7 +261,7 @@ async def test_a_session_that_ended_may_no_longer(db: Database, clock: Clock) ->
         ((id,),) = await here.rows("SELECT id FROM sessions")
         from holdfast.server.policy import ALL_SCOPES
 
-        caller = Caller("ann", "member", ALL_SCOPES, id, None, begun.body["csrf"])
+        caller = Caller("ann", "member", ALL_SCOPES, id, None, begun.body["download_key"])
         assert await here.people.still(caller)
         await here.write("DELETE FROM sessions")
         await anyio.sleep(FRESH)

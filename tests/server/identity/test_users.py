@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.server.identity.people import FRESH
+from holdfast.server.identity.authenticator import FRESH
 from holdfast.server.identity.users import LastAdmin, change_user
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.server.identity.house import house
+from tests.server.identity.team_server import house
 
 
 async def test_an_administrator_makes_a_user_and_lets_them_in(db: Database, clock: Clock) -> None:

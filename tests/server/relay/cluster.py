@@ -20,12 +20,12 @@ from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
 from holdfast.server.app import Server, application
-from holdfast.server.relay.asking import AskOptions, Relay
-from holdfast.server.relay.owner import Owner, OwnerOptions
+from holdfast.server.relay.publisher import Owner, OwnerOptions
 from holdfast.server.relay.secret import Secret
-from holdfast.store.postgres import open_postgres
+from holdfast.server.relay.subscriber import AskOptions, Relay
+from holdfast.store.postgres.database import open_postgres
 from holdfast.worker.options import WorkerOptions
-from tests.server.kit import Api, Named, session
+from tests.server.api import Api, Named, session
 from tests.server.streams.client import Watching
 
 T = TypeVar("T")

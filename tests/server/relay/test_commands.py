@@ -17,14 +17,14 @@ from holdfast.cli.cluster import answering, cluster_secret, linked
 from holdfast.cli.settings import ServerSettings
 from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError
-from holdfast.observe.meters import Meters
+from holdfast.observe.metrics import Meters
+from holdfast.server.prometheus import scraped_at
 from holdfast.server.relay.frames import PATH
 from holdfast.server.relay.secret import Secret
-from holdfast.server.scrape import scraped_at
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ports
 from tests.cli.test_serve import HIDDEN, serving
-from tests.server.kit import agent
+from tests.server.api import agent
 
 SECRET = "a secret of more than sixteen"
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,7 +73,7 @@ def test_without_a_secret_there_is_no_relay_and_it_says_so(
     tmp_path: Path, postgres_url: str
 ) -> None:
     with serving(tmp_path, "--listen", "0", "--database", postgres_url) as server:
-        assert "HOLDFAST_CLUSTER_SECRET" in server.until("there is no cluster secret")
+        assert "HOLDFAST_CLUSTER_SECRET" in server.until("no cluster secret")
         url = server.started()
         assert status(url + PATH) == 404
         assert server.end() == 0
@@ -98,15 +98,15 @@ def test_the_secret_is_of_the_environment_or_of_a_private_file(tmp_path: Path) -
     other = {"HOLDFAST_CLUSTER_SECRET": "another one, which is as long"}
     assert cluster_secret(named, other, str(tmp_path), "") != Secret(SECRET.encode())
     file.chmod(0o644)
-    with pytest.raises(ConfigError, match="is open to others"):
+    with pytest.raises(ConfigError, match="is accessible to others"):
         cluster_secret(named, {}, str(tmp_path), "")
 
 
 def test_a_secret_that_is_missing_or_too_short_is_refused(tmp_path: Path) -> None:
     named = ServerSettings(cluster_secret_file="none")
-    with pytest.raises(ConfigError, match="which is not there"):
+    with pytest.raises(ConfigError, match="which does not exist"):
         cluster_secret(named, {}, str(tmp_path), "")
-    with pytest.raises(ConfigError, match="less than 16 characters"):
+    with pytest.raises(ConfigError, match="fewer than 16 characters"):
         cluster_secret(ServerSettings(), {"HOLDFAST_CLUSTER_SECRET": "short"}, "", "")
     assert "sixteen" not in repr(Secret(SECRET.encode()))
 

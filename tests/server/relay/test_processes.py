@@ -17,8 +17,8 @@ import aiohttp
 from holdfast.chat.stream import ChatChanged
 from holdfast.server.app import PREFIX
 from holdfast.server.events import End, event_of
-from holdfast.store.postgres import open_postgres
-from tests.server.kit import USER, session
+from holdfast.store.postgres.database import open_postgres
+from tests.server.api import USER, session
 from tests.server.relay.child import ANSWER, HALF
 from tests.server.relay.cluster import run, until
 from tests.server.streams.client import Connection, Watching

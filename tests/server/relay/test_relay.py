@@ -11,11 +11,11 @@ import pytest
 from msgspec import Struct
 
 from holdfast.chat.stream import LiveDelta
-from holdfast.server.relay import owner
-from holdfast.server.relay.asking import AskOptions
+from holdfast.server.relay import publisher
 from holdfast.server.relay.frames import PATH
-from holdfast.server.relay.owner import OwnerOptions
+from holdfast.server.relay.publisher import OwnerOptions
 from holdfast.server.relay.secret import ASKING, Secret
+from holdfast.server.relay.subscriber import AskOptions
 from tests.server.relay.cluster import (
     SECRET,
     Replica,
@@ -363,7 +363,7 @@ class Unheard(Struct, array_like=True, tag="unheard of"):
 def test_a_peer_that_is_not_understood_costs_words_and_nothing_else(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "answer_of", lambda number, taken: Unheard(number))
+    monkeypatch.setattr(publisher, "answer_of", lambda number, taken: Unheard(number))
 
     async def test() -> None:
         model = Spoken()

@@ -14,8 +14,8 @@ import holdfast.server.routes.streams  # noqa: F401 - so that there are these
 from holdfast.chat.stream import ChatChanged
 from holdfast.server.app import PREFIX
 from holdfast.server.events import End, Wire, event_of
-from tests.chat.watcher import Watcher
-from tests.server.kit import USER, Api
+from tests.chat.watcher import Watcher, in_time
+from tests.server.api import USER, Api
 
 
 @dataclass
@@ -48,10 +48,11 @@ class Connection:
 
     async def take(self, count: int) -> list[Wire]:
         taken: list[Wire] = []
-        async for wire in self.events():
-            taken.append(wire)
-            if len(taken) == count:
-                break
+        with in_time(f"fewer than {count} events"):
+            async for wire in self.events():
+                taken.append(wire)
+                if len(taken) == count:
+                    break
         return taken
 
 
@@ -147,6 +148,10 @@ class Watching(Watcher):
         self, wires: AsyncIterator[Wire], events: int | None = None, *, answers: int = 0
     ) -> None:
         """`answers`: not before it has seen so many."""
+        with in_time(f"neither idle nor {events} events, the last of {self.events[-2:]}"):
+            await self._see_all(wires, events, answers)
+
+    async def _see_all(self, wires: AsyncIterator[Wire], events: int | None, answers: int) -> None:
         first = True
         async for wire in wires:
             event = event_of(wire)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import struct
+from socket import SO_LINGER, SOL_SOCKET, create_connection
 from typing import Any
 
 import aiohttp
@@ -16,8 +19,9 @@ from holdfast.server.policy import Caller
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
 from tests.chat.test_stream import slowly
-from tests.server.kit import Named, agent, serving_api
-from tests.server.streams.client import Watching, connected, frames, socket
+from tests.server.api import Named, agent, serving_api
+from tests.server.relay.cluster import until
+from tests.server.streams.client import Watching, connected, frames, path_of, socket
 
 
 async def test_websocket_and_sse_say_the_same_event_for_event(db: Database, clock: Clock) -> None:
@@ -76,7 +80,7 @@ async def test_a_websocket_that_says_something_is_closed(
             assert closed.type is aiohttp.WSMsgType.CLOSE
             if len(said) < 100:
                 assert closed.data == aiohttp.WSCloseCode.UNSUPPORTED_DATA
-                assert closed.extra == "this stream takes no messages: send them to the API"
+                assert closed.extra == "this stream accepts no messages: send them to the API"
         await anyio.sleep(1)
         assert len(api.server.hub) == 0
 
@@ -262,3 +266,40 @@ async def test_nobody_has_more_streams_open_than_they_may(db: Database, clock: C
             pass
         await anyio.sleep(5)
         assert not api.server.hub._open
+
+
+async def test_pings_followed_by_a_reset_are_the_end_of_a_reader_and_no_failure(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as api:
+        port = int(api.url.rpartition(":")[2])
+        client = create_connection(("127.0.0.1", port))
+        client.sendall(
+            b"GET /api/v1/stream HTTP/1.1\r\nHost: x\r\nX-Test-User: ann\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        await until(lambda: len(api.server.hub) == 1)
+        # The server is not running meanwhile: it finds the pings and the reset together.
+        client.sendall(b"\x89\x80\x00\x00\x00\x00" * 10)
+        client.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await until(lambda: len(api.server.hub) == 0)
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("of", ["chat", "list"])
+async def test_a_stream_that_ends_with_an_exception_is_not_counted_any_more(
+    db: Database, clock: Clock, of: str
+) -> None:
+    limits = Limits(streams=StreamOptions(per_user=2))
+    async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
+        made = (await api.host.create(None, owner="ann")).id
+        chat = made if of == "chat" else None
+        for _ in range(5):
+            # Without a key: the answer to the handshake raises, within the stream.
+            broken = {"Upgrade": "websocket", "Connection": "upgrade"}
+            answer = await api.ask("GET", path_of(chat), headers=broken)
+            assert answer.status == 400, answer.body
+        async with connected(api, chat), socket(api, chat):
+            assert (await api.get(path_of(chat))).status == 429

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from holdfast.chat.export import export
 from holdfast.chat.host import Host
-from holdfast.chat.state import Stored
+from holdfast.chat.rows import Stored
 from holdfast.chat.stream import SIZE, ChatStream, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
@@ -24,12 +24,12 @@ from holdfast.server.app import Limits, Server, application
 from holdfast.server.events import FAILED, SLOW, Wire, wire_of
 from holdfast.server.fanout import StreamOptions
 from holdfast.store.database import Database, Tx
-from holdfast.store.sqlite import open_sqlite
+from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock, pause, ports, run_virtual, say
-from tests.chat.given import answer
+from tests.chat.chats import answer
 from tests.chat.test_stream import slowly
 from tests.databases import hold
-from tests.server.kit import Named, agent, serving_api
+from tests.server.api import Named, agent, serving_api
 from tests.server.streams.client import Watching, connected, crowd, wires_of
 from tests.server.streams.test_resume import assert_as_stored
 

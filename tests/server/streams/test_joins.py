@@ -10,7 +10,7 @@ from holdfast.chat.stream import ChatStream, Cursor
 from holdfast.kernel.model import TextDelta
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.chat.given import Chats, answer
+from tests.chat.chats import Chats, answer
 from tests.chat.test_stream import Stage, attempt
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.feed import POLL, Feed
+from holdfast.chat.change_feed import POLL, Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.stream import Cursor
 from holdfast.kernel.messages import encode
@@ -18,7 +18,7 @@ from holdfast.store.database import Database, Row, Tx
 from holdfast.testing import Clock
 from tests.chat.test_stream import TURN, look, pay, play, slowly
 from tests.databases import OpenDatabase
-from tests.server.kit import Api, agent, serving_api
+from tests.server.api import Api, agent, serving_api
 from tests.server.streams.client import Watching, connected, crowd
 
 

@@ -7,17 +7,17 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.feed import POLL
-from holdfast.chat.gone import gone_since
-from holdfast.server import roster
+from holdfast.chat.change_feed import POLL
+from holdfast.chat.tombstones import gone_since
+from holdfast.server import chat_list_stream
+from holdfast.server.chat_list_stream import ChatListed, Rosters
 from holdfast.server.events import Wire
-from holdfast.server.roster import ChatListed, Rosters
-from holdfast.server.wire import from_json
+from holdfast.server.json import from_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause
-from tests.chat.given import Chats, answer, asks
+from tests.chat.chats import Chats, answer, asks
 from tests.chat.test_stream import pay, slowly
-from tests.server.kit import agent, serving_api
+from tests.server.api import agent, serving_api
 from tests.server.streams.client import Connection, connected, frames, socket
 
 
@@ -130,7 +130,7 @@ async def test_only_the_last_of_one_look_moves_the_cursor_on(db: Database, clock
 async def test_who_missed_too_much_is_told_to_read_the_list(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "MOST", 3)
+    monkeypatch.setattr(chat_list_stream, "MOST", 3)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         for _ in range(4):
             await api.host.create(None, owner="ann")
@@ -194,14 +194,14 @@ async def test_a_crowd_of_changes_costs_few_looks(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    read = roster.Roster._read
+    read = chat_list_stream.Roster._read
 
     async def counted(*args: Any) -> Any:
         nonlocal looks
         looks += 1
         return await read(*args)
 
-    monkeypatch.setattr(roster.Roster, "_read", counted)
+    monkeypatch.setattr(chat_list_stream.Roster, "_read", counted)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         async with connected(api, None) as opened, connected(api, None) as another:
             await anyio.sleep(1)
@@ -211,7 +211,7 @@ async def test_a_crowd_of_changes_costs_few_looks(
                 await chat.rename(f"Title {number}")
                 await anyio.sleep(0.02)
             wires, others = await within(opened, 1), await within(another, 1)
-    assert looks <= 1 + 1 / roster.REST + 1
+    assert looks <= 1 + 1 / chat_list_stream.REST + 1
     assert data(wires[-1])["title"] == "Title 49"
     assert wires == others
 
@@ -226,7 +226,7 @@ async def test_what_is_gone_is_not_looked_for_when_all_that_was_heard_of_is_ther
         looks += 1
         return await gone_since(*args)
 
-    monkeypatch.setattr(roster, "gone_since", counted)
+    monkeypatch.setattr(chat_list_stream, "gone_since", counted)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         async with connected(api, None) as opened:
             await anyio.sleep(POLL + 0.1)  # so that the next whole look is not near
@@ -310,7 +310,7 @@ async def test_who_comes_back_is_told_what_was_deleted_read_and_pinned_meanwhile
 async def test_who_missed_too_many_deletions_is_told_to_read_the_list(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "MOST", 3)
+    monkeypatch.setattr(chat_list_stream, "MOST", 3)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         for _ in range(4):
             await (await api.host.create(None, owner="ann")).delete()
@@ -339,9 +339,9 @@ async def test_who_was_told_something_else_does_not_join(db: Database, clock: Cl
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
         feed, rosters = api.host.feed, api.server.rosters
-        first, second = (roster.Roster(feed, rosters, "ann", None) for _ in range(2))
+        first, second = (chat_list_stream.Roster(feed, rosters, "ann", None) for _ in range(2))
 
-        async def told_of(who: roster.Roster) -> list[bool]:
+        async def told_of(who: chat_list_stream.Roster) -> list[bool]:
             await who.look()
             return [event.chat.pinned for event in who.take() if isinstance(event, ChatListed)]
 

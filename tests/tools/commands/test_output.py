@@ -197,7 +197,7 @@ def test_more_news_than_anybody_reads_are_the_last_lines_and_a_word_about_the_ot
     assert lines == [str(100_000 - len(lines) + i) for i in range(len(lines))]
     assert sum(map(len, lines)) + len(lines) <= MAX_NEWS
     skipped = sum(len(f"{n}\n") for n in range(100_000 - len(lines)))
-    assert note == f"[… {skipped} characters are not shown …]"
+    assert note == f"[… {skipped} characters not shown …]"
     assert news.take() == ""
 
 
@@ -282,7 +282,7 @@ def test_a_file_takes_so_much_and_then_says_so(
     (log,) = logs(tmp_path)
     assert log.stat().st_size == 2**16
     assert f"[the beginning of the output is in {log.relative_to(tmp_path)}" in text
-    assert "a file takes at most" in text
+    assert "the file is limited to" in text
 
 
 def test_where_no_file_can_be_made_the_result_says_so(directory: Directory, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_where_no_file_can_be_made_the_result_says_so(directory: Directory, tmp_
 
     text = fed(directory, LINES).text()
 
-    assert "could not be kept in a file, because" in text
+    assert "could not be saved to a file:" in text
     assert text.startswith("line 0\n")
     assert "line 19999\n[" in text
 

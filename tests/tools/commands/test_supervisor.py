@@ -59,8 +59,13 @@ RUNNER: Final = """
 class Supervised:
     """One command under a supervisor, without anything else of ours around it."""
 
-    def __init__(self, command: str, directory: Path, shell: str = BASH) -> None:
+    def __init__(
+        self, command: str, directory: Path, shell: str = BASH, *, stopped: bool = False
+    ) -> None:
+        """`stopped`: the pipe is closed before the supervisor starts."""
         read, self.control = os.pipe()
+        if stopped:
+            os.close(self.control)
         folder = os.open(directory, os.O_RDONLY)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", supervisor.__file__, shell, str(folder)],
@@ -306,11 +311,9 @@ def test_a_process_that_was_suspended_may_tidy_up_too(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path) -> None:
-    with supervised("touch begun", tmp_path) as started:
-        started.stop()  # long before Python has started
-
-        assert started.finish() == ("", f"ended -{int(signal.SIGTERM)} 0 0")
-        assert not (tmp_path / "begun").exists()
+    started = Supervised("touch begun", tmp_path, stopped=True)
+    assert started.finish() == ("", f"ended -{int(signal.SIGTERM)} 0 0")
+    assert not (tmp_path / "begun").exists()
 
 
 def test_waiting_for_the_end_takes_no_work(tmp_path: Path) -> None:
@@ -416,6 +419,38 @@ def test_the_shell_dies_with_its_supervisor(tmp_path: Path) -> None:
         until(lambda: not is_running(shell), SOON)
         os.close(started.control)
         os.killpg(shell, signal.SIGKILL)  # the rest is for whoever started the supervisor
+
+
+def test_a_supervisor_that_the_command_suspended_ends_with_its_parent(tmp_path: Path) -> None:
+    code = f"""
+        import os, subprocess, sys, time
+
+        read, control = os.pipe()
+        here = os.open(".", os.O_RDONLY)
+        command = [sys.executable, "-I", "-S", {supervisor.__file__!r}, {BASH!r}, str(here)]
+        supervisor = subprocess.Popen(command, stdin=read, pass_fds=(here,))
+        print(supervisor.pid, flush=True)
+        time.sleep(1000)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, supervisor.COMMAND: "echo $$ > shell; kill -STOP $PPID; sleep 1000"},
+    ) as parent:
+        assert parent.stdout is not None
+        watcher = int(parent.stdout.readline())
+        shell = written(tmp_path / "shell")
+        until(lambda: ") T " in Path(f"/proc/{watcher}/stat").read_text())
+
+        parent.kill()
+
+        try:
+            until(lambda: not is_running(shell) and not is_running(watcher), SOON)
+        finally:
+            if is_running(watcher):
+                os.kill(watcher, signal.SIGKILL)
 
 
 # --- elsewhere ----------------------------------------------------------------------------------

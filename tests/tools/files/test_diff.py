@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.tools.files import diff
 from holdfast.tools.files.diff import beside_the_lines, blocks, shortened, split, unified
 from holdfast.tools.files.document import Document, decode
-from tests.tools.trying import patched
+from tests.tools.file_tools import patched
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "}", "long line", "\r"]), max_size=30).map(
     "\n".join
@@ -180,7 +180,7 @@ def test_a_short_diff_is_shown_whole() -> None:
 def test_a_long_diff_is_cut_with_a_word_about_it() -> None:
     text = made(None, "".join(f"{n}\n" for n in range(100)))
     lines = shortened(text, 10).split("\n")
-    assert lines == [*text.split("\n")[:10], "[… 93 more lines of this diff are not shown …]"]
+    assert lines == [*text.split("\n")[:10], "[… 93 more lines of this diff not shown …]"]
 
 
 def test_a_long_line_is_cut_with_a_word_about_it() -> None:
@@ -191,7 +191,7 @@ def test_a_long_line_is_cut_with_a_word_about_it() -> None:
 def test_a_diff_of_many_wide_lines_is_cut_too() -> None:
     text = shortened(made(None, ("x" * 900 + "\n") * 1_000), 2_000)
     assert len(text) < diff.SIZE + 100
-    assert text.endswith("more lines of this diff are not shown …]")
+    assert text.endswith("more lines of this diff not shown …]")
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tools.files import alike
+from holdfast.tools.files import fuzzy_match
 from holdfast.tools.files.document import Document, decode, encode
 from holdfast.tools.files.edits import Edit, Problem, apply
 
@@ -61,22 +61,22 @@ def test_crlf_in_an_edit_is_found_in_any_file() -> None:
 
 def test_the_edit_that_cannot_be_made_is_named() -> None:
     words = refusal("a\nb\n", ("a", "x"), ("nowhere", "y"), ("b", "z"))
-    assert words.startswith("edit 2 of 3: old_text is not found")
+    assert words.startswith("edit 2 of 3: old_text was not found")
 
 
 def test_several_places_are_refused_with_their_lines() -> None:
     words = refusal("x\na\nx x\n", ("x", "y"))
-    assert "old_text is found 3 times (line 1, 3). " in words
+    assert "old_text occurs 3 times (line 1, 3). " in words
     assert "replace_all" in words
 
 
 def test_places_that_overlap_are_several() -> None:
-    assert "found 2 times" in refusal("aaa\n", ("aa", "b"))
+    assert "occurs 2 times" in refusal("aaa\n", ("aa", "b"))
 
 
 def test_very_many_places_are_not_counted_to_the_end() -> None:
     words = refusal("x\n" * 5_000, ("x", "y"))
-    assert "found 1000 times or more (line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)" in words
+    assert "occurs 1000 times or more (line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)" in words
 
 
 def test_no_text_cannot_be_replaced() -> None:
@@ -85,8 +85,8 @@ def test_no_text_cannot_be_replaced() -> None:
 
 
 def test_an_edit_that_changes_nothing_is_refused() -> None:
-    assert "are the same: leave this edit out" in refusal("a\n", ("a", "a"))
-    assert "but for line endings" in refusal("a\nb\n", ("a\nb", "a\r\nb"))
+    assert "are the same: remove this edit" in refusal("a\n", ("a", "a"))
+    assert "except for line endings" in refusal("a\nb\n", ("a\nb", "a\r\nb"))
 
 
 def test_half_a_character_is_refused() -> None:
@@ -107,12 +107,12 @@ def test_the_lines_are_told_where_most_of_the_wanted_ones_are() -> None:
 
 def test_a_line_is_told_that_is_like_a_wanted_one() -> None:
     words = refusal("alpha\nreturn compute(value, 10)\nomega\n", ("return compute(value, 12)", "x"))
-    assert "The nearest to it is:\n    2\treturn compute(value, 10)\nGive the text" in words
+    assert "The most similar text is:\n    2\treturn compute(value, 10)\nCopy the text" in words
 
 
 def test_nothing_is_told_when_nothing_is_like_it() -> None:
     words = refusal("alpha\nbeta\n", ("something else altogether", "x"))
-    assert "nor anything like it" in words
+    assert "nor anything similar" in words
 
 
 def test_a_long_line_is_told_in_part() -> None:
@@ -214,7 +214,7 @@ def test_a_difference_that_is_not_the_same_all_along_is_not_accepted() -> None:
 def test_several_places_that_are_nearly_so_are_refused() -> None:
     text = "if x:\n    go()\nelse:\n    if y:\n        go()\n"
     words = refusal(text, ("\tgo()\n", "\tstop()\n"))
-    assert "found 2 times (line 2, 5)" in words
+    assert "occurs 2 times (line 2, 5)" in words
     assert edited(text, ("\tgo()\n", "\tstop()\n", True)) == text.replace("go", "stop")
 
 
@@ -228,9 +228,9 @@ def test_so_many_places_that_it_would_take_too_long_are_not_compared(
 ) -> None:
     text = "  a\n  b\n" * 3
     edit = ("\ta\n\tb\n", "\tc\n", True)
-    monkeypatch.setattr(alike, "COMPARED", 6)
+    monkeypatch.setattr(fuzzy_match, "COMPARED", 6)
     assert edited(text, edit) == "  c\n" * 3
-    monkeypatch.setattr(alike, "COMPARED", 5)
+    monkeypatch.setattr(fuzzy_match, "COMPARED", 5)
     assert "not found" in refusal(text, edit)
 
 
@@ -266,7 +266,7 @@ def test_what_is_not_found_is_missed_in_a_moment() -> None:
 
 def test_so_many_places_that_replacing_them_would_take_long_are_refused() -> None:
     words = refusal("a" * 300_000, ("a", "b", True))
-    assert words.startswith("edit 1 of 1: old_text is found more than 100,000 times: ")
+    assert words.startswith("edit 1 of 1: old_text occurs more than 100,000 times: ")
 
 
 def test_a_text_does_not_grow_without_bound() -> None:
@@ -277,6 +277,6 @@ def test_a_text_does_not_grow_without_bound() -> None:
 def test_what_is_in_an_old_encoding_gets_no_other_one_mixed_in() -> None:
     latin = decode("café au lait".encode("latin-1"))
     assert latin is not None
-    with pytest.raises(Problem, match="not in UTF-8, so that only ASCII can be put into it"):
+    with pytest.raises(Problem, match="not UTF-8, so only ASCII can be inserted"):
         apply(latin, [Edit("lait", "crème")])
     assert encode(apply(latin, [Edit("lait", "soja")])) == "café au soja".encode("latin-1")

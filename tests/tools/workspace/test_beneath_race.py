@@ -15,8 +15,8 @@ from typing import Final
 
 import pytest
 
-from holdfast.tools.workspace.beneath import Opener, openat2, opener, walk
 from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.openat import Opener, openat2, opener, walk
 
 TRIES: Final = 10_000
 SEEN: Final = 100

@@ -21,8 +21,8 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.tools.workspace import replace
-from holdfast.tools.workspace.beneath import openat2, opener, walk
 from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
+from holdfast.tools.workspace.openat import openat2, opener, walk
 
 LIMIT: Final = 1_000
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
@@ -87,10 +87,10 @@ def test_the_best_way_to_open_is_taken_by_itself(top: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("missing", "is not there: make it, or name another directory"),
-        ("file", "is no directory: name one"),
+        ("missing", "does not exist: create it, or name another directory"),
+        ("file", "is not a directory: name one"),
         ("nul\0", "has a NUL character"),
-        ("", "is not there"),
+        ("", "does not exist"),
     ],
 )
 def test_what_is_no_directory_is_refused_at_once(
@@ -343,9 +343,9 @@ def test_a_fifo_is_refused_without_waiting_for_its_other_end(
         lambda: directory.open("fifo"),
         lambda: directory.write("fifo", b"new"),
     ):
-        with pytest.raises(PathRefused, match="fifo is no regular file: it is a FIFO"):
+        with pytest.raises(PathRefused, match="fifo is not a regular file: it is a FIFO"):
             act()
-    with pytest.raises(PathRefused, match="fifo is no regular file"):
+    with pytest.raises(PathRefused, match="fifo is not a regular file"):
         directory.open("fifo", os.O_WRONLY)
     assert stat.S_ISFIFO((top / "fifo").stat().st_mode)
 
@@ -360,16 +360,16 @@ def test_a_socket_is_refused(
             lambda: directory.read("socket", LIMIT),
             lambda: directory.write("socket", b"new"),
         ):
-            with pytest.raises(PathRefused, match="socket is no regular file: it is a"):
+            with pytest.raises(PathRefused, match="socket is not a regular file: it is a"):
                 act()
 
 
 def test_a_device_is_refused() -> None:
     with Directory("/dev") as devices:
         for name in ("null", "zero", "tty"):
-            with pytest.raises(PathRefused, match=f"^{name} is no regular file: it is a device"):
+            with pytest.raises(PathRefused, match=f"^{name} is not a regular file: it is a device"):
                 devices.read(name, LIMIT)
-        with pytest.raises(PathRefused, match="null is no regular file: it is a device"):
+        with pytest.raises(PathRefused, match="null is not a regular file: it is a device"):
             devices.write("null", b"")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.tools.visible import on_one_line
+from holdfast.tools.escape import on_one_line
 from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
 from holdfast.tools.workspace.walk import Walk
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Clock
-from tests.worker.crash.arena import Arena, postgres_arena, sqlite_arena
+from tests.worker.crash.databases import Arena, postgres_arena, sqlite_arena
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

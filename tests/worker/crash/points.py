@@ -15,7 +15,7 @@ import anyio
 from msgspec import Struct
 
 from holdfast.store.database import Changed, Claimable, Missed, Notice, OutcomeUnknown, Unavailable
-from tests.worker.crash.playing import Life, Played, Scenario
+from tests.worker.crash.play import Life, Played, Scenario
 from tests.worker.crash.sites import Site, Trouble
 
 Kind = Literal[

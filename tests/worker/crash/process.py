@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 
 from holdfast.agent import Agent
-from holdfast.chat.machine import Machine
+from holdfast.chat.idempotency import Machine
 from holdfast.kernel.ports import Ports
-from holdfast.live.deltas import Live
+from holdfast.live.broadcast import Live
 from holdfast.store.database import Database
-from holdfast.testing.virtual import describe_task
+from holdfast.testing.virtual_time import describe_task
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 from tests.worker.crash.sites import OWNER, Died, Faulty, Trouble

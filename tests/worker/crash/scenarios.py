@@ -10,14 +10,14 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from holdfast.chat.state import Call, Status
+from holdfast.chat.rows import Call, Status
 from holdfast.kernel.decide import Approved, Recorded
-from holdfast.kernel.guard import Inject, Stopping
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.model import Request
 from holdfast.kernel.policy import Policy, Retry
+from holdfast.kernel.stop_guard import Inject, Stopping
 from holdfast.testing import Item, call_raw, fail, finish, pause, say
-from tests.worker.crash.playing import Scenario
+from tests.worker.crash.play import Scenario
 from tests.worker.crash.world import (
     Person,
     Turn,

@@ -32,15 +32,15 @@ A = TypeVar("A")
 
 Phase = Literal["statement", "commit", "committed", "read", "was read"]
 DOORS: Final = (
-    "holdfast.chat.locked.now_of",
-    "holdfast.chat.machine._with_key",
-    "holdfast.chat.machine.<lambda>",
-    "holdfast.chat.machine.change",
+    "holdfast.chat.row_lock.now_of",
+    "holdfast.chat.idempotency._with_key",
+    "holdfast.chat.idempotency.<lambda>",
+    "holdfast.chat.idempotency.change",
 )
 """Functions that a site is not named for: what they are part of says more."""
 ALIKE: Final = {"alone": "step", "together": "step"}
 """Two forms of one transition."""
-KEYS: Final = "machine.keys"
+KEYS: Final = "idempotency.keys"
 """What a site is named for as long as only an idempotency key is looked at."""
 OWNER: ContextVar[object | None] = ContextVar("owner", default=None)
 """The process that a task belongs to; None for tasks of a database, which outlive a process."""
@@ -51,37 +51,37 @@ WRITES: Final = (
     "claims.claim",
     "claims.forget_dead",
     "claims.leave",
-    "commit.step",
-    "family.archive",
-    "family.create",
-    "family.delete",
-    "family.fork",
-    "family.unarchive",
-    "people.compact",
-    "people.edit",
-    "people.edit_queued",
-    "people.interrupt",
-    "people.promote",
-    "people.remove_queued",
-    "people.reorder",
-    "people.resolve",
-    "people.retry",
-    "people.send",
-    "people.update",
-    "running.charge_abandoned",
-    "running.commit_step",
-    "running.deliver",
-    "running.expire",
-    "running.fail",
-    "running.finish_call",
-    "running.finish_turn",
-    "running.record_retry",
-    "running.require_action",
-    "running.settle",
-    "running.start_calls",
-    "running.write_partial",
+    "commit_step.step",
+    "lifecycle.archive",
+    "lifecycle.create",
+    "lifecycle.delete",
+    "lifecycle.fork",
+    "lifecycle.unarchive",
+    "user.compact",
+    "user.edit",
+    "user.edit_queued",
+    "user.interrupt",
+    "user.promote",
+    "user.remove_queued",
+    "user.reorder",
+    "user.resolve",
+    "user.retry",
+    "user.send",
+    "user.update",
+    "runner.charge_abandoned",
+    "runner.commit_step",
+    "runner.deliver",
+    "runner.expire",
+    "runner.fail",
+    "runner.finish_call",
+    "runner.finish_turn",
+    "runner.record_retry",
+    "runner.require_action",
+    "runner.settle",
+    "runner.start_calls",
+    "runner.write_partial",
 )
-READS: Final = ("claims.owned", "journal.read_journal", "locked.read_chat", "queries.load")
+READS: Final = ("claims.owned", "journal.read_journal", "row_lock.read_chat", "queries.load")
 KNOWN: Final = frozenset(
     [f"{KEYS} statement"]
     + [f"{what} {phase}" for what in WRITES for phase in ("statement", "commit", "committed")]
@@ -188,6 +188,9 @@ class Faulty:
         made = await self._ask(lambda: self._inner.read(run, short=short))
         way.pass_by("was read")
         return made
+
+    def check_writable(self) -> None:
+        self._inner.check_writable()
 
     def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
         def heard(notice: Notice) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.testing import Clock
-from tests.worker.crash.arena import Arena
-from tests.worker.crash.playing import Scenario
-from tests.worker.crash.trying import cast, try_some
+from tests.worker.crash.databases import Arena
+from tests.worker.crash.play import Scenario
+from tests.worker.crash.report import cast, try_some
 
 
 @cast

@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.testing import Clock, run_virtual
-from tests.worker.crash.arena import Arena, SqliteArena
-from tests.worker.crash.playing import Life, Scenario, play
+from tests.worker.crash.databases import Arena, SqliteArena
+from tests.worker.crash.play import Life, Scenario, play
 from tests.worker.crash.points import DeathAtFirst, Kind, Point, lives_of
+from tests.worker.crash.report import baseline, cast, try_one, try_some
 from tests.worker.crash.scenarios import SCENARIOS
 from tests.worker.crash.sites import KNOWN, Phase
-from tests.worker.crash.trying import baseline, cast, try_one, try_some
 
 
 @cast
@@ -90,7 +90,7 @@ async def test_every_site_has_a_name_and_some_process_dies_there(
 async def test_a_chat_that_kills_whoever_claims_it_is_parked(arena: Arena, clock: Clock) -> None:
     scenario = next(one for one in SCENARIOS if one.name == "plain")
     # Each dies when the answer is about to be kept: nothing was committed since the claim.
-    lives = [Life(trouble=DeathAtFirst("running.write_partial statement")) for _ in range(3)]
+    lives = [Life(trouble=DeathAtFirst("runner.write_partial statement")) for _ in range(3)]
     parked = replace(scenario, ends=[["= error error poison", "prompt Hi"]])
     await try_one(parked, arena, clock, "poison", *lives)
 
@@ -107,6 +107,6 @@ def test_a_partial_answer_is_kept_whoever_runs_the_event_loop(tmp_path: Path) ->
     async def main() -> None:
         clock = Clock()
         played = await play(SCENARIOS[0], SqliteArena(tmp_path, clock), clock)
-        assert "running.write_partial committed" in {site.name for site in played.sites[0]}
+        assert "runner.write_partial committed" in {site.name for site in played.sites[0]}
 
     run_virtual(main())

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatError
-from holdfast.chat.family import NewChat, Spawn
+from holdfast.chat.idempotency import Key, Machine
 from holdfast.chat.journal import read_journal
-from holdfast.chat.locked import read_chat
-from holdfast.chat.machine import Key, Machine
 from holdfast.chat.queue import read_queue
-from holdfast.chat.state import Answer, Call, Chat, Deliver, Status
+from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import Answer, Call, Chat, Deliver, Status
+from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.compact import INSTRUCTIONS, SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Request

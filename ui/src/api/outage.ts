@@ -1,6 +1,6 @@
-/** That the server cannot be reached: one matter for the person, however many lines are broken. */
+/** Whether the server is unreachable, once for the whole page, however many streams are broken. */
 
-import { Store } from "../state/store";
+import { Store } from "../reactive/store";
 
 export interface Outage {
   /** When it is tried again next, by this page's clock. */

@@ -14,6 +14,13 @@ test("what a proxy says instead of the server, also in JSON, may be tried again"
   }
 });
 
+test("only the server itself says that something is not there for good", () => {
+  expect(told("<p>Not Found</p>", 404, "Not Found").passing).toBe(true);
+  const own = told({ kind: "chat_not_found", detail: "there is no such chat" }, 404, "Not Found");
+  expect(own.passing).toBe(false);
+  expect(told(null, 413, "Content Too Large").passing).toBe(false);
+});
+
 test("a mistake of the page is not called a server that is away", () => {
   expect(Problem.of(new TypeError("x is undefined")).message).toBe("x is undefined");
 });

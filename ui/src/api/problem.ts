@@ -1,4 +1,8 @@
-/** Why the server did not do something, in its own words; or that it could not be reached. */
+/** Errors of the API: the server's problem details, or that it could not be reached. */
+
+/** The kind of an answer that is not the server's own: of a proxy, or of another program at its
+ * port. That nothing is there says nothing of the server. */
+const FOREIGN = "http";
 
 export class Problem extends Error {
   /** Does not change with the wording. */
@@ -16,6 +20,7 @@ export class Problem extends Error {
 
   /** Whether the same may well be done a little later. */
   get passing(): boolean {
+    if (this.status === 404 && this.kind === FOREIGN) return true;
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 
@@ -31,7 +36,7 @@ export function told(body: unknown, status: number, words: string): Problem {
   if (typeof kind === "string" && typeof detail === "string") {
     return new Problem(kind, status, detail, (facts ?? {}) as Record<string, unknown>);
   }
-  return new Problem("http", status, `${`The server answered ${status} ${words}`.trim()}.`);
+  return new Problem(FOREIGN, status, `${`The server answered ${status} ${words}`.trim()}.`);
 }
 
 export function unreachable(): Problem {

@@ -6,12 +6,15 @@
 export const PREFIX = "/api/v1";
 
 export interface Schemas {
+  /** Pending actions of a chat. */
   Actions: {
     actions: Array<Schemas["Pending"]>;
   };
+  /** Data of an `actions` event: all pending actions. */
   ActionsData: {
     actions: Array<Schemas["Pending"]>;
   };
+  /** An agent of the server. */
   AgentShown: {
     name: string;
     model: string;
@@ -22,14 +25,16 @@ export interface Schemas {
     threshold: number | null;
     compacts_at: number | null;
   };
+  /** The agents of the server. */
   Agents: {
     agents: Array<Schemas["AgentShown"]>;
   };
+  /** The process is alive. */
   Alive: {
     /** @default "ok" */
     status?: "ok";
   };
-  /** The call may run. */
+  /** Approve a tool call. */
   Allow: {
     type: "allow";
     digest: string;
@@ -38,26 +43,29 @@ export interface Schemas {
     /** @default null */
     for_chat?: "call" | "tool" | null;
   };
+  /** Calls that are approved in advance. */
   AllowedCalls: {
     tool: string;
     /** @default null */
     arguments?: string | null;
   };
+  /** The answer to one action. */
   AnswerAction: {
     answer: Schemas["Allow"] | Schemas["Refuse"] | Schemas["Result"];
   };
+  /** Answers to several actions, by id. */
   AnswerActions: {
     answers: Record<string, Schemas["Allow"] | Schemas["Refuse"] | Schemas["Result"]>;
     /** @default null */
     allow_for_chat?: Schemas["AllowedCalls"] | null;
   };
-  /** A piece of the arguments of a call as it arrives. */
+  /** A piece of a call's arguments as it arrives. Shown, never stored. */
   ArgumentsDelta: {
     type: "arguments_delta";
     call_id: string;
     text: string;
   };
-  /** Something that a chat waits for, and where. */
+  /** An action with the chat that waits for it. */
   Asked: {
     chat_id: string;
     root_id: string;
@@ -67,17 +75,19 @@ export interface Schemas {
     asked_at: number;
     action: Schemas["Pending"];
   };
-  /** What waits, the newest first. */
+  /** Pending actions, newest first. */
   AskedPage: {
     actions: Array<Schemas["Asked"]>;
     next: string | null;
   };
+  /** A share to create. */
   AskedShare: {
     /** @default null */
     user?: string | null;
     /** @default null */
     expires_in?: number | null;
   };
+  /** A token to create. */
   AskedToken: {
     name: string;
     /** @default ["read", "write"] */
@@ -87,6 +97,7 @@ export interface Schemas {
     /** @default null */
     user?: string | null;
   };
+  /** Query of `GET /audit`. */
   AuditQuery: {
     /** @default null */
     before?: string | null;
@@ -97,13 +108,14 @@ export interface Schemas {
     /** @default null */
     action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
   };
+  /** A period of time. */
   Between: {
     /** @default 0 */
     since?: number;
     /** @default 9007199254740991 */
     until?: number;
   };
-  /** The model begins to write a call. Its arguments follow. */
+  /** The model started to write a tool call. Its arguments follow. */
   CallStarted: {
     type: "call_started";
     call_id: string;
@@ -111,6 +123,7 @@ export interface Schemas {
     /** @default false */
     provider_executed?: boolean;
   };
+  /** Changes of a chat; absent fields keep their values. */
   ChangeChat: {
     title?: string | null;
     labels?: Record<string, string>;
@@ -119,14 +132,14 @@ export interface Schemas {
     model?: string | null;
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
-  /** Chats, the newest first. */
+  /** A page of chats, newest first. */
   ChatPage: {
     chats: Array<Schemas["Shown"]>;
     next: string | null;
     /** @default true */
     complete?: boolean;
   };
-  /** What a chat came to, once it rests. */
+  /** The result of a chat, once it rests. */
   ChatResult: {
     reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool" | null;
     text: string;
@@ -136,7 +149,7 @@ export interface Schemas {
     /** @default [] */
     pieces?: Array<string>;
   };
-  /** What a checkpoint message stands for, by position in the history it was appended to. */
+  /** Positions in the history that a checkpoint message replaces or shortens. */
   Checkpoint: {
     covers: number;
     trims: number;
@@ -148,14 +161,19 @@ export interface Schemas {
     pinned?: number | null;
     /** @default null */
     asked_by?: "overflow" | "person" | null;
+    /** @default [] */
+    context?: Array<number>;
+    /** @default 0 */
+    context_tokens?: number;
   };
-  /** The history is being summarized. `delta` is the next piece; an empty one begins anew. */
+  /** The history is being summarized. An empty `delta` marks a new attempt at the summary. */
   Compacting: {
     type: "compacting";
     asked_by: "overflow" | "person" | null;
     /** @default "" */
     delta?: string;
   };
+  /** A chat to create. */
   CreateChat: {
     /** @default null */
     prompt?: string | Array<Schemas["TextPart"] | Schemas["FilePart"] | Schemas["SourcePart"]> | null;
@@ -170,14 +188,16 @@ export interface Schemas {
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
+  /** Usage of one day. */
   Day: {
     day: string;
     spent: Schemas["Spent"];
   };
+  /** Data of a `deleted` event: id of the chat. */
   DeletedData: {
     id: string;
   };
-  /** `epoch`, `history_version` and `attempt` name the attempt that says it. */
+  /** Data of a `delta` event. `epoch`, `history_version` and `attempt` identify the attempt. */
   DeltaData: {
     epoch: number;
     history_version: number;
@@ -186,6 +206,7 @@ export interface Schemas {
     last: number;
     fragment: Schemas["TextDelta"] | Schemas["ReasoningDelta"] | Schemas["CallStarted"] | Schemas["ArgumentsDelta"] | Schemas["ToolCalled"] | Schemas["ToolStarted"] | Schemas["ToolProgressed"] | Schemas["ToolFinished"] | Schemas["Compacting"] | Schemas["Warned"] | Schemas["Omitted"];
   };
+  /** The new text of a message. */
   EditMessage: {
     prompt: string | Array<Schemas["TextPart"] | Schemas["FilePart"] | Schemas["SourcePart"]>;
     /** @default null */
@@ -193,16 +214,18 @@ export interface Schemas {
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
+  /** The new text of a queued message. */
   EditQueued: {
     prompt: string | Array<Schemas["TextPart"] | Schemas["FilePart"] | Schemas["SourcePart"]>;
     /** @default null */
     deliver?: "queue" | "steer" | null;
   };
-  /** The server ends the stream. */
+  /** The last event of a stream that the server ends. */
   End: {
     reason: "deleted" | "failed" | "revoked" | "shutdown" | "slow";
     reconnect: boolean;
   };
+  /** An entry of the audit log: one change, or one refused request. */
   Entry: {
     id: string;
     action: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
@@ -215,13 +238,14 @@ export interface Schemas {
     /** @default 0 */
     at?: number;
   };
+  /** Query of an export. */
   Export: {
     /** @default "jsonl" */
     format?: "jsonl" | "markdown";
     /** @default true */
     files?: boolean;
   };
-  /** What went wrong, as facts. The message is for people, the detail for operators (redacted). */
+  /** A classified failure: what went wrong, for people and for programs. */
   Failure: {
     kind: "auth" | "cancelled" | "config" | "content_filter" | "context_overflow" | "empty_response" | "escalated" | "internal" | "invalid_output" | "invalid_request" | "network" | "not_found" | "overloaded" | "permission" | "poison" | "prepare" | "quota" | "rate_limit" | "server" | "still_over_limit" | "stream_cut" | "stream_silent" | "stream_too_long" | "timeout" | "unknown";
     message: string;
@@ -240,7 +264,7 @@ export interface Schemas {
     /** @default null */
     window?: number | null;
   };
-  /** A picture, a document or anything else with a media type: the bytes, or where they are. */
+  /** An image, document or other content with a media type: its bytes, or a reference. */
   File: {
     type: "file";
     media_type: string;
@@ -253,14 +277,14 @@ export interface Schemas {
     /** @default null */
     metadata?: Record<string, unknown> | null;
   };
-  /** Files, the newest first. */
+  /** A page of files, newest first. */
   FilePage: {
     files: Array<Schemas["StoredFile"]>;
     next: string | null;
     used: number;
     quota: number;
   };
-  /** A file: one that was uploaded, or its bytes, or where the model's provider finds it. */
+  /** A file: an upload, its bytes, or a URL that the model's provider can fetch. */
   FilePart: {
     type: "file";
     /** @default null */
@@ -274,8 +298,9 @@ export interface Schemas {
     /** @default null */
     name?: string | null;
   };
+  /** A fork to create. */
   ForkChat: {
-    /** of a message */
+    /** number of a message */
     number: number;
     /** @default null */
     prompt?: string | Array<Schemas["TextPart"] | Schemas["FilePart"] | Schemas["SourcePart"]> | null;
@@ -284,23 +309,27 @@ export interface Schemas {
     /** @default false */
     share_workspace?: boolean;
   };
+  /** Query of an import. */
   Import: {
     /** @default null */
     agent?: string | null;
   };
+  /** A token that was created. */
   IssuedToken: {
     info: Schemas["Token"];
     token: string | null;
   };
+  /** Query of `GET /actions`. */
   ListAsked: {
     /** @default null */
     cursor?: string | null;
     /**
-     * how many at once
+     * most items on a page
      * @default 50
      */
     limit?: number;
   };
+  /** Query of `GET /chats`. */
   ListChats: {
     /** @default null */
     q?: string | null;
@@ -323,38 +352,41 @@ export interface Schemas {
     /** @default null */
     cursor?: string | null;
     /**
-     * how many at once
+     * most items on a page
      * @default 50
      */
     limit?: number;
   };
+  /** Query of `GET /files`. */
   ListFiles: {
     /** @default null */
     cursor?: string | null;
     /**
-     * how many at once
+     * most items on a page
      * @default 50
      */
     limit?: number;
   };
+  /** Query of the messages of a chat. */
   ListMessages: {
     /** @default null */
     before?: number | null;
     /** @default null */
     after?: number | null;
     /**
-     * how many at once
+     * most items on a page
      * @default 100
      */
     limit?: number;
     /** @default false */
     superseded?: boolean;
   };
+  /** A share that was created. */
   MadeShare: {
     info: Schemas["Share"];
     link: string | null;
   };
-  /** How a chat stands to a reader. */
+  /** The state of a chat for one reader. */
   Marks: {
     /** @default 0 */
     read?: number;
@@ -369,11 +401,12 @@ export interface Schemas {
     /** @default null */
     owner_name?: string | null;
   };
-  /** Where something was found. */
+  /** A passage that matches the query. */
   Match: {
     number: number | null;
     snippet: Array<Schemas["Piece"]>;
   };
+  /** The authenticated caller. */
   Me: {
     user: string;
     name: string;
@@ -381,9 +414,9 @@ export interface Schemas {
     scopes: Array<"admin" | "read" | "write">;
     mode: "local" | "team";
     /** @default null */
-    csrf?: string | null;
+    download_key?: string | null;
   };
-  /** One entry of a history. `kind` says where it came from, `visibility` who may see it. */
+  /** One entry of a history. `kind` is its origin; `visibility` states who may see it. */
   Message: {
     role: "assistant" | "system" | "tool" | "user";
     parts: Array<Schemas["Text"] | Schemas["Reasoning"] | Schemas["ToolCall"] | Schemas["ToolResult"] | Schemas["File"] | Schemas["Source"]>;
@@ -402,13 +435,15 @@ export interface Schemas {
     metadata?: Record<string, unknown> | null;
     /** @default null */
     why?: "guard" | "recovery" | "repair" | null;
+    /** @default null */
+    runtime?: number | null;
   };
-  /** Messages, in the order of the conversation. */
+  /** A page of messages, in the order of the conversation. */
   MessagePage: {
     messages: Array<Schemas["Stored"]>;
     next: number | null;
   };
-  /** What is not known of a model is null. */
+  /** A model. Facts that are not known are null. */
   ModelShown: {
     name: string;
     provider: string;
@@ -419,34 +454,40 @@ export interface Schemas {
     files: Array<"audio" | "image" | "pdf" | "text" | "video"> | null;
     price: Schemas["Price"] | null;
   };
+  /** The models that can be used. */
   Models: {
     models: Array<Schemas["ModelShown"]>;
     priced_on: string;
   };
+  /** A user to create. */
   NewUser: {
     name: string;
     /** @default "member" */
     role?: "admin" | "member" | "viewer";
   };
+  /** Data of a `superseded` event: numbers of the superseded messages. */
   NumbersData: {
     numbers: Array<number>;
   };
+  /** Query of the usage of a chat. */
   OfChat: {
     /** @default false */
     tree?: boolean;
   };
-  /** Stands for output of running calls that took more room than an attempt has for it. */
+  /** Marker for tool output that was omitted because it exceeded the attempt's limit. */
   Omitted: {
     type: "omitted";
     call_ids: Array<string>;
   };
+  /** A new order of the queue. */
   Order: {
     order: Array<string>;
   };
+  /** The result of a chat, if it is idle. */
   Outcome: {
     result: Schemas["ChatResult"] | null;
   };
-  /** Newest first. */
+  /** A page of the audit log, newest entries first. */
   Page: {
     entries: Array<Schemas["Entry"]>;
     /** @default null */
@@ -463,11 +504,13 @@ export interface Schemas {
     /** @default false */
     again?: boolean;
     /** @default 0 */
+    attempt?: number;
+    /** @default 0 */
     number?: number;
     /** @default null */
     deadline?: number | null;
   };
-  /** Text of a passage; `found` when it is what was looked for. */
+  /** Text of a passage; `found` when it matches the query. */
   Piece: {
     text: string;
     /** @default false */
@@ -488,7 +531,7 @@ export interface Schemas {
     /** @default null */
     long?: Schemas["Price"] | null;
   };
-  /** Why a request was not carried out. */
+  /** Why a request failed. */
   Problem: {
     kind: string;
     status: number;
@@ -497,9 +540,11 @@ export interface Schemas {
     /** @default {} */
     facts?: Record<string, unknown>;
   };
+  /** The key of a provider to store. */
   ProviderKey: {
     key: string;
   };
+  /** A provider, and whether it can be used. */
   ProviderShown: {
     name: string;
     usable: boolean;
@@ -518,10 +563,12 @@ export interface Schemas {
     url: string | null;
     default: string | null;
   };
+  /** The known providers. */
   Providers: {
     providers: Array<Schemas["ProviderShown"]>;
     can_store: boolean;
   };
+  /** Data of a `queue` event: the whole queue, in order. */
   QueueData: {
     queue: Array<Schemas["Queued"]>;
   };
@@ -540,14 +587,16 @@ export interface Schemas {
     /** @default 0 */
     created_at?: number;
   };
+  /** How far the caller has read. */
   ReadUpTo: {
     number: number;
   };
+  /** The server is ready. */
   Ready: {
     status: "ready";
     workers: number;
   };
-  /** What a model thought before it answered, where its provider shows it. */
+  /** The model's reasoning before its answer, where the provider exposes it. */
   Reasoning: {
     type: "reasoning";
     text: string;
@@ -565,24 +614,25 @@ export interface Schemas {
     type: "reasoning_delta";
     text: string;
   };
-  /** What became of a message: it is in the history, or it waits in the queue. */
+  /** Where a sent message is: in the history, or in the queue. */
   Receipt: {
     /** @default null */
     number?: number | null;
     /** @default null */
     queued?: string | null;
   };
-  /** The call may not run. */
+  /** Deny a tool call. */
   Refuse: {
     type: "deny";
     /** @default "" */
     reason?: string;
   };
-  /** What the caller's chats used. */
+  /** Usage of the caller's chats. */
   Report: {
     total: Schemas["Spent"];
     days: Array<Schemas["Day"]>;
   };
+  /** Data of a `reset` event: which state the reader has to discard. */
   ResetData: {
     what: "history" | "live";
     /** @default null */
@@ -593,19 +643,24 @@ export interface Schemas {
     reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool";
     /** @default 0 */
     steps?: number;
+    /** @default null */
+    cut_by?: "content_filter" | "length" | null;
   };
-  /** What the client's tool gave, or what somebody answered to a question. */
+  /** The result of a client tool, or the answer to a question. */
   Result: {
     type: "result";
     result: unknown;
     /** @default false */
     failed?: boolean;
+    /** @default false */
+    expected?: boolean;
   };
+  /** Where a stream continues. */
   Resume: {
     /** @default null */
     cursor?: string | null;
   };
-  /** What is shown while the next attempt is waited for. */
+  /** What is shown while a chat waits for its next attempt. */
   Retry: {
     attempt: number;
     of: number;
@@ -613,7 +668,7 @@ export interface Schemas {
     /** @default null */
     at?: number | null;
   };
-  /** What an edit did. */
+  /** The result of an edit. */
   Revision: {
     number: number;
     superseded: Array<number>;
@@ -625,6 +680,7 @@ export interface Schemas {
     /** @default null */
     arguments?: string | null;
   };
+  /** A message to send. */
   SendMessage: {
     prompt: string | Array<Schemas["TextPart"] | Schemas["FilePart"] | Schemas["SourcePart"]>;
     /** @default "queue" */
@@ -634,10 +690,13 @@ export interface Schemas {
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
+  /** A new browser session. */
   Session: {
     user: string;
-    csrf: string;
+    key: string;
+    download_key: string;
   };
+  /** Read access to a chat, for one user or by link. */
   Share: {
     id: string;
     chat: string;
@@ -647,6 +706,7 @@ export interface Schemas {
     /** @default null */
     expires_at?: number | null;
   };
+  /** Shares of a chat. */
   Shares: {
     shares: Array<Schemas["Share"]>;
   };
@@ -683,6 +743,8 @@ export interface Schemas {
     context?: number | null;
     /** @default false */
     stranded?: boolean;
+    /** @default null */
+    partial?: Schemas["Message"] | null;
     /** @default 0 */
     read?: number;
     /** @default false */
@@ -700,10 +762,11 @@ export interface Schemas {
     /** @default [] */
     matches?: Array<Schemas["Match"]>;
   };
+  /** A token to sign in with. */
   SignIn: {
     token: string;
   };
-  /** A chat as of one moment. Times are microseconds since 1970, UTC. */
+  /** A chat at one version. Times are microseconds since 1970, UTC. */
   Snapshot: {
     id: string;
     owner: string;
@@ -736,8 +799,10 @@ export interface Schemas {
     context?: number | null;
     /** @default false */
     stranded?: boolean;
+    /** @default null */
+    partial?: Schemas["Message"] | null;
   };
-  /** Where an answer has something from. */
+  /** A source that an answer cites. */
   Source: {
     type: "source";
     url: string;
@@ -746,20 +811,22 @@ export interface Schemas {
     /** @default null */
     metadata?: Record<string, unknown> | null;
   };
+  /** A source that the message refers to. */
   SourcePart: {
     type: "source";
     url: string;
     /** @default null */
     title?: string | null;
   };
-  /** What was used: by answers, by attempts that failed, by titles and summaries. */
+  /** Usage of answers, failed attempts, titles and summaries. */
   Spent: {
     usage: Schemas["Usage"];
     calls: number;
     unpriced: number;
   };
+  /** Status of a chat. See `state_machine.py` for what the statuses mean. */
   Status: "error" | "idle" | "interrupting" | "requires_action" | "running";
-  /** A message with what its row says beside it. */
+  /** A message with the other columns of its row. */
   Stored: {
     number: number;
     revision: number;
@@ -769,7 +836,7 @@ export interface Schemas {
     /** @default null */
     superseded_at?: number | null;
   };
-  /** A file that somebody uploaded. */
+  /** An uploaded file, without its bytes. */
   StoredFile: {
     id: string;
     owner: string;
@@ -779,7 +846,7 @@ export interface Schemas {
     name: string | null;
     created_at: number;
   };
-  /** Text, of a prompt, an answer or a result. */
+  /** Text of a prompt, an answer or a tool result. */
   Text: {
     type: "text";
     text: string;
@@ -791,11 +858,12 @@ export interface Schemas {
     type: "text_delta";
     text: string;
   };
+  /** A text. */
   TextPart: {
     type: "text";
     text: string;
   };
-  /** All that is known of a token: not the token. */
+  /** A token's metadata, without its secret. */
   Token: {
     id: string;
     user: string;
@@ -809,14 +877,16 @@ export interface Schemas {
     /** @default null */
     used_at?: number | null;
   };
+  /** Tokens of a user. */
   Tokens: {
     tokens: Array<Schemas["Token"]>;
   };
+  /** Query of `GET /tokens`. */
   TokensQuery: {
     /** @default null */
     user?: string | null;
   };
-  /** What a model asks for: a tool, by name, with arguments. */
+  /** A model's request to run a tool: its name and arguments. */
   ToolCall: {
     type: "call";
     id: string;
@@ -831,26 +901,28 @@ export interface Schemas {
     /** @default null */
     metadata?: Record<string, unknown> | null;
   };
-  /** The model finished writing a call. */
+  /** The model finished writing a tool call. */
   ToolCalled: {
     type: "tool_called";
     call: Schemas["ToolCall"];
   };
-  /** A call has its result: also one that was skipped or refused and never started. */
+  /** A tool call has its result, including one that was skipped or refused and never started. */
   ToolFinished: {
     type: "tool_finished";
     result: Schemas["ToolResult"];
     seconds: number;
   };
-  /** What a running call says of itself, or what a call would do if it ran. */
+  /** Progress reported by a running call, or the preview of a call before it runs. */
   ToolProgressed: {
     type: "tool_progressed";
     call_id: string;
     tool: string;
     what: "preview" | "progress";
     text: string;
+    /** @default null */
+    data?: unknown;
   };
-  /** What the model reads about a call, and how the call ended. */
+  /** The result of a tool call: what the model reads, and how the call ended. */
   ToolResult: {
     type: "result";
     call_id: string;
@@ -864,7 +936,14 @@ export interface Schemas {
     provider_executed?: boolean;
     /** @default null */
     metadata?: Record<string, unknown> | null;
+    /** @default false */
+    expected?: boolean;
+    /** @default null */
+    started_at?: number | null;
+    /** @default null */
+    finished_at?: number | null;
   };
+  /** A tool of an agent. */
   ToolShown: {
     name: string;
     description: string;
@@ -873,18 +952,19 @@ export interface Schemas {
     approval: "ask" | "depends" | "never";
     label: string;
   };
-  /** A call has begun to run. */
+  /** A tool call started to run. */
   ToolStarted: {
     type: "tool_started";
     call_id: string;
     tool: string;
     label: string;
   };
+  /** Query of an upload. */
   Upload: {
     /** @default null */
     name?: string | null;
   };
-  /** Tokens of one model call. `input` is what was neither read from nor written to a cache. */
+  /** Tokens of one model call, or the sum of several. */
   Usage: {
     /** @default 0 */
     input?: number;
@@ -899,6 +979,7 @@ export interface Schemas {
     /** @default null */
     cost?: number | null;
   };
+  /** A user of a team server. */
   User: {
     id: string;
     name: string;
@@ -907,28 +988,31 @@ export interface Schemas {
     /** @default null */
     disabled_at?: number | null;
   };
+  /** Changes of a user; None keeps a value. */
   UserChange: {
     /** @default null */
     role?: "admin" | "member" | "viewer" | null;
     /** @default null */
     disabled?: boolean | null;
   };
+  /** A page of users. */
   Users: {
     users: Array<Schemas["User"]>;
     /** @default null */
     next?: string | null;
   };
+  /** Query of `GET /users`. */
   UsersQuery: {
     /** @default "" */
     after?: string;
     /** @default 100 */
     limit?: number;
   };
-  /** The queue, in the order in which it will be delivered. */
+  /** The queue, in order of delivery. */
   Waiting: {
     queue: Array<Schemas["Queued"]>;
   };
-  /** Something that people should know, and that does not stop the run. */
+  /** A warning for people; the run continues. */
   Warned: {
     type: "warning";
     text: string;
@@ -957,14 +1041,14 @@ export interface ListEvents {
 
 /** By method and path. */
 export interface Operations {
-  /** Read what waits for the caller, in all of their chats */
+  /** List the pending actions of all chats of the caller */
   "GET /actions": {
     path: undefined;
     query: {
       /** @default null */
       cursor?: string | null;
       /**
-       * how many at once
+       * most items on a page
        * @default 50
        */
       limit?: number;
@@ -972,7 +1056,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["AskedPage"];
   };
-  /** Who can answer */
+  /** List the agents */
   "GET /agents": {
     path: undefined;
     query: undefined;
@@ -995,7 +1079,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Page"];
   };
-  /** Begin a chat */
+  /** Create a chat */
   "POST /chats": {
     path: undefined;
     query: undefined;
@@ -1027,7 +1111,7 @@ export interface Operations {
       /** @default null */
       cursor?: string | null;
       /**
-       * how many at once
+       * most items on a page
        * @default 50
        */
       limit?: number;
@@ -1035,7 +1119,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["ChatPage"];
   };
-  /** A new chat from an export in JSONL */
+  /** Import a chat from an export in JSONL */
   "POST /chats/import": {
     path: undefined;
     query: {
@@ -1054,7 +1138,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Shown"];
   };
-  /** Change a chat: all that is given, or nothing */
+  /** Change a chat: all given fields, or none */
   "PATCH /chats/{chat}": {
     path: {
       chat: string;
@@ -1063,7 +1147,7 @@ export interface Operations {
     body: Schemas["ChangeChat"] | undefined;
     answer: Schemas["Shown"];
   };
-  /** Delete a chat for good, with all that it set to work */
+  /** Delete a chat permanently, with its child chats */
   "DELETE /chats/{chat}": {
     path: {
       chat: string;
@@ -1072,7 +1156,7 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
-  /** Read what the chat waits for */
+  /** List the pending actions of a chat */
   "GET /chats/{chat}/actions": {
     path: {
       chat: string;
@@ -1081,7 +1165,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Actions"];
   };
-  /** Answer several things at once: all of them, or, when one is refused, none */
+  /** Answer several pending actions at once: all of them, or none if one is refused */
   "POST /chats/{chat}/actions": {
     path: {
       chat: string;
@@ -1090,7 +1174,7 @@ export interface Operations {
     body: Schemas["AnswerActions"];
     answer: Schemas["Snapshot"];
   };
-  /** Answer something the chat waits for */
+  /** Answer a pending action */
   "POST /chats/{chat}/actions/{id}": {
     path: {
       chat: string;
@@ -1100,7 +1184,7 @@ export interface Operations {
     body: Schemas["AnswerAction"];
     answer: Schemas["Snapshot"];
   };
-  /** Have the conversation summarized now */
+  /** Summarize the conversation now */
   "POST /chats/{chat}/compact": {
     path: {
       chat: string;
@@ -1109,7 +1193,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Snapshot"];
   };
-  /** A chat as a file */
+  /** Export a chat as a file */
   "GET /chats/{chat}/export": {
     path: {
       chat: string;
@@ -1119,6 +1203,7 @@ export interface Operations {
       format?: "jsonl" | "markdown";
       /** @default true */
       files?: boolean;
+      download_key?: string;
     };
     body: undefined;
     answer: string;
@@ -1129,11 +1214,13 @@ export interface Operations {
       chat: string;
       id: string;
     };
-    query: undefined;
+    query: {
+      download_key?: string;
+    };
     body: undefined;
     answer: Blob;
   };
-  /** A new chat with the history up to a message */
+  /** Fork a chat: copy its history up to a message */
   "POST /chats/{chat}/fork": {
     path: {
       chat: string;
@@ -1142,7 +1229,7 @@ export interface Operations {
     body: Schemas["ForkChat"];
     answer: Schemas["Shown"];
   };
-  /** Stop the turn and keep what it produced */
+  /** Interrupt the turn and keep its output */
   "POST /chats/{chat}/interrupt": {
     path: {
       chat: string;
@@ -1162,7 +1249,7 @@ export interface Operations {
       /** @default null */
       after?: number | null;
       /**
-       * how many at once
+       * most items on a page
        * @default 100
        */
       limit?: number;
@@ -1172,7 +1259,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["MessagePage"];
   };
-  /** Say something */
+  /** Send a message */
   "POST /chats/{chat}/messages": {
     path: {
       chat: string;
@@ -1181,11 +1268,11 @@ export interface Operations {
     body: Schemas["SendMessage"];
     answer: Schemas["Receipt"];
   };
-  /** Say something else instead of a prompt: it and all behind it are superseded */
+  /** Edit a user's message: it and all messages after it are superseded */
   "PATCH /chats/{chat}/messages/{number}": {
     path: {
       chat: string;
-      /** of a message */
+      /** number of a message */
       number: number;
     };
     query: undefined;
@@ -1201,7 +1288,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Waiting"];
   };
-  /** Put the queue into another order, within each kind */
+  /** Reorder the queue, within each kind */
   "PUT /chats/{chat}/queue": {
     path: {
       chat: string;
@@ -1210,7 +1297,7 @@ export interface Operations {
     body: Schemas["Order"];
     answer: Schemas["Waiting"];
   };
-  /** Read a message that waits */
+  /** Read a queued message */
   "GET /chats/{chat}/queue/{id}": {
     path: {
       chat: string;
@@ -1220,7 +1307,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Queued"];
   };
-  /** Change a message that waits */
+  /** Edit a queued message */
   "PATCH /chats/{chat}/queue/{id}": {
     path: {
       chat: string;
@@ -1230,7 +1317,7 @@ export interface Operations {
     body: Schemas["EditQueued"];
     answer: Schemas["Waiting"];
   };
-  /** Take a message back before it is delivered */
+  /** Remove a queued message before it is delivered */
   "DELETE /chats/{chat}/queue/{id}": {
     path: {
       chat: string;
@@ -1240,7 +1327,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Queued"];
   };
-  /** Deliver a message that waits now */
+  /** Deliver a queued message now */
   "POST /chats/{chat}/queue/{id}/promote": {
     path: {
       chat: string;
@@ -1250,7 +1337,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Receipt"];
   };
-  /** Note how far the caller has read */
+  /** Record how far the caller has read */
   "PUT /chats/{chat}/read": {
     path: {
       chat: string;
@@ -1259,7 +1346,7 @@ export interface Operations {
     body: Schemas["ReadUpTo"];
     answer: Schemas["Marks"];
   };
-  /** What the chat came to, once it rests */
+  /** Read the result of a chat, once it is idle */
   "GET /chats/{chat}/result": {
     path: {
       chat: string;
@@ -1268,7 +1355,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Outcome"];
   };
-  /** Try again after an error */
+  /** Retry after an error */
   "POST /chats/{chat}/retry": {
     path: {
       chat: string;
@@ -1277,7 +1364,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Snapshot"];
   };
-  /** List whom a chat is shared with */
+  /** List the shares of a chat */
   "GET /chats/{chat}/shares": {
     path: {
       chat: string;
@@ -1286,7 +1373,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Shares"];
   };
-  /** Share a chat for reading */
+  /** Share a chat read-only */
   "POST /chats/{chat}/shares": {
     path: {
       chat: string;
@@ -1295,7 +1382,7 @@ export interface Operations {
     body: Schemas["AskedShare"] | undefined;
     answer: Schemas["MadeShare"];
   };
-  /** Share a chat no longer */
+  /** Revoke a share of a chat */
   "DELETE /chats/{chat}/shares/{id}": {
     path: {
       chat: string;
@@ -1305,7 +1392,7 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
-  /** Watch a chat, from a cursor on (Last-Event-ID, or ?cursor=). Also over WebSocket. */
+  /** Watch a chat, from a cursor on (Last-Event-ID or ?cursor=); also over WebSocket */
   "GET /chats/{chat}/stream": {
     path: {
       chat: string;
@@ -1316,6 +1403,15 @@ export interface Operations {
     };
     body: undefined;
     answer: ReadableStream<Uint8Array>;
+  };
+  /** Have a model write a new title now */
+  "POST /chats/{chat}/title": {
+    path: {
+      chat: string;
+    };
+    query: undefined;
+    body: undefined;
+    answer: Schemas["Snapshot"];
   };
   /** Tokens and cost of a chat */
   "GET /chats/{chat}/usage": {
@@ -1346,7 +1442,7 @@ export interface Operations {
       /** @default null */
       cursor?: string | null;
       /**
-       * how many at once
+       * most items on a page
        * @default 50
        */
       limit?: number;
@@ -1359,7 +1455,9 @@ export interface Operations {
     path: {
       id: string;
     };
-    query: undefined;
+    query: {
+      download_key?: string;
+    };
     body: undefined;
     answer: Blob;
   };
@@ -1372,42 +1470,42 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
-  /** Whether the process lives */
+  /** Liveness: whether the process is alive */
   "GET /healthz": {
     path: undefined;
     query: undefined;
     body: undefined;
     answer: Schemas["Alive"];
   };
-  /** Who is asking */
+  /** Read who the caller is */
   "GET /me": {
     path: undefined;
     query: undefined;
     body: undefined;
     answer: Schemas["Me"];
   };
-  /** Numbers of this process, for Prometheus */
+  /** Prometheus metrics of this process */
   "GET /metrics": {
     path: undefined;
     query: undefined;
     body: undefined;
     answer: string;
   };
-  /** What can be asked */
+  /** List the models that can be used */
   "GET /models": {
     path: undefined;
     query: undefined;
     body: undefined;
     answer: Schemas["Models"];
   };
-  /** This description */
+  /** The OpenAPI document of this API */
   "GET /openapi.json": {
     path: undefined;
     query: undefined;
     body: undefined;
     answer: Record<string, unknown>;
   };
-  /** Who can be asked, and what is missing for the others */
+  /** List the providers, and what the unusable ones lack */
   "GET /providers": {
     path: undefined;
     query: undefined;
@@ -1423,7 +1521,7 @@ export interface Operations {
     body: Schemas["ProviderKey"];
     answer: undefined;
   };
-  /** Forget the key of a provider */
+  /** Delete the stored key of a provider */
   "DELETE /providers/{name}": {
     path: {
       name: string;
@@ -1432,7 +1530,7 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
-  /** Whether it can work: the database answers, and a worker lives */
+  /** Readiness: the database responds and is writable, and a worker is alive */
   "GET /readyz": {
     path: undefined;
     query: undefined;
@@ -1453,7 +1551,7 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
-  /** Watch all chats of the caller: each that is new or changes. Also over WebSocket. */
+  /** Watch the caller's chats: each one that is created or changes; also over WebSocket */
   "GET /stream": {
     path: undefined;
     query: {
@@ -1473,7 +1571,7 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Tokens"];
   };
-  /** Make a token */
+  /** Create a token */
   "POST /tokens": {
     path: undefined;
     query: undefined;
@@ -1489,7 +1587,7 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
-  /** Tokens and cost of all chats of the caller, day by day */
+  /** Tokens and cost of all chats of the caller, by day */
   "GET /usage": {
     path: undefined;
     query: {
@@ -1513,14 +1611,14 @@ export interface Operations {
     body: undefined;
     answer: Schemas["Users"];
   };
-  /** Make a user */
+  /** Create a user */
   "POST /users": {
     path: undefined;
     query: undefined;
     body: Schemas["NewUser"];
     answer: Schemas["User"];
   };
-  /** Change what a user may, or whether they are let in */
+  /** Change a user's role, or disable or enable them */
   "PATCH /users/{user}": {
     path: {
       user: string;

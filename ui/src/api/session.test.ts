@@ -9,6 +9,13 @@ beforeEach(() => {
   vi.resetModules();
   answers = {};
   asked = [];
+  const storage = new Map<string, string>();
+  vi.stubGlobal("localStorage", {
+    length: 0,
+    getItem: (name: string) => storage.get(name) ?? null,
+    setItem: (name: string, value: string) => storage.set(name, value),
+    removeItem: (name: string) => storage.delete(name),
+  });
   vi.stubGlobal("location", { hash: "", pathname: "/chats/c1", search: "?archived=yes" });
   vi.stubGlobal("history", {
     state: null,
@@ -28,8 +35,8 @@ beforeEach(() => {
 });
 afterEach(() => vi.unstubAllGlobals());
 
-const ME = { status: 200, body: { user: "", mode: "local", csrf: "c" } };
-const OK = { status: 200, body: {} };
+const ME = { status: 200, body: { user: "", mode: "local" } };
+const OK = { status: 200, body: { key: "hfk_new" } };
 const NOBODY = { status: 401, body: { kind: "unauthorized", status: 401, detail: "Who are you?" } };
 
 async function begun() {
@@ -41,7 +48,7 @@ async function begun() {
 describe("a token in the address", () => {
   it("is taken out of it and exchanged, and the rest of the address stays", async () => {
     location.hash = "#token=hf_1";
-    answers = { "POST /session": { status: 200, body: { csrf: "c" } }, "GET /me": NOBODY };
+    answers = { "POST /session": OK, "GET /me": NOBODY };
     await begun();
     expect(asked.slice(0, 3)).toEqual([
       "address /chats/c1?archived=yes",
@@ -63,7 +70,11 @@ describe("a token in the address", () => {
     const other = { status: 200, body: { ...ME.body, user: "u2", name: "Ben" } };
     answers = { "POST /session": OK, "GET /me": ME, "GET /me by Bearer hf_2": other };
     const { session, signIn, stay } = await begun();
-    expect(session.get()).toMatchObject({ is: "torn", me: { user: "" }, other: { user: "u2" } });
+    expect(session.get()).toMatchObject({
+      is: "conflict",
+      me: { user: "" },
+      other: { user: "u2" },
+    });
     expect(asked.filter((each) => each.startsWith("POST"))).toEqual([]);
     await stay();
     expect(session.get()).toMatchObject({ is: "in", me: { user: "" } });
@@ -124,7 +135,7 @@ describe("a token", () => {
     const { session, signIn, begin } = await begun();
     await signIn("hf_1");
     expect(session.get().is).toBe("unreachable");
-    answers = { "POST /session": { status: 200, body: {} }, "GET /me": ME };
+    answers = { "POST /session": OK, "GET /me": ME };
     await begin();
     expect(session.get().is).toBe("in");
   });
@@ -135,7 +146,7 @@ describe("a token", () => {
     answers = { "GET /me": NOBODY };
     const { session, beginAgainByAddress, begin } = await begun();
     beginAgainByAddress();
-    answers = { "POST /session": { status: 200, body: {} }, "GET /me": ME };
+    answers = { "POST /session": OK, "GET /me": ME };
     location.hash = "#m12";
     window.dispatchEvent(new Event("hashchange"));
     expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(0);
@@ -147,7 +158,7 @@ describe("a token", () => {
   });
 
   it("in the address is shown also when it was being asked who it is", async () => {
-    answers = { "POST /session": { status: 200, body: {} }, "GET /me": NOBODY };
+    answers = { "POST /session": OK, "GET /me": NOBODY };
     const { begin } = await import("./session");
     const first = begin();
     location.hash = "#token=hf_1";
@@ -157,29 +168,108 @@ describe("a token", () => {
 });
 
 describe("another tab", () => {
-  const FORGED = { status: 403, body: { kind: "csrf", status: 403, detail: "Forged." } };
+  /** Signs in: the browser has its cookie and its key from now on. */
+  function signsIn() {
+    localStorage.setItem("holdfast.session-key", "hfk_other");
+  }
 
   it("that signs in anew as the same person does not keep this one from anything", async () => {
-    answers = { "GET /me": ME, "POST /chats": FORGED };
+    answers = { "GET /me": ME, "POST /chats": NOBODY };
     await begun();
-    const { call } = await import("./call");
-    answers["GET /me"] = { status: 200, body: { ...ME.body, csrf: "d" } };
+    const { call } = await import("./request");
+    signsIn();
     const answer = fetch;
     vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
-      if (new Headers(init.headers).get("X-CSRF-Token") !== "d") return answer(url, init);
+      const key = new Headers(init.headers).get("X-Session-Key");
+      if (url.endsWith("/me") || key !== "hfk_other") return answer(url, init);
       return Promise.resolve(new Response('{"id":"c1"}'));
     });
     expect(await call("POST /chats", { body: {} })).toEqual({ id: "c1" });
   });
 
   it("that signs in as somebody else makes this one theirs, and nothing is done in their name", async () => {
-    answers = { "GET /me": ME, "POST /chats": FORGED };
+    answers = { "GET /me": ME, "POST /chats": NOBODY };
     const { session } = await begun();
-    const { call } = await import("./call");
-    answers["GET /me"] = { status: 200, body: { ...ME.body, user: "u2", csrf: "d" } };
-    await expect(call("POST /chats", { body: {} })).rejects.toThrow("Forged.");
+    const { call } = await import("./request");
+    signsIn();
+    answers["GET /me"] = { status: 200, body: { ...ME.body, user: "u2" } };
+    await expect(call("POST /chats", { body: {} })).rejects.toThrow("Who are you?");
     expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
     expect(session.get()).toMatchObject({ is: "in", me: { user: "u2" } });
+  });
+
+  it("that signs in lets in one that waits for a sign-in", async () => {
+    const window = new EventTarget();
+    vi.stubGlobal("addEventListener", window.addEventListener.bind(window));
+    answers = { "GET /me": NOBODY };
+    const { session, begin, beginAgainByOtherTab } = await begun();
+    beginAgainByOtherTab();
+    expect(session.get().is).toBe("out");
+    signsIn();
+    answers = { "GET /me": ME };
+    const told = { key: "holdfast.session-key", newValue: "hfk_other" };
+    window.dispatchEvent(Object.assign(new Event("storage"), told));
+    await begin();
+    expect(session.get().is).toBe("in");
+    const { sessionKey } = await import("./session-key");
+    expect(sessionKey()).toBe("hfk_other");
+  });
+
+  it("that signs in while this one asks who it is lets it in", async () => {
+    answers = { "GET /me": NOBODY };
+    const answer = fetch;
+    vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
+      const refused = await answer(url, init);
+      signsIn();
+      answers = { "GET /me": ME };
+      return refused;
+    });
+    expect((await begun()).session.get().is).toBe("in");
+  });
+
+  it("gets nothing of what this one was asked to do before it signed in", async () => {
+    answers = { "GET /me": NOBODY, "POST /chats": NOBODY };
+    await begun();
+    const { call } = await import("./request");
+    signsIn();
+    answers["GET /me"] = { status: 200, body: { ...ME.body, user: "u2" } };
+    await expect(call("POST /chats", { body: {} })).rejects.toThrow("Who are you?");
+    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+  });
+});
+
+describe("the key of a session", () => {
+  it("is kept at sign-in, sent with every request, and gone after signing out", async () => {
+    const keys: Record<string, string | null> = {};
+    answers = { "POST /session": OK, "GET /me": ME, "DELETE /session": OK };
+    const answer = fetch;
+    vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
+      keys[`${init.method} ${url}`] = new Headers(init.headers).get("X-Session-Key");
+      return answer(url, init);
+    });
+    const { signIn, signOut } = await begun();
+    expect(keys["GET /api/v1/me"]).toBeNull();
+    await signIn("hf_1");
+    expect(localStorage.getItem("holdfast.session-key")).toBe("hfk_new");
+    expect(keys["GET /api/v1/me"]).toBe("hfk_new");
+    await signOut();
+    expect(keys["DELETE /api/v1/session"]).toBe("hfk_new");
+    expect(localStorage.getItem("holdfast.session-key")).toBeNull();
+  });
+
+  it("is not sent with the token of another user", async () => {
+    location.hash = "#token=hf_2";
+    localStorage.setItem("holdfast.session-key", "hfk_1");
+    const shown: (string | null)[] = [];
+    const other = { status: 200, body: { ...ME.body, user: "u2" } };
+    answers = { "GET /me": ME, "GET /me by Bearer hf_2": other };
+    const answer = fetch;
+    vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
+      shown.push(new Headers(init.headers).get("X-Session-Key"));
+      return answer(url, init);
+    });
+    await begun();
+    expect(shown).toEqual(["hfk_1", null]);
   });
 });
 

@@ -1,17 +1,23 @@
-/** Who uses this page: found by the cookie, or by a token that is exchanged for one. */
+/** The session of this page: signing in with a token or a cookie, signing out, renewing. */
 
-import { keepFor } from "../state/kept";
-import { Store } from "../state/store";
-import { call, caller } from "./call";
+import { setStorageUser } from "../reactive/local-storage";
+import { Store } from "../reactive/store";
 import { Problem } from "./problem";
+import { call, caller } from "./request";
+import {
+  adoptSessionKey,
+  forgetSessionKey,
+  keepSessionKey,
+  whenSignedInElsewhere,
+} from "./session-key";
 import type { Me } from "./types";
 
 export type Session =
   | { readonly is: "asking" }
   | { readonly is: "in"; readonly me: Me }
-  /** Signed in, and here by an address with the token of somebody else: they are asked. */
-  | { readonly is: "torn"; readonly me: Me; readonly other: Me; readonly token: string }
-  /** Nobody yet. `why`: what was wrong with what they showed. */
+  /** Signed in, and opened a link with the token of another user: asks which to use. */
+  | { readonly is: "conflict"; readonly me: Me; readonly other: Me; readonly token: string }
+  /** Signed out. `why`: what was wrong with the token. */
   | { readonly is: "out"; readonly why: string | null }
   | { readonly is: "unreachable"; readonly why: string };
 
@@ -21,7 +27,7 @@ export const session = new Store<Session>({ is: "asking" });
 let shown: string | null = null;
 let beginning: Promise<void> | null = null;
 
-// Another tab may have signed in as somebody else: then nothing here is theirs.
+// Another tab may have signed in as another user: then nothing here is theirs.
 caller.subscribe(() => {
   const me = caller.get();
   const now = session.get();
@@ -53,14 +59,23 @@ export function beginAgainByAddress(): void {
   });
 }
 
-/** Not over the session of somebody else, unless they want it: an address may come from anybody. */
+/** A tab that waits for a sign-in is let in by one in another tab. */
+export function beginAgainByOtherTab(): void {
+  whenSignedInElsewhere(() => {
+    if (session.get().is !== "out") return; // it takes the key when its own is refused
+    adoptSessionKey();
+    void begin();
+  });
+}
+
+/** Does not replace another user's session without asking: a link may come from anyone. */
 async function signInByAddress(token: string): Promise<void> {
   try {
     const me = await known();
     const other = me === null ? null : await known(token);
     if (me !== null && other !== null && me.user !== other.user) {
       shown = null;
-      return session.set({ is: "torn", me, other, token });
+      return session.set({ is: "conflict", me, other, token });
     }
   } catch (error) {
     return session.set({ is: "unreachable", why: Problem.of(error).message });
@@ -68,7 +83,7 @@ async function signInByAddress(token: string): Promise<void> {
   await signIn(token);
 }
 
-/** Whom a token stands for, or else the cookie; null for nobody. */
+/** The user of a token, or of the cookie; null if there is none. */
 async function known(token?: string): Promise<Me | null> {
   try {
     return await call("GET /me", token === undefined ? {} : { token });
@@ -78,14 +93,14 @@ async function known(token?: string): Promise<Me | null> {
   }
 }
 
-/** As whom the cookie stands for, whatever the address says. */
+/** Stays signed in as the user of the cookie, whatever the URL says. */
 export async function stay(): Promise<void> {
   await look(null);
 }
 
 export async function signIn(token: string): Promise<void> {
   try {
-    await call("POST /session", { body: { token: token.trim() } });
+    keepSessionKey((await call("POST /session", { body: { token: token.trim() } })).key);
     shown = null;
   } catch (error) {
     const problem = Problem.of(error);
@@ -104,6 +119,7 @@ export async function signIn(token: string): Promise<void> {
 export async function signOut(): Promise<void> {
   try {
     await call("DELETE /session", {});
+    forgetSessionKey();
   } catch (error) {
     if (Problem.of(error).status !== 401) throw error; // else it is over already
   }
@@ -111,7 +127,7 @@ export async function signOut(): Promise<void> {
   session.set({ is: "out", why: null });
 }
 
-/** The cookie is no longer good: what was open stays where it is, behind the door. */
+/** The cookie is no longer good: the page keeps its place behind the sign-in form. */
 export function lockedOut(why: string): void {
   caller.set(null);
   session.set({ is: "out", why });
@@ -124,7 +140,7 @@ export async function isStillIn(): Promise<boolean> {
     return true;
   } catch (error) {
     const { status } = Problem.of(error);
-    if (status === 401) lockedOut("You were signed out. Sign in to go on where you were.");
+    if (status === 401) lockedOut("You were signed out. Sign in to continue where you left off.");
     return status !== 401;
   }
 }
@@ -143,6 +159,6 @@ async function look(why: string | null): Promise<void> {
 
 /** What this browser keeps is theirs, before anything of the page looks at it. */
 function enter(me: Me): void {
-  keepFor(me.user);
+  setStorageUser(me.user);
   session.set({ is: "in", me });
 }

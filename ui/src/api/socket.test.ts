@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Browser, connected, fakeBrowser, restoreBrowser } from "./fake";
+import { type Browser, connected, fakeBrowser, restoreBrowser } from "./fake-browser";
 import { outage, retryAll } from "./outage";
+import { forgetSessionKey, keepSessionKey } from "./session-key";
 import { Line, type LineOptions } from "./socket";
 
 interface Told {
@@ -34,6 +35,13 @@ function lineOf(options: Partial<LineOptions<Told>> = {}): Line<Told> {
 }
 
 const frame = () => vi.advanceTimersByTime(20);
+
+it("a connection shows the key of the session as a protocol", () => {
+  expect(connected(browser, lineOf()).protocols).toEqual(["holdfast"]);
+  keepSessionKey("hfk_1");
+  expect(connected(browser, lineOf()).protocols).toEqual(["holdfast", "hfk_1"]);
+  forgetSessionKey();
+});
 
 describe("what is said", () => {
   it("is handed on once a frame, in its order", () => {

@@ -1,13 +1,13 @@
 /**
- * A stream that comes back by itself: from the last event that was taken, however often and for
- * whatever reason the connection breaks.
+ * A stream that reconnects by itself and resumes after the last event received.
  *
  * By WebSocket, because a browser allows only six other connections to a server, of all tabs
  * together. What comes within a frame of the screen is handed on together.
  */
 
-import { Store } from "../state/store";
+import { Store } from "../reactive/store";
 import { isBack, isBroken, isOver } from "./outage";
+import { sessionKey } from "./session-key";
 
 export type LineState =
   | { readonly is: "opening" }
@@ -31,7 +31,7 @@ const LONGEST_GREETING = 10_000;
 const SILENCE = 40_000;
 /** A connection that broke before was not a good one: the next is waited for longer. */
 const STEADY = 5_000;
-/** While nobody sees the page, the screen has no frames. */
+/** Interval while the page is hidden, when there are no animation frames. */
 const HIDDEN_PAUSE = 250;
 
 export interface LineOptions<E> {
@@ -71,11 +71,11 @@ export class Line<E extends Said> {
     addEventListener("online", this.#hurry);
     addEventListener("offline", this.#cut);
     document.addEventListener("visibilitychange", this.#hurry);
-    // Not at once: whoever opens it may close it in the same breath.
+    // Not at once: it may be closed in the same tick.
     this.#timer = setTimeout(() => this.#connect(), 0);
   }
 
-  /** What was taken stays taken: opened again, it goes on from there. */
+  /** Keeps the cursor: opened again, the stream resumes from there. */
   close(): void {
     this.#isOpen = false;
     removeEventListener("online", this.#hurry);
@@ -100,7 +100,7 @@ export class Line<E extends Said> {
   #connect(): void {
     clearTimeout(this.#timer);
     this.#drop();
-    const socket = new WebSocket(this.#address());
+    const socket = new WebSocket(this.#address(), protocols());
     this.#socket = socket;
     const mine = <A>(call: (given: A) => void) => {
       return (given: A) => {
@@ -176,7 +176,7 @@ export class Line<E extends Said> {
     const openedAt = this.#openedAt;
     this.#drop();
     this.#flush();
-    if (!this.#isOpen) return; // whoever took the last events has had enough
+    if (!this.#isOpen) return; // a handler of the last events closed it
     const timer = this.#tryLater(openedAt);
     if (openedAt !== null || this.#options.mayRetry === undefined) return;
     const may = await this.#options.mayRetry();
@@ -238,13 +238,19 @@ export class Line<E extends Said> {
     if (this.#socket !== null) void this.#lost();
   };
 
-  /** Somebody looks again, or the network is back. */
+  /** The page is visible again, or the network is back. */
   readonly #hurry = (): void => {
     if (document.hidden) return;
     // A computer that slept did not count the seconds.
     if (this.#openedAt !== null && Date.now() - this.#heardAt > SILENCE) this.#cut();
     this.retry();
   };
+}
+
+/** The one header that a page can choose for a WebSocket: the key goes beside the real protocol. */
+function protocols(): string[] {
+  const key = sessionKey();
+  return key === null ? ["holdfast"] : ["holdfast", key];
 }
 
 /** Before the next frame of the screen; a page that is hidden has none, and is called all the same. */

@@ -1,4 +1,4 @@
-/** What the server says, by the names that the page uses. The types themselves are generated. */
+/** Short names for the generated types of the API, and the envelope of stream events. */
 
 import type { ChatEvents, ListEvents, Schemas } from "./schema";
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { caller } from "./call";
+import { caller } from "./request";
+import { keepSessionKey } from "./session-key";
 import type { Me } from "./types";
 import { upload } from "./upload";
 
@@ -41,8 +42,8 @@ class FakeRequest {
   }
 }
 
-const ME = { user: "u1", csrf: "old" } as Me;
-const STALE = { kind: "csrf", status: 403, detail: "Forged." };
+const ME = { user: "u1" } as Me;
+const STALE = { kind: "unauthenticated", status: 401, detail: "Unknown session." };
 const FILE = { id: "f1" };
 
 function begun() {
@@ -52,8 +53,9 @@ function begun() {
   return uploading;
 }
 
-/** The server knows this one by the cookie. */
-function knows(me: Partial<Me>): void {
+/** Another tab has signed in, as this user. */
+function signsInElsewhere(me: Partial<Me> = {}): void {
+  vi.stubGlobal("localStorage", { getItem: () => "new" });
   vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ ...ME, ...me })));
 }
 
@@ -64,6 +66,7 @@ async function sent(count: number): Promise<FakeRequest> {
 
 beforeEach(() => {
   requests = [];
+  keepSessionKey("old");
   caller.set(ME);
   vi.stubGlobal("XMLHttpRequest", FakeRequest);
 });
@@ -74,37 +77,37 @@ afterEach(() => {
 
 describe("an upload", () => {
   it("is tried again when another tab has signed in anew, as the same file", async () => {
-    knows({ csrf: "new" });
+    signsInElsewhere();
     const { done } = begun();
-    (await sent(1)).answer(403, STALE);
+    (await sent(1)).answer(401, STALE);
     const second = await sent(2);
-    expect(second.headers["X-CSRF-Token"]).toBe("new");
+    expect(second.headers["X-Session-Key"]).toBe("new");
     expect(second.headers["Idempotency-Key"]).toBe(requests[0]?.headers["Idempotency-Key"]);
     second.answer(201, FILE);
     expect(await done).toEqual(FILE);
   });
 
   it("is not put among the files of somebody else", async () => {
-    knows({ user: "u2", csrf: "new" });
+    signsInElsewhere({ user: "u2" });
     const { done } = begun();
-    (await sent(1)).answer(403, STALE);
-    await expect(done).rejects.toThrow("Forged.");
+    (await sent(1)).answer(401, STALE);
+    await expect(done).rejects.toThrow("Unknown session.");
     expect(requests).toHaveLength(1);
   });
 
   it("that is stopped goes no further", async () => {
     const { done, cancel } = begun();
     cancel();
-    await expect(done).rejects.toThrow("stopped");
+    await expect(done).rejects.toThrow("cancelled");
     expect(requests.map(({ aborted }) => aborted)).toEqual([true]);
   });
 
   it("that is stopped before it is tried again is not", async () => {
-    knows({ csrf: "new" });
+    signsInElsewhere();
     const { done, cancel } = begun();
-    (await sent(1)).answer(403, STALE);
+    (await sent(1)).answer(401, STALE);
     cancel();
-    await expect(done).rejects.toThrow("stopped");
+    await expect(done).rejects.toThrow("cancelled");
     expect(requests).toHaveLength(1);
   });
 

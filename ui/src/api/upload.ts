@@ -1,9 +1,10 @@
-/** A file on its way to the server. `fetch` does not say how far an upload is: this does. */
+/** A file upload with progress and retry, which `fetch` cannot report. */
 
-import { caller, renewing } from "./call";
-import { newKey } from "./key";
+import { newKey } from "./idempotency-key";
 import { Problem, told, unreachable } from "./problem";
+import { renewing } from "./request";
 import { PREFIX } from "./schema";
+import { sessionKey } from "./session-key";
 import type { StoredFile } from "./types";
 
 export interface Uploading {
@@ -28,7 +29,7 @@ export function upload(bytes: Blob, name: string, onProgress: (share: number) =>
 }
 
 async function sent(given: Given, stop: AbortSignal): Promise<StoredFile> {
-  const cancelled = new Problem("cancelled", 0, "The upload was stopped.");
+  const cancelled = new Problem("cancelled", 0, "The upload was cancelled.");
   // It may be stopped between the first time and the second.
   if (stop.aborted) throw cancelled;
   const request = new XMLHttpRequest();
@@ -37,7 +38,8 @@ async function sent(given: Given, stop: AbortSignal): Promise<StoredFile> {
   try {
     await new Promise<void>((resolve, reject) => {
       request.onload = () => resolve();
-      request.onerror = () => reject(new Problem("broken", 0, "The upload broke off."));
+      request.onerror = () =>
+        reject(new Problem("broken", 0, "The upload failed: the connection was lost."));
       request.onabort = () => reject(cancelled);
       send(request, given);
     });
@@ -54,8 +56,8 @@ function send(request: XMLHttpRequest, { bytes, name, key, onProgress }: Given):
   request.setRequestHeader("Accept", "application/json");
   request.setRequestHeader("Content-Type", bytes.type || "application/octet-stream");
   request.setRequestHeader("Idempotency-Key", key);
-  const shown = caller.get()?.csrf;
-  if (shown) request.setRequestHeader("X-CSRF-Token", shown);
+  const shown = sessionKey();
+  if (shown !== null) request.setRequestHeader("X-Session-Key", shown);
   request.send(bytes);
 }
 

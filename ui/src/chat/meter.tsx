@@ -1,16 +1,24 @@
-/** How full the conversation is, and what it took: a ring, and the numbers behind it. */
+/** The context meter: a ring, and a popover with tokens, cost and compaction. */
 
 import { useEffect, useState } from "react";
 import type { Spent } from "../api/types";
-import { Button } from "../parts/button";
-import { useFloating } from "../parts/floating";
-import { attempt } from "../parts/notices";
-import { Popover } from "../parts/popover";
-import { cost, count } from "../parts/words";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import { catalog } from "../store/catalog";
 import type { OpenChat } from "../store/chat";
-import { costWords, type Fill, fillOf, isMore, percent, tokensIn, unpricedWords } from "./context";
+import { Button } from "../ui/button";
+import { useFloating } from "../ui/floating";
+import { cost, count } from "../ui/format";
+import { attempt } from "../ui/notices";
+import { Popover } from "../ui/popover";
+import {
+  costWords,
+  type Fill,
+  fillOf,
+  isMore,
+  percent,
+  tokensIn,
+  unpricedWords,
+} from "./context-usage";
 import "./meter.css";
 
 interface Props {
@@ -69,7 +77,7 @@ interface BothSpent {
   readonly tree: Spent;
 }
 
-/** Read when a turn ends; while somebody looks, with every message. */
+/** Fetched when a turn ends; while the popover is open, with every message. */
 function useSpent(chat: OpenChat, isLookedAt: boolean): BothSpent | null {
   const [spent, setSpent] = useState<BothSpent | null>(null);
   const moment = useStore(chat.transcript, ({ chat: now }) => {
@@ -91,7 +99,7 @@ function useSpent(chat: OpenChat, isLookedAt: boolean): BothSpent | null {
 }
 
 function usedWords({ used, window, share }: Fill): string {
-  if (window === null || share === null) return `${count(used)} tokens, of an unknown window`;
+  if (window === null || share === null) return `${count(used)} tokens, context window unknown`;
   return `${percent(share)} of ${count(window)} tokens`;
 }
 
@@ -138,7 +146,7 @@ function Context({ fill }: { readonly fill: Fill | null }) {
     return (
       <section>
         <h2>Context</h2>
-        <p>Not known yet: the model says it with its next answer.</p>
+        <p>Not known until the model's next answer.</p>
       </section>
     );
   }
@@ -186,7 +194,9 @@ function Compact({ chat, onDone }: { readonly chat: OpenChat; readonly onDone: (
       <Button busy={busy} onClick={() => void compact()}>
         Compact now
       </Button>
-      <small>Puts a summary in place of what was said. You still see everything.</small>
+      <small>
+        Replaces the conversation with a summary for the model. You still see everything.
+      </small>
     </div>
   );
 }
@@ -201,7 +211,7 @@ function Used({ spent }: { readonly spent: BothSpent | null }) {
         <>
           <Sum name="This chat" spent={spent.own} />
           {isMore(spent.tree, spent.own) && (
-            <Sum name="With the chats that it set to work" spent={spent.tree} />
+            <Sum name="Including the chats it started" spent={spent.tree} />
           )}
         </>
       )}
@@ -219,7 +229,7 @@ function Sum({ name, spent }: { readonly name: string; readonly spent: Spent }) 
       <dl className="meter-numbers">
         <Figure name="Cost" value={costWords(spent)} />
         <Figure name="Read" value={count(tokensIn(spent))} />
-        {cached > 0 && <Figure name="of it from a cache" value={count(cached)} />}
+        {cached > 0 && <Figure name="of which cached" value={count(cached)} />}
         <Figure name="Written" value={count(usage.output ?? 0)} />
         <Figure name="Model calls" value={String(calls)} />
       </dl>

@@ -1,4 +1,4 @@
-/** Models to choose from: in groups, found by words, each with how hard it can think. Pure. */
+/** Models for the picker: grouped by provider, searchable, with their efforts. Pure. */
 
 import type { Agent, Effort, Model, Provider } from "../api/types";
 
@@ -57,12 +57,12 @@ export function groupsOf(source: Source, own: string | null, query: string): Mod
   for (const model of source.models) {
     if (finds(query, model.name)) put(model.provider, choosable(model, source.providers, own));
   }
-  // Others cannot be asked; whoever looks for one is told why.
+  // The others are unavailable: a search shows why.
   for (const provider of query.trim() === "" ? [] : source.providers) {
     const { name, usable, remedy, default: model } = provider;
     const isThere = model === null || source.models.some((each) => each.name === model);
     if (usable || isThere || !finds(query, model)) continue;
-    const why = remedy ?? "it cannot be asked";
+    const why = remedy ?? "it is not available";
     put(name, { name: model, label: short(model), window: null, why, isOwn: false });
   }
   return [...groups].map(([provider, models]) => ({ provider, models }));
@@ -87,7 +87,7 @@ export function short(name: string): string {
   return name.slice(name.indexOf(":") + 1);
 }
 
-/** A model that nobody listed can be named all the same, when it is named whole. */
+/** An unlisted model can be used by its full name. */
 export function named(source: Source, query: string): string | null {
   const name = query.trim();
   if (!/^[\w.-]+:\S+$/.test(name)) return null;
@@ -96,7 +96,7 @@ export function named(source: Source, query: string): string | null {
   return isKnown && !source.models.some((each) => each.name === name) ? name : null;
 }
 
-/** What a model can be told; null when nobody knows, empty when it cannot be told anything. */
+/** The efforts of a model; null if unknown, empty if it has none. */
 export function effortsOf(models: readonly Model[], name: string | null): readonly Effort[] | null {
   return models.find((model) => model.name === name)?.efforts ?? null;
 }

@@ -1,16 +1,16 @@
-/** One chat: its head, its timeline, what it waits for, and where one speaks to it. */
+/** The page of a chat: head, timeline, pending actions and composer. */
 
 import { useEffect, useMemo } from "react";
 import { Composer } from "../composer/composer";
 import { Queue } from "../composer/queue";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import { OpenChat } from "../store/chat";
 import type { ChatList } from "../store/chats";
 import { Timeline } from "../timeline/timeline";
-import { ChatHead } from "./head";
-import { Missing } from "./missing";
+import { ChatHead } from "./chat-head";
+import { Missing } from "./not-found";
 import "./chat.css";
-import { useRead } from "./read";
+import { useMarkRead } from "./mark-read";
 
 interface Props {
   readonly id: string;
@@ -23,7 +23,7 @@ export function ChatScreen({ id, list }: Props) {
     chat.open();
     return () => chat.close();
   }, [chat]);
-  useRead(chat);
+  useMarkRead(chat);
   const missing = useStore(chat.missing);
   if (missing !== null) return <Missing problem={missing} />;
   return (

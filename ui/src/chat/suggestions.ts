@@ -1,4 +1,4 @@
-/** What the demo model can be asked to show, in the words that it understands. Pure. */
+/** Prompts that show what the demo model can do. Pure. */
 
 import type { Agent } from "../api/types";
 
@@ -27,9 +27,9 @@ export const SUGGESTIONS: readonly Suggestion[] = [
     needs: ["ask_user"],
   },
   { name: "A long answer to stop or steer", prompt: "long answer of 2,000 words" },
-  { name: "Errors, tried again", prompt: "fail 2 times with rate limit" },
-  { name: "A summary: when it is done, say /compact", prompt: "long answer of 400 words" },
-  { name: "All that it understands", prompt: "help" },
+  { name: "Errors and retries", prompt: "fail 2 times with rate limit" },
+  { name: "A summary: type /compact when it is done", prompt: "long answer of 400 words" },
+  { name: "Everything it understands", prompt: "help" },
 ];
 
 export function isDemo(model: string | null | undefined): boolean {

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { Message, Pending, Queued, Snapshot, Stored } from "../api/types";
 import { EMPTY } from "../store/transcript";
-import { around, COMMANDS, matching, refusal, wanted } from "./commands";
-import { asked, hasChoice, waitsFor, ways } from "./deliver";
-import { invisible, warning } from "./invisible";
-import { moved, placeAt, range } from "./order";
+import { escapeInvisible, invisible, warning } from "../ui/invisible";
+import { asked, hasChoice, waitsFor, ways } from "./delivery";
+import { saidBefore, stepped } from "./input-history";
 import { isLong, pasted, pastedName } from "./paste";
 import { type Attachment, contentOf, hindrance, isEmpty, pictureOf, promptOf } from "./prompt";
-import { saidBefore, stepped } from "./recall";
+import { moved, placeAt, range } from "./queue-order";
+import { around, COMMANDS, matching, refusal, wanted } from "./slash-commands";
 import { below, replaced } from "./superseded";
 
 const names = (query: string) => matching(query).map((command) => command.name);
@@ -46,7 +46,7 @@ describe("commands", () => {
   test("what cannot be done now says when it can", () => {
     expect(refusal(command("retry"), "idle")).toBe("after an error");
     expect(refusal(command("retry"), "error")).toBeNull();
-    expect(refusal(command("stop"), "idle")).toBe("while the agent works");
+    expect(refusal(command("stop"), "idle")).toBe("while the agent is working");
     expect(refusal(command("compact"), "running")).toBe("when the turn is over");
     expect(refusal(command("rename"), null)).toBeNull();
   });
@@ -194,8 +194,8 @@ describe("characters that nobody sees", () => {
   });
 
   test("are warned of in words", () => {
-    expect(warning("a\u200Bb")).toContain("1 character that cannot be seen");
-    expect(warning("a\u202Eb\u200Bc\u200B")).toContain("2 characters that cannot be seen and 1");
+    expect(warning("a\u200Bb")).toContain("1 invisible character");
+    expect(warning("a\u202Eb\u200Bc\u200B")).toContain("2 invisible characters and 1");
   });
 
   test("are none where they belong to what is seen", () => {
@@ -205,7 +205,12 @@ describe("characters that nobody sees", () => {
     const persian = "\u0645\u06CC\u200C\u062E\u0648\u0627\u0647\u0645";
     for (const text of [family, scotland, heart, persian, "1\uFE0F\u20E3", "a\tb\r\nc"]) {
       expect(warning(text)).toBeNull();
+      expect(escapeInvisible(text)).toBe(text);
     }
+  });
+
+  test("can be spelled", () => {
+    expect(escapeInvisible("a\u202Eb\u{E0041}")).toBe("a\\u202eb\\u{e0041}");
   });
 });
 
@@ -284,7 +289,7 @@ describe("an edit", () => {
     const chat = { status: "running" } as Snapshot;
     const transcript = { ...EMPTY, messages, chat, queue: [queued("a")] };
     expect(replaced(transcript, 1)).toBe(
-      "Replaces this message and the 2 below it. Ends the turn that runs. Drops the queued message.",
+      "Replaces this message and the 2 below it. Stops the running turn. Drops the queued message.",
     );
     expect(replaced({ ...EMPTY, messages }, 4)).toBe("Replaces this message.");
   });

@@ -1,14 +1,14 @@
-/** Where one speaks to a chat. */
+/** The composer of a chat: a new message, an edit, or the reason why nothing can be sent. */
 
 import { useEffect } from "react";
 import { session } from "../api/session";
-import { Button } from "../parts/button";
-import { attempt } from "../parts/notices";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import { changeChat, type OpenChat } from "../store/chat";
+import { Button } from "../ui/button";
+import { attempt } from "../ui/notices";
 import "./composer.css";
-import { EditQueued, EditSaid } from "./editing";
-import { Speak } from "./speak";
+import { EditQueued, EditSaid } from "./edit-message";
+import { NewMessage } from "./new-message";
 
 interface Props {
   readonly chat: OpenChat;
@@ -29,7 +29,7 @@ export function Composer({ chat }: Props) {
     case "queued":
       return <EditQueued key={editing.queued.id} chat={chat} queued={editing.queued} />;
     default:
-      return <Speak chat={chat} />;
+      return <NewMessage chat={chat} />;
   }
 }
 
@@ -40,15 +40,15 @@ function useSilence(chat: OpenChat) {
   const archived = useStore(chat.transcript, (transcript) => transcript.chat?.archived ?? false);
   if (now.is !== "in" || owner === null) return null;
   if (owner !== now.me.user) {
-    return <p className="composer-silent">This chat is shared with you: you can read it.</p>;
+    return <p className="composer-silent">This chat is shared with you: it is read-only.</p>;
   }
   if (!now.me.scopes.includes("write") || now.me.role === "viewer") {
-    return <p className="composer-silent">You can read here, and not write.</p>;
+    return <p className="composer-silent">You have read-only access.</p>;
   }
   if (!archived) return null;
   return (
     <p className="composer-silent">
-      Unarchive it to go on.
+      Unarchive it to continue.
       <Button onClick={() => attempt(() => changeChat(chat.id, { archived: false }))}>
         Unarchive
       </Button>

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
 import type { Uploading } from "../api/upload";
-import { keepFor } from "../state/kept";
+import { setStorageUser } from "../reactive/local-storage";
 import { Draft, draftNamed } from "./draft";
 
 interface Sent {
@@ -39,7 +39,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
-  keepFor("");
+  setStorageUser("");
   vi.unstubAllGlobals();
 });
 
@@ -205,11 +205,11 @@ test("what is called off sends no more of its files", async () => {
 });
 
 test("a file that is on its way when somebody else signs in is not theirs", async () => {
-  keepFor("ann");
+  setStorageUser("ann");
   const draft = draftNamed("new", send);
   draft.type("Dear diary");
   draft.add([file("a.png")]);
-  keepFor("bob");
+  setStorageUser("bob");
   expect(draftNamed("new", send).content.get()).toEqual({ text: "", files: [] });
   sent[0]?.arrive();
   await settle();

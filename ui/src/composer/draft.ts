@@ -1,17 +1,16 @@
 /**
- * What somebody is about to say: kept in this browser until it is sent, with the files that are on
- * the server already.
+ * A draft message: stored in this browser until it is sent, with the files already uploaded.
  *
  * Tabs share it. The one that is written in writes; another takes over what it finds and never
  * writes because of that, so that the two do not answer each other for ever.
  */
 
-import { Keys, newKey } from "../api/key";
+import { IdempotencyKeys, newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
 import { type Uploading, upload } from "../api/upload";
-import { keep, kept, keptFor, whenKeptElsewhere } from "../state/kept";
-import { Store } from "../state/store";
+import { onStoredElsewhere, readStored, storageUser, writeStored } from "../reactive/local-storage";
+import { Store } from "../reactive/store";
 import type { OpenChat } from "../store/chat";
 import { pastedName } from "./paste";
 import {
@@ -25,9 +24,9 @@ import {
 
 type Upload = typeof upload;
 
-/** By their names: those with files on their way. Whoever comes back finds them as they left them. */
+/** Drafts with running uploads, by name: a returning user finds them as they were. */
 const busy = new Map<string, Draft>();
-/** And those on the screen: whoever gives something to one gives it to what people see. */
+/** Drafts on the screen, by name, so that content is added to the one that is visible. */
 const shown = new Map<string, Draft>();
 
 /** What is about to be said under a name. Two at a time would write over what the other keeps. */
@@ -38,12 +37,12 @@ export function draftNamed(name: string, send: Upload = upload): Draft {
 
 export class Draft {
   readonly content: Store<Content>;
-  /** For whoever makes something of it that may not be made twice. They go when it is emptied. */
-  readonly keys: Keys;
+  /** Idempotency keys for what is made of this draft. Dropped when it is emptied. */
+  readonly keys: IdempotencyKeys;
   /** Null for one that is not kept. */
   readonly #name: string | null;
   /** Who writes it. */
-  readonly #user = keptFor();
+  readonly #user = storageUser();
   readonly #upload: Upload;
   readonly #bytes = new Map<string, Blob>();
   readonly #running = new Map<string, Uploading>();
@@ -52,16 +51,16 @@ export class Draft {
     this.#name = name;
     this.#upload = send;
     this.content = new Store(content ?? this.#kept());
-    this.keys = new Keys(name === null ? null : `draft.${name}.key`);
+    this.keys = new IdempotencyKeys(name === null ? null : `draft.${name}.key`);
     for (const { id, progress, text } of this.content.get().files) {
       // The page went away while it was on its way.
       if (progress.is !== "done" && text !== undefined) this.#begin(id, blobOf(text));
     }
   }
 
-  /** Of whoever uses the page now: somebody else may have signed in since. */
+  /** Whether it belongs to the current user: another one may have signed in since. */
   get isMine(): boolean {
-    return this.#user === keptFor();
+    return this.#user === storageUser();
   }
 
   /** On the screen, where it follows other tabs, until the returned function is called. */
@@ -69,7 +68,7 @@ export class Draft {
     const name = this.#name;
     if (name === null) return () => {};
     shown.set(name, this);
-    const leave = whenKeptElsewhere(`draft.${name}`, () => {
+    const leave = onStoredElsewhere(`draft.${name}`, () => {
       if (!document.hasFocus() && this.#running.size === 0) this.content.set(this.#kept());
     });
     return () => {
@@ -135,7 +134,7 @@ export class Draft {
     this.#set(NOTHING);
   }
 
-  /** Nobody waits for the files that are on their way. */
+  /** Cancels the running uploads. */
   stop(): void {
     for (const [id, each] of this.#running) {
       each.cancel();
@@ -195,16 +194,16 @@ export class Draft {
     if (this.#name === null || !this.isMine) return;
     if (isEmpty(content)) this.keys.done();
     // Apart, so that a key that is pressed does not write long texts anew.
-    if (content.text !== before.text) keep(`draft.${this.#name}`, content.text, "");
+    if (content.text !== before.text) writeStored(`draft.${this.#name}`, content.text, "");
     if (content.files !== before.files) {
-      keep(`draft.${this.#name}.files`, lasting(content.files), []);
+      writeStored(`draft.${this.#name}.files`, lasting(content.files), []);
     }
   }
 
   #kept(): Content {
     if (this.#name === null) return NOTHING;
-    const text = kept(`draft.${this.#name}`, "");
-    return { text, files: kept<readonly Attachment[]>(`draft.${this.#name}.files`, []) };
+    const text = readStored(`draft.${this.#name}`, "");
+    return { text, files: readStored<readonly Attachment[]>(`draft.${this.#name}.files`, []) };
   }
 }
 

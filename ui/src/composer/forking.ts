@@ -1,10 +1,12 @@
-import { call } from "../api/call";
-import { Keys } from "../api/key";
+/** Forks a chat before a message, with that message as the draft of the fork. */
+
+import { IdempotencyKeys } from "../api/idempotency-key";
+import { call } from "../api/request";
 import type { Stored } from "../api/types";
 import { draftNamed } from "./draft";
 import { contentOf } from "./prompt";
 
-const keys = new Keys();
+const keys = new IdempotencyKeys();
 
 /**
  * A chat of its own that ends before a message, which is there to be changed and sent; where it is.
@@ -22,7 +24,7 @@ export async function forkBefore(chat: string, { number, message }: Stored): Pro
   return id === null ? "/new" : `/chats/${id}`;
 }
 
-/** Asked again when nobody heard the answer, it is the same fork. */
+/** Retried after a lost response, it is the same fork. */
 async function forkAt(chat: string, number: number): Promise<string> {
   const body = { number };
   const key = keys.for([chat, number]);

@@ -1,4 +1,4 @@
-/** What becomes of something that is pasted. Pure. */
+/** Decides whether pasted content becomes text or files. Pure. */
 
 const LONG_LINES = 10;
 const LONG_TEXT = 1_000;

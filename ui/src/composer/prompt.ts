@@ -1,7 +1,7 @@
-/** What somebody says, as the composer holds it and as the API takes it. Pure. */
+/** The content of a message: as the composer holds it and as the API takes it. Pure. */
 
 import type { Message, Part, Prompt } from "../api/types";
-import { saidIn } from "../store/said";
+import { messageText } from "../store/message-text";
 
 export type GivenPart = Exclude<Prompt, string>[number];
 
@@ -15,7 +15,7 @@ export interface Attachment {
   readonly id: string;
   readonly name: string;
   readonly media: string;
-  /** Bytes; null when nobody knows. */
+  /** Size in bytes; null if unknown. */
   readonly size: number | null;
   readonly progress: Progress;
   /** Of a long paste: it may still be put into the message. */
@@ -55,7 +55,7 @@ export function contentOf({ parts }: Message): Content {
     const attached = attachedOf(part, `said ${at}`);
     return attached === null ? [] : [attached];
   });
-  return { text: saidIn(parts), files };
+  return { text: messageText(parts), files };
 }
 
 function attachedOf(part: Part, id: string): Attachment | null {
@@ -96,7 +96,7 @@ export function pictureOf({ media, progress }: Attachment): string | null {
 
 /** What a message is about, in one line. */
 export function lineOf(message: Message): string {
-  return saidIn(message.parts).replace(/\s+/g, " ").trim();
+  return messageText(message.parts).replace(/\s+/g, " ").trim();
 }
 
 export function filesIn({ parts }: Message): number {

@@ -1,4 +1,4 @@
-/** Messages that wait until the agent can read them. */
+/** The queue: messages that are not delivered yet, with edit, move, send now and remove. */
 
 import {
   ArrowDown,
@@ -11,18 +11,18 @@ import {
 } from "lucide-react";
 import { type RefObject, useLayoutEffect, useRef } from "react";
 import type { Effort, Queued } from "../api/types";
-import { useIsReadOnly } from "../needs/readonly";
-import { IconButton } from "../parts/button";
-import { useFocusHandedOn } from "../parts/focus";
-import { attempt, notify } from "../parts/notices";
-import { useStore } from "../state/store";
+import { useIsReadOnly } from "../approvals/read-only";
+import { useStore } from "../reactive/store";
 import { chatOnScreen, type OpenChat } from "../store/chat";
+import { IconButton } from "../ui/button";
+import { useFocusHandedOn } from "../ui/focus";
+import { attempt, notify } from "../ui/notices";
 import "./composer.css";
-import { hasChoice, isBusy, WHEN } from "./deliver";
+import { hasChoice, isBusy, WHEN } from "./delivery";
 import { draftNamed, draftOf } from "./draft";
-import { range } from "./order";
 import { contentOf, filesIn, lineOf, promptOf } from "./prompt";
-import { useDrag, useQueue } from "./use-order";
+import { range } from "./queue-order";
+import { useDrag, useQueue } from "./use-queue";
 
 interface Props {
   readonly chat: OpenChat;
@@ -104,7 +104,7 @@ function Row({ queued, edited, dragged, grip, places, isReadOnly, onMove, ...act
         </span>
       )}
       <span className="queue-when" data-deliver={queued.deliver}>
-        {edited ? "being changed" : WHEN[queued.deliver]}
+        {edited ? "being edited" : WHEN[queued.deliver]}
       </span>
       {!isReadOnly && (
         <span className="queue-acts">

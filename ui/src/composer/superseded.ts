@@ -1,4 +1,4 @@
-/** What an edit takes out, in words. Pure. */
+/** What an edit replaces, stops and drops, as a sentence. Pure. */
 
 import type { Stored } from "../api/types";
 import type { Transcript } from "../store/transcript";
@@ -11,7 +11,7 @@ export function below(messages: readonly Stored[], number: number): number {
   ).length;
 }
 
-/** All that somebody should know before they say something else instead. */
+/** What the user should know before they save an edit. */
 export function replaced(transcript: Transcript, number: number): string {
   const count = below(transcript.messages, number);
   const waiting = transcript.queue.length;
@@ -20,7 +20,7 @@ export function replaced(transcript: Transcript, number: number): string {
     count === 0
       ? "Replaces this message."
       : `Replaces this message and the ${count === 1 ? "one" : count} below it.`,
-    runs ? "Ends the turn that runs." : null,
+    runs ? "Stops the running turn." : null,
     waiting > 0
       ? `Drops ${waiting === 1 ? "the queued message" : `${waiting} queued messages`}.`
       : null,

@@ -1,4 +1,4 @@
-/** What is looked for: words, and filters that stand beside them as pills. Pure. */
+/** The search query: words, and filters shown as pills. Pure. */
 
 import type { Chat } from "../api/types";
 import { DOING, type Doing, type Filters, NO_FILTERS, wantedFor } from "../sidebar/filters";

@@ -1,16 +1,14 @@
-/** Everything by its name: chats, what was said in them, and what one can do here. */
+/** The search palette: chats, messages and commands. */
 
 import { Search as Glass, X } from "lucide-react";
 import { type KeyboardEvent, useId, useState } from "react";
 import { useLocation } from "wouter";
-import { IconButton } from "../parts/button";
-import { useModal } from "../parts/dialog";
+import { useStore } from "../reactive/store";
 import { useKey, useOpening } from "../shortcuts";
-import { useStore } from "../state/store";
 import { catalog } from "../store/catalog";
 import type { ChatList } from "../store/chats";
-import { useFound } from "./found";
-import { commands, type Group, type Option, ofChat, ofPill } from "./options";
+import { IconButton } from "../ui/button";
+import { useModal } from "../ui/dialog";
 import {
   asked,
   offered,
@@ -23,7 +21,9 @@ import {
   withoutPill,
   withPill,
 } from "./query";
-import { Options } from "./results";
+import { Options } from "./result-list";
+import { commands, type Group, type Option, ofChat, ofPill } from "./result-options";
+import { useServerResults } from "./server-results";
 import "./search.css";
 
 interface Props {
@@ -43,7 +43,7 @@ export function useSearchKey() {
 
 export function Search({ list, onClose, onKeys = () => {} }: Props) {
   const { text, write, pills, setPills, add } = useWritten();
-  const found = useFound(asked(text, pills));
+  const found = useServerResults(asked(text, pills));
   const groups = useGroups({ list, text, pills, found: found.chats, add, onKeys });
   const options = groups.flatMap((group) => group.options);
   const choice = useChoice(options, text, onClose);
@@ -62,8 +62,8 @@ export function Search({ list, onClose, onKeys = () => {} }: Props) {
           aria-controls={id}
           aria-activedescendant={choice.active ? `${id}-${choice.active}` : undefined}
           aria-autocomplete="list"
-          aria-label="Search chats and messages, or name something to do"
-          placeholder="Search, or name something to do"
+          aria-label="Search chats and messages, or run a command"
+          placeholder="Search, or run a command"
           autoComplete="off"
           spellCheck={false}
           maxLength={400}
@@ -142,7 +142,7 @@ interface Given {
   readonly list: ChatList;
   readonly text: string;
   readonly pills: readonly Pill[];
-  readonly found: ReturnType<typeof useFound>["chats"];
+  readonly found: ReturnType<typeof useServerResults>["chats"];
   readonly add: (pill: Pill) => void;
   readonly onKeys: () => void;
 }
@@ -164,7 +164,7 @@ function useGroups({ list, text, pills, found, add, onKeys }: Given): readonly G
       name: "Recent chats",
       options: isEmpty ? recent(chats.values(), RECENT).flatMap((chat) => ofChat(chat, go)) : [],
     },
-    { name: "Do", options: isEmpty ? things : things.slice(0, FEW) },
+    { name: "Actions", options: isEmpty ? things : things.slice(0, FEW) },
     { name: "Chats", options: (found ?? []).flatMap((chat) => ofChat(chat, go)) },
   ];
   return groups.filter(({ options }) => options.length > 0);
@@ -174,7 +174,7 @@ function useGo(): (address: string) => void {
   const [, navigate] = useLocation();
   return (address) => {
     navigate(address);
-    // The browser only says so of itself when somebody follows a link.
+    // The browser fires this by itself only when a link is followed.
     if (address.includes("#")) dispatchEvent(new HashChangeEvent("hashchange"));
   };
 }

@@ -1,14 +1,16 @@
+/** Settings: the account and its tokens. */
+
 import { signOut } from "../api/session";
 import type { Me } from "../api/types";
-import { Button } from "../parts/button";
-import { attempt } from "../parts/notices";
+import { Button } from "../ui/button";
+import { attempt } from "../ui/notices";
 import { Section } from "./section";
 import { Tokens } from "./tokens";
 
 const ROLES: Readonly<Record<Me["role"], string>> = {
   admin: "Administrator",
   member: "Member",
-  viewer: "Viewer: may read, and change nothing",
+  viewer: "Viewer: read-only",
 };
 
 export function Account({ me }: { readonly me: Me }) {
@@ -24,7 +26,7 @@ export function Account({ me }: { readonly me: Me }) {
           )}
           <dt>Role</dt>
           <dd>{me.mode === "local" ? "The only user of this server" : ROLES[me.role]}</dd>
-          <dt>Signed in for</dt>
+          <dt>Permissions</dt>
           <dd>{me.scopes.join(", ")}</dd>
         </dl>
         <div>
@@ -33,7 +35,7 @@ export function Account({ me }: { readonly me: Me }) {
       </Section>
       <Section
         title="Tokens"
-        about="For programs that act in your name, and to sign in elsewhere. What one is good for ends with it."
+        about="For scripts and other devices. Revoking a token signs out everything that used it."
       >
         <Tokens me={me} />
       </Section>

@@ -1,15 +1,17 @@
+/** Settings: agents and their tools. */
+
 import type { Agent } from "../api/types";
 import { effortWords, short } from "../chat/models";
-import { count } from "../parts/words";
 import { Inline } from "../timeline/inline";
+import { count } from "../ui/format";
+import { effectWords, type Tool, waitWords, windowWords } from "./labels";
 import { FromCatalog, Section } from "./section";
-import { effectWords, type Tool, waitWords, windowWords } from "./words";
 
 export function Agents() {
   return (
     <Section
       title="Agents"
-      about="Who answers. They are set up in holdfast.toml, on the server; the first one answers when none is named."
+      about="Agents are configured in holdfast.toml on the server. The first one is the default."
     >
       <FromCatalog>
         {({ agents }) => agents.map((agent, at) => <One key={agent.name} agent={agent} at={at} />)}

@@ -1,4 +1,6 @@
-import { useStore } from "../state/store";
+/** Settings: theme, and how reasoning and tool output are shown. */
+
+import { useStore } from "../reactive/store";
 import { type Preferences, prefer, preferences } from "../store/preferences";
 import { Section } from "./section";
 
@@ -6,22 +8,22 @@ type Name = "theme" | "reasoning" | "output";
 type Choices<N extends Name> = readonly (readonly [Preferences[N], string])[];
 
 const THEMES: Choices<"theme"> = [
-  ["system", "As the system has it"],
+  ["system", "Match the system"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];
 const FOLDING: Choices<"reasoning"> & Choices<"output"> = [
-  ["auto", "Open while it grows, then folded"],
-  ["open", "Open"],
-  ["closed", "Folded"],
+  ["auto", "Expanded while it streams, then collapsed"],
+  ["open", "Expanded"],
+  ["closed", "Collapsed"],
 ];
 
 export function Appearance() {
   return (
-    <Section title="Appearance" about="Kept in this browser.">
+    <Section title="Appearance" about="Stored in this browser.">
       <Choice name="theme" title="Theme" choices={THEMES} />
-      <Choice name="reasoning" title="What the model thinks" choices={FOLDING} />
-      <Choice name="output" title="What tools put out" choices={FOLDING} />
+      <Choice name="reasoning" title="Reasoning" choices={FOLDING} />
+      <Choice name="output" title="Tool output" choices={FOLDING} />
     </Section>
   );
 }

@@ -1,11 +1,13 @@
+/** Settings: models that can be used, with window, efforts and price. */
+
 import { useState } from "react";
 import { Link } from "wouter";
 import type { Model } from "../api/types";
 import { short } from "../chat/models";
-import { count } from "../parts/words";
 import type { Catalog } from "../store/catalog";
+import { count } from "../ui/format";
+import { effortsWords, priceWords, windowWords } from "./labels";
 import { FromCatalog, Section } from "./section";
-import { effortsWords, priceWords, windowWords } from "./words";
 
 const MANY = 8;
 
@@ -15,8 +17,9 @@ export function Models() {
       title="Models"
       about={
         <>
-          What can be asked now. More appear when <Link href="/settings/providers">a provider</Link>{" "}
-          gets its key; others of the same providers can be named in full where a model is chosen.
+          Models available now. More appear when <Link href="/settings/providers">a provider</Link>{" "}
+          gets a key. In the model picker you can also enter the full name of any other model of
+          these providers.
         </>
       }
     >
@@ -55,7 +58,7 @@ function Known({ known: { models, pricedOn } }: { readonly known: Catalog }) {
       ))}
       {wanted.length === 0 && <p className="settings-about">No model is called that.</p>}
       <p className="settings-fine">
-        Prices are in US dollars for a million tokens, as they were on {pricedOn}.
+        Prices are in US dollars per million tokens, as of {pricedOn}.
       </p>
     </>
   );
@@ -68,7 +71,7 @@ function One({ model }: { readonly model: Model }) {
     max_output === null ? null : `answers up to ${count(max_output)}`,
     effortsWords(efforts),
     priceWords(price),
-    files === null || files.length === 0 ? null : `takes ${files.join(", ")}`,
+    files === null || files.length === 0 ? null : `accepts ${files.join(", ")}`,
   ];
   return (
     <li>

@@ -1,14 +1,15 @@
+/** Settings: providers and their keys. */
+
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { call } from "../api/call";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import type { Me, Provider } from "../api/types";
-import { Button } from "../parts/button";
-import { Dialog } from "../parts/dialog";
-import { useFocusInPlace } from "../parts/focus";
-import { attempt, notify } from "../parts/notices";
-import { moment } from "../parts/words";
 import { type Catalog, catalog, readCatalog } from "../store/catalog";
-import { EndingButton, Field, FromCatalog, Section } from "./section";
+import { Button } from "../ui/button";
+import { Dialog } from "../ui/dialog";
+import { useFocusInPlace } from "../ui/focus";
+import { moment } from "../ui/format";
+import { attempt, notify } from "../ui/notices";
 import {
   inOrder,
   keyMistake,
@@ -17,13 +18,14 @@ import {
   moveWarning,
   stateOf,
   takesKey,
-} from "./words";
+} from "./labels";
+import { EndingButton, Field, FromCatalog, Section } from "./section";
 
 export function Providers({ me }: { readonly me: Me }) {
   return (
     <Section
       title="Providers"
-      about="Where models come from. A key that you give here is encrypted, used by this server alone, and never shown again."
+      about="Providers serve the models. A key stored here is encrypted, used only by this server and never shown again."
     >
       <FromCatalog>{(known) => <Known known={known} me={me} />}</FromCatalog>
     </Section>
@@ -36,11 +38,11 @@ function Known({ known, me }: { readonly known: Catalog; readonly me: Me }) {
     <>
       {may && !known.canStore && (
         <p className="settings-note">
-          This server has no key of its own to encrypt with, so it keeps none: set keys in its
+          This server has no encryption key, so it cannot store provider keys: set them in its
           environment.
         </p>
       )}
-      {!may && <p className="settings-note">An administrator sets keys.</p>}
+      {!may && <p className="settings-note">Only an administrator can set keys.</p>}
       <ul className="settings-list">
         {inOrder(known.providers).map((provider) => (
           <One key={provider.name} provider={provider} may={may && known.canStore} />
@@ -94,7 +96,7 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
 
 /** It takes the server a moment to use another key; what it says of itself until then is old. */
 const SOON = 4_000;
-const CHANGING = { words: "The server takes this up, within a few seconds.", look: "off" } as const;
+const CHANGING = { words: "Takes effect within a few seconds.", look: "off" } as const;
 
 function useChange(): [boolean, () => void] {
   const [isChanging, setChanging] = useState(false);
@@ -137,7 +139,7 @@ function useStoring({ name, onChanged, onDone }: DoingProps) {
       setBusy(false);
       return false;
     }
-    notify(`The key of ${name} is stored.`);
+    notify(`Key for ${name} stored.`);
     onChanged();
     onDone();
     return true;
@@ -160,7 +162,7 @@ function KeyForm({ provider, ...doing }: KeyFormProps) {
   const warning = moveWarning(provider);
   return (
     <form className="settings-form" onSubmit={(event) => void submit(event)} noValidate>
-      <Field label={`Key of ${name}`} why={why}>
+      <Field label={`Key for ${name}`} why={why}>
         {(id, described) => (
           <input
             ref={field}
@@ -192,14 +194,14 @@ function Removing({ name, onChanged, onDone }: DoingProps) {
   const remove = async () => {
     setBusy(true);
     if (await attempt(() => call("DELETE /providers/{name}", { path: { name } }))) {
-      notify(`The key of ${name} is forgotten.`);
+      notify(`Key for ${name} removed.`);
       onChanged();
     }
     onDone();
   };
   return (
-    <Dialog title={`Remove the key of ${name}?`} onClose={onDone}>
-      <p>The server forgets it. A key of its environment is used instead, if there is one.</p>
+    <Dialog title={`Remove the key for ${name}?`} onClose={onDone}>
+      <p>The server deletes it. If its environment has a key, that one is used instead.</p>
       <div className="dialog-buttons">
         <Button onClick={onDone}>Cancel</Button>
         <Button look="danger" busy={busy} onClick={() => void remove()}>

@@ -1,7 +1,9 @@
+/** Layout of a settings section, and its loading and error states. */
+
 import { type ReactNode, useId, useRef } from "react";
-import { Button } from "../parts/button";
-import { useFocusHandedOn } from "../parts/focus";
 import { type Catalog, useCatalog } from "../store/catalog";
+import { Button } from "../ui/button";
+import { useFocusHandedOn } from "../ui/focus";
 
 interface SectionProps {
   readonly title: string;

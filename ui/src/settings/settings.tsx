@@ -1,20 +1,20 @@
-/** How this server answers, and how this page looks: one section at a time. */
+/** The settings page: navigation, and one section at a time. */
 
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { session } from "../api/session";
 import type { Me } from "../api/types";
-import { useOpenTitle } from "../needs/title";
-import { Back } from "../parts/back";
-import { useStore } from "../state/store";
+import { useOpenTitle } from "../approvals/tab-title";
+import { useStore } from "../reactive/store";
+import { Back } from "../ui/back-link";
 import { Account } from "./account";
 import { Agents } from "./agents";
 import { Appearance } from "./appearance";
 import { Models } from "./models";
 import { Providers } from "./providers";
 import "./settings.css";
+import { mayAdminister } from "./labels";
 import { Users } from "./users";
-import { mayAdminister } from "./words";
 
 interface Props {
   readonly section: string;

@@ -1,21 +1,23 @@
+/** Settings: the tokens of a user, with creating and revoking. */
+
 import { Check, Copy } from "lucide-react";
 import { type FormEvent, useCallback, useEffect, useRef, useState } from "react";
-import { call } from "../api/call";
-import { Keys } from "../api/key";
+import { IdempotencyKeys } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import type { Me } from "../api/types";
-import { Button } from "../parts/button";
-import { useNow } from "../parts/clock";
-import { Dialog } from "../parts/dialog";
-import { useFocusInPlace } from "../parts/focus";
-import { attempt, notify } from "../parts/notices";
-import { ago, moment } from "../parts/words";
+import { Button } from "../ui/button";
+import { useNow } from "../ui/clock";
+import { Dialog } from "../ui/dialog";
+import { useFocusInPlace } from "../ui/focus";
+import { ago, moment } from "../ui/format";
+import { attempt, notify } from "../ui/notices";
+import { lifeOf, type Mistakes, type Token, tokenMistakes } from "./labels";
 import { EndingButton, Field } from "./section";
-import { lifeOf, type Mistakes, type Token, tokenMistakes } from "./words";
 
 interface Props {
   readonly me: Me;
-  /** The id of somebody else, for an administrator. */
+  /** Id of another user, for an administrator. */
   readonly user?: string;
 }
 
@@ -53,13 +55,13 @@ const USUAL = 0;
 const LIVES: readonly (readonly [number, string])[] = [
   [7 * DAY, "7 days"],
   [30 * DAY, "30 days"],
-  [USUAL, "90 days, or until mine ends"],
+  [USUAL, "90 days, or until my own token expires"],
   [365 * DAY, "a year"],
 ];
 
 const SCOPES: Readonly<Record<Scope, string>> = {
   read: "Read: see chats and settings",
-  write: "Write: begin chats and speak in them",
+  write: "Write: start chats and send messages",
   admin: "Admin: users and keys",
 };
 
@@ -76,7 +78,9 @@ function NewToken({ me, user, onMade }: NewTokenProps) {
   const place = useFocusInPlace<HTMLDivElement>(making.is);
   return (
     <div ref={place}>
-      {making.is === "nothing" && <Button onClick={() => go({ is: "form" })}>Make a token</Button>}
+      {making.is === "nothing" && (
+        <Button onClick={() => go({ is: "form" })}>Create a token</Button>
+      )}
       {making.is === "form" && (
         <TokenForm
           me={me}
@@ -133,7 +137,7 @@ function TokenForm({ me, user, onCancel, onMade }: FormProps) {
       )}
       <div className="settings-buttons">
         <Button look="main" type="submit" busy={busy}>
-          {busy ? "Making…" : "Make the token"}
+          {busy ? "Creating…" : "Create token"}
         </Button>
         <Button onClick={onCancel}>Cancel</Button>
       </div>
@@ -150,7 +154,7 @@ interface Wish {
 function useMaking(user: string | undefined, onMade: (token: string) => void) {
   const [mistakes, setMistakes] = useState<Mistakes & { form?: string }>({});
   const [busy, setBusy] = useState(false);
-  const [keys] = useState(() => new Keys());
+  const [keys] = useState(() => new IdempotencyKeys());
   const make = async ({ name, scopes, life }: Wish) => {
     const wrong = tokenMistakes({ name, scopes });
     setMistakes(wrong);
@@ -163,7 +167,7 @@ function useMaking(user: string | undefined, onMade: (token: string) => void) {
       const { token } = await call("POST /tokens", { body, key: keys.for(body) });
       if (token !== null) return onMade(token);
       keys.done();
-      setMistakes({ form: "It was made already, and is shown only once: make another one." });
+      setMistakes({ form: "It was already created, and is shown only once: create another one." });
     } catch (error) {
       setMistakes({ form: Problem.of(error).message });
     }
@@ -174,7 +178,7 @@ function useMaking(user: string | undefined, onMade: (token: string) => void) {
 
 function LifeChoice({ life, onChange }: { life: number; onChange: (life: number) => void }) {
   return (
-    <Field label="Good for">
+    <Field label="Valid for">
       {(id) => (
         <select
           id={id}
@@ -205,7 +209,7 @@ function ScopeChoice({ mine, scopes, onChange, why }: ScopeProps) {
   const offered = (Object.keys(SCOPES) as Scope[]).filter((scope) => mine.includes(scope));
   return (
     <fieldset className="settings-choice">
-      <legend>What it may</legend>
+      <legend>Permissions</legend>
       {offered.map((scope) => (
         <label key={scope}>
           <input
@@ -241,7 +245,7 @@ function Made({ token, onDone }: { readonly token: string; readonly onDone: () =
     } catch {
       // Not allowed, or not over HTTPS: then it takes one key more.
       if (secret.current !== null) getSelection()?.selectAllChildren(secret.current);
-      notify("The browser does not let the page copy. It is selected: copy it by key.");
+      notify("The browser blocked copying. The token is selected: copy it with the keyboard.");
     }
   };
   return (
@@ -298,7 +302,11 @@ interface LineProps {
 function TokenLine({ token, now, onRevoke }: LineProps) {
   const life = lifeOf(token, now);
   const ends =
-    life.is !== "good" ? life.is : life.until === null ? "no end" : `until ${moment(life.until)}`;
+    life.is !== "good"
+      ? life.is
+      : life.until === null
+        ? "never expires"
+        : `until ${moment(life.until)}`;
   const used = token.used_at == null ? "never used" : `used ${ago(token.used_at, now)} ago`;
   return (
     <li className="settings-line" data-off={life.is === "good" ? undefined : ""}>
@@ -328,8 +336,8 @@ function Revoking({ token, onDone }: { readonly token: Token; readonly onDone: (
   return (
     <Dialog title={`Revoke “${token.name}”?`} onClose={onDone}>
       <p>
-        Whatever uses it is locked out at once, with every session that was begun with it; that may
-        be this one.
+        Everything that uses it is signed out at once, including sessions started with it; this may
+        be one of them.
       </p>
       <div className="dialog-buttons">
         <Button onClick={onDone}>Cancel</Button>

@@ -1,11 +1,13 @@
+/** Settings: users, their roles and their tokens. */
+
 import { type FormEvent, useCallback, useEffect, useState } from "react";
-import { call } from "../api/call";
-import { Keys } from "../api/key";
+import { IdempotencyKeys } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import type { Schemas } from "../api/schema";
 import type { Me } from "../api/types";
-import { Button } from "../parts/button";
-import { attempt } from "../parts/notices";
+import { Button } from "../ui/button";
+import { attempt } from "../ui/notices";
 import { Field, Section } from "./section";
 import { Tokens } from "./tokens";
 
@@ -33,7 +35,7 @@ export function Users({ me }: { readonly me: Me }) {
   return (
     <Section
       title="Users"
-      about="Each has chats of their own. To let somebody in, add them and make a token for them."
+      about="Each user has their own chats. To give someone access, add them and create a token for them."
     >
       {why !== undefined && (
         <p className="settings-bad" role="alert">
@@ -66,13 +68,13 @@ function NewUser({ onMade }: { readonly onMade: () => void }) {
   const [role, setRole] = useState<Role>("member");
   const [why, setWhy] = useState<string>();
   const [busy, setBusy] = useState(false);
-  const [keys] = useState(() => new Keys());
+  const [keys] = useState(() => new IdempotencyKeys());
   const add = async (event: FormEvent) => {
     event.preventDefault();
-    if (name.trim() === "") return setWhy("Give the name of whoever it is.");
+    if (name.trim() === "") return setWhy("Enter a name.");
     setBusy(true);
     try {
-      // Asked again when nobody heard the answer, it is not refused for the name.
+      // Retried after a lost response, it is not refused for the name.
       const body = { name: name.trim(), role };
       await call("POST /users", { body, key: keys.for(body) });
       keys.done();

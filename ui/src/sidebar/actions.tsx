@@ -1,12 +1,12 @@
-/** What can be done with a chat of the list. */
+/** Actions on a chat of the sidebar, and its context menu. */
 
 import { Archive, ArchiveRestore, Circle, Pencil, Pin, PinOff, Trash2 } from "lucide-react";
 import { useMemo, useState } from "react";
 import type { Chat } from "../api/types";
-import { Deleting } from "../chat/deleting";
-import type { Item } from "../parts/menu";
-import { attempt, notify } from "../parts/notices";
+import { DeleteDialog } from "../chat/delete-dialog";
 import type { ChatList } from "../store/chats";
+import type { Item } from "../ui/menu";
+import { attempt, notify } from "../ui/notices";
 
 export interface Actions {
   pin(chat: Chat): void;
@@ -22,7 +22,7 @@ export function useActions(list: ChatList): readonly [Actions, React.ReactNode] 
   const [removing, setRemoving] = useState<Chat | null>(null);
   const actions = useMemo(() => actionsOf(list, setRemoving), [list]);
   const dialog = removing && (
-    <Deleting key={removing.id} chat={removing} list={list} onClose={() => setRemoving(null)} />
+    <DeleteDialog key={removing.id} chat={removing} list={list} onClose={() => setRemoving(null)} />
   );
   return [actions, dialog];
 }
@@ -36,7 +36,7 @@ function actionsOf(list: ChatList, remove: (chat: Chat) => void): Actions {
     archive: async (chat) => {
       const archived = !chat.archived;
       if (!(await change(chat, { archived }))) return;
-      const said = archived ? "The chat is archived." : "The chat is back in the list.";
+      const said = archived ? "Chat archived." : "Chat unarchived.";
       const undo = () => void change(chat, { archived: !archived });
       notify(said, false, { name: "Undo", onChoose: undo });
     },
@@ -70,7 +70,7 @@ function ofOwner(chat: Chat, actions: Actions, rename: () => void): readonly Ite
   return [
     { name: "Rename", ...keyed("F2"), icon: <Pencil size={SIZE} />, onChoose: rename },
     {
-      name: chat.archived ? "Back into the list" : "Archive",
+      name: chat.archived ? "Unarchive" : "Archive",
       icon: chat.archived ? <ArchiveRestore size={SIZE} /> : <Archive size={SIZE} />,
       onChoose: () => actions.archive(chat),
     },
@@ -85,7 +85,7 @@ function ofOwner(chat: Chat, actions: Actions, rename: () => void): readonly Ite
   ];
 }
 
-/** Keys are of no use to whoever has none. */
+/** Key hints are left out on touch devices. */
 function keyed(hint: string): { hint?: string } {
   return matchMedia("(pointer: coarse)").matches ? {} : { hint };
 }

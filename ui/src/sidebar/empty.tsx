@@ -1,9 +1,11 @@
+/** The sidebar's list when it is empty. */
+
 import { useLocation } from "wouter";
-import { Button } from "../parts/button";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import type { ChatList } from "../store/chats";
+import { Button } from "../ui/button";
 import { howMany, NO_FILTERS } from "./filters";
-import { useFilters } from "./shown";
+import { useFilters } from "./visible-chats";
 
 /** Why there is no chat to see, and what one can do about it. */
 export function Empty({ list }: { readonly list: ChatList }) {
@@ -13,7 +15,7 @@ export function Empty({ list }: { readonly list: ChatList }) {
   if (howMany(filters) === 0) {
     return (
       <div className="sidebar-rows-empty">
-        <p>No chats yet. Hand an agent something to do.</p>
+        <p>No chats yet. Give an agent something to do.</p>
         <Button look="main" onClick={() => navigate("/new")}>
           New chat
         </Button>
@@ -21,10 +23,10 @@ export function Empty({ list }: { readonly list: ChatList }) {
     );
   }
   const isArchiveOnly = filters.archived && howMany(filters) === 1;
-  const none = isArchiveOnly ? "Nothing is archived." : "No chat fits.";
+  const none = isArchiveOnly ? "Nothing is archived." : "No chats match.";
   return (
     <div className="sidebar-rows-empty" role="status">
-      <p>{isAll ? none : "None so far. Older ones are being looked through…"}</p>
+      <p>{isAll ? none : "None so far. Searching older chats…"}</p>
       <Button onClick={() => change(NO_FILTERS)}>
         {isArchiveOnly ? "Show the list" : "Show all chats"}
       </Button>

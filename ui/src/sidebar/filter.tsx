@@ -1,11 +1,13 @@
+/** The filter button of the sidebar and its popover. */
+
 import { ListFilter, X } from "lucide-react";
 import { useId, useRef, useState } from "react";
-import { Button, IconButton } from "../parts/button";
-import { Popover } from "../parts/popover";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import { catalog } from "../store/catalog";
+import { Button, IconButton } from "../ui/button";
+import { Popover } from "../ui/popover";
 import { DOING, type Doing, type Filters, howMany, NO_FILTERS } from "./filters";
-import { useFilters } from "./shown";
+import { useFilters } from "./visible-chats";
 
 /** Which chats the list shows. */
 export function FilterButton() {
@@ -36,7 +38,7 @@ export function FilterButton() {
   );
 }
 
-/** What is not shown, for whoever wonders where a chat is. */
+/** The active filters, so that a missing chat is explained. */
 export function FilterLine() {
   const [filters, change] = useFilters();
   if (howMany(filters) === 0) return null;
@@ -97,7 +99,7 @@ function FilterForm({ filters, onChange }: FormProps) {
           checked={filters.archived}
           onChange={(event) => onChange({ ...filters, archived: event.target.checked })}
         />
-        Archived ones instead
+        Archived chats only
       </label>
       {howMany(filters) > 0 && <Button onClick={() => onChange(NO_FILTERS)}>Show all chats</Button>}
     </form>

@@ -1,8 +1,8 @@
-/** Which chats the list shows. They stand in the address, so that they can be kept and sent. Pure. */
+/** Filters of the sidebar, kept in the URL. Pure. */
 
 import type { Chat, Status } from "../api/types";
 import type { Wanted } from "../store/chats";
-import { standingOf } from "./standing";
+import { chatStatusOf } from "./chat-status";
 
 export type Doing = "working" | "waiting" | "failed";
 
@@ -46,7 +46,7 @@ export function fits(chat: Chat, { archived, doing, agent }: Filters): boolean {
   if (chat.archived !== archived) return false;
   if (agent !== null && chat.agent !== agent) return false;
   if (doing === null) return true;
-  const standing = standingOf(chat);
+  const standing = chatStatusOf(chat);
   return standing === doing || (standing === "stopping" && doing === "working");
 }
 

@@ -1,24 +1,24 @@
-/** The chats, part by part, and what stands there instead of them. */
+/** The list of chats by section, with its loading, empty and error states. */
 
 import { ChevronRight } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef } from "react";
-import { Button } from "../parts/button";
-import { whileNear } from "../parts/end";
-import { ago } from "../parts/words";
+import { useStore } from "../reactive/store";
 import { isTyping } from "../shortcuts";
-import { useStore } from "../state/store";
 import { catalog } from "../store/catalog";
 import type { ChatList } from "../store/chats";
+import { Button } from "../ui/button";
+import { ago } from "../ui/format";
+import { onNearEnd } from "../ui/infinite-scroll";
 import type { Actions } from "./actions";
+import { ChatRow } from "./chat-row";
+import { begunOf } from "./duplicate-titles";
 import { Empty } from "./empty";
-import { begunOf } from "./namesakes";
-import { ChatRow } from "./row";
 import type { Section } from "./sections";
-import { fold, type Shown } from "./shown";
+import { fold, type VisibleChats } from "./visible-chats";
 
 interface Props {
   readonly list: ChatList;
-  readonly shown: Shown;
+  readonly shown: VisibleChats;
   readonly actions: Actions;
 }
 
@@ -49,7 +49,7 @@ export function Rows({ list, shown, actions }: Props) {
 
 interface PartProps {
   readonly section: Section;
-  readonly shown: Shown;
+  readonly shown: VisibleChats;
   readonly begun: ReadonlyMap<string, string>;
   readonly actions: Actions;
   readonly isFirst: boolean;
@@ -110,14 +110,14 @@ function PartHead({ id, section }: { readonly id: string; readonly section: Sect
   );
 }
 
-/** Older ones come when somebody gets near the end; what went wrong waits for them to say so. */
+/** Loads older chats near the end of the list; after an error, only on request. */
 function More({ list, isEmpty }: { readonly list: ChatList; readonly isEmpty: boolean }) {
   const end = useRef<HTMLDivElement>(null);
   const { next, is, problem } = useStore(list.chats);
   useEffect(() => {
     if (end.current === null || next === null || is !== "rest") return;
     const sight = { root: end.current.closest(".sidebar-list"), rootMargin: "600px" };
-    return whileNear(end.current, sight, () => void list.readMore());
+    return onNearEnd(end.current, sight, () => void list.readMore());
   }, [list, next, is]);
   return (
     <div ref={end} className="sidebar-rows-more">

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Chat } from "../api/types";
+import { chatStatusOf, statusLineOf } from "./chat-status";
 import { type Filters, filtersOf, NO_FILTERS, queryOf, wantedFor } from "./filters";
-import { beside, type Hold, holdOf, sections } from "./sections";
-import { saidOf, standingOf } from "./standing";
+import { beside, type FrozenOrder, freezeOrder, sections } from "./sections";
 
 const NOW = new Date(2026, 10, 16, 14, 0).getTime();
 const HOUR = 3_600_000;
@@ -66,7 +66,7 @@ describe("parts of the list", () => {
 
 describe("while somebody points at the list", () => {
   const before = [chatOf("a", 1), chatOf("b", 2), chatOf("c", 20)];
-  const hold: Hold = holdOf(before, NOW);
+  const hold: FrozenOrder = freezeOrder(before, NOW);
 
   it("a chat that is at work stays where it was", () => {
     const worked = [chatOf("a", 1), chatOf("b", 2), chatOf("c", -0.1)];
@@ -155,22 +155,22 @@ describe("how a chat stands", () => {
   const failure = { kind: "auth" as const, message: "The key was refused." };
   it.each([
     ["failed", "The key was refused.", { status: "error", error: failure, needs_me: true }],
-    ["failed", "No worker knows the agent main.", { status: "running", stranded: true }],
+    ["failed", "No worker runs the agent main.", { status: "running", stranded: true }],
     ["waiting", "Needs your answer", { status: "running", needs_me: true }],
-    ["waiting", "Waits for an answer", { status: "requires_action", mine: false }],
-    ["working", "Waits for another agent", { status: "requires_action" }],
+    ["waiting", "Waiting for an answer", { status: "requires_action", mine: false }],
+    ["working", "Waiting for another agent", { status: "requires_action" }],
     ["working", "Working…", { status: "running" }],
-    ["working", "Trying again, 2 of 5…", { status: "running", retry: { attempt: 1, of: 5 } }],
+    ["working", "Retrying, attempt 2 of 5…", { status: "running", retry: { attempt: 1, of: 5 } }],
     ["stopping", "Stopping…", { status: "interrupting" }],
     ["unread", "sonnet-5", { unread: true, model: "anthropic/sonnet-5" }],
     ["idle", "main", {}],
     ["idle", "Bea", { mine: false, owner_name: "Bea" }],
   ] as const)("%s: %s", (standing, said, more) => {
     const chat = chatOf("a", 0, more as Partial<Chat>);
-    expect([standingOf(chat), saidOf(chat)]).toEqual([standing, said]);
+    expect([chatStatusOf(chat), statusLineOf(chat)]).toEqual([standing, said]);
   });
 
   it("is read when it is on the screen", () => {
-    expect(standingOf(chatOf("a", 0, { unread: true }), true)).toBe("idle");
+    expect(chatStatusOf(chatOf("a", 0, { unread: true }), true)).toBe("idle");
   });
 });

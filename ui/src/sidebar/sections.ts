@@ -1,4 +1,4 @@
-/** The list as it is shown: what stands in which part, in which order. Pure. */
+/** Sections of the sidebar: which chats belong to which, in which order. Pure. */
 
 import type { Chat } from "../api/types";
 import { type Filters, fits } from "./filters";
@@ -29,13 +29,13 @@ const ORDER = Object.keys(NAMES) as Key[];
  * The order as it was when somebody began to point at the list. Rows stay where they are until they
  * look away; what is new waits, too.
  */
-export interface Hold {
+export interface FrozenOrder {
   readonly times: ReadonlyMap<string, number>;
   /** Microseconds. */
   readonly since: number;
 }
 
-export function holdOf(chats: Iterable<Chat>, now: number): Hold {
+export function freezeOrder(chats: Iterable<Chat>, now: number): FrozenOrder {
   const times = new Map<string, number>();
   for (const chat of chats) times.set(chat.id, chat.updated_at);
   return { times, since: now * 1000 };
@@ -47,7 +47,7 @@ interface Given {
   readonly now: number;
   readonly filters: Filters;
   readonly collapsed: ReadonlySet<string>;
-  readonly hold?: Hold | null;
+  readonly hold?: FrozenOrder | null;
   /** The one on the screen: it is there, however new it is. */
   readonly open?: string | null;
 }
@@ -86,7 +86,7 @@ function isTop(chat: Chat, chats: ReadonlyMap<string, Chat>): boolean {
   return chat.parent_id === null || (chat.mine === false && !chats.has(chat.parent_id));
 }
 
-function isNew(chat: Chat, hold: Hold | null): boolean {
+function isNew(chat: Chat, hold: FrozenOrder | null): boolean {
   return hold !== null && !hold.times.has(chat.id) && chat.updated_at > hold.since;
 }
 

@@ -1,23 +1,23 @@
-/** All chats: which there are, how they stand, and the way to each. */
+/** The sidebar: all chats with their status. */
 
 import { useRef } from "react";
 import { useLocation } from "wouter";
-import { useNarrow } from "../parts/media";
+import { useStore } from "../reactive/store";
 import { useKey } from "../shortcuts";
-import { useStore } from "../state/store";
 import type { ChatList } from "../store/chats";
 import { prefer, preferences } from "../store/preferences";
+import { useNarrow } from "../ui/media-query";
 import { useActions } from "./actions";
-import { Edge } from "./edge";
 import { FilterLine } from "./filter";
-import { Foot } from "./foot";
-import { Head, Rail, useFocusToToggle } from "./head";
-import { useHold } from "./hold";
+import { useFrozenOrder } from "./freeze-order";
 import { Rows } from "./list";
+import { ResizeHandle } from "./resize-handle";
 import { beside } from "./sections";
-import { type Shown, useShown } from "./shown";
+import { Foot } from "./sidebar-foot";
+import { Head, Rail, useFocusToToggle } from "./sidebar-head";
+import { useVisibleChats, type VisibleChats } from "./visible-chats";
 import "./sidebar.css";
-import { Trouble } from "./trouble";
+import { ConnectionStatus } from "./connection-status";
 
 interface Props {
   readonly list: ChatList;
@@ -50,16 +50,16 @@ function Whole({ list, onSearch, onKeys = () => {} }: Props) {
       <Head list={list} onSearch={onSearch} />
       <FilterLine />
       <Scroller list={list} />
-      <Trouble list={list} />
+      <ConnectionStatus list={list} />
       <Foot onKeys={onKeys} />
-      {!narrow && <Edge />}
+      {!narrow && <ResizeHandle />}
     </nav>
   );
 }
 
 function Scroller({ list }: { readonly list: ChatList }) {
   const region = useRef<HTMLDivElement>(null);
-  const shown = useShown(list, useHold(list, region));
+  const shown = useVisibleChats(list, useFrozenOrder(list, region));
   const [actions, dialog] = useActions(list);
   useListKeys(shown);
   return (
@@ -72,11 +72,11 @@ function Scroller({ list }: { readonly list: ChatList }) {
 
 /** The chats beside are there, also for those who do not see the list. */
 function KeysOfHidden({ list }: { readonly list: ChatList }) {
-  useListKeys(useShown(list, null));
+  useListKeys(useVisibleChats(list, null));
   return null;
 }
 
-function useListKeys({ sections, open, query }: Shown): void {
+function useListKeys({ sections, open, query }: VisibleChats): void {
   const [, navigate] = useLocation();
   const go = (step: 1 | -1) => {
     const id = beside(sections, open, step);

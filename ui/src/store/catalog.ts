@@ -1,10 +1,10 @@
-/** Who can answer, and with what: read once, and again when somebody changed it here. */
+/** The catalog of agents, models and providers: fetched once, and again after a change here. */
 
 import { useEffect, useState } from "react";
-import { call } from "../api/call";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import type { Agent, Model, Provider } from "../api/types";
-import { Store, useStore } from "../state/store";
+import { Store, useStore } from "../reactive/store";
 
 export interface Catalog {
   readonly agents: readonly Agent[];

@@ -1,8 +1,8 @@
-/** An open chat: what it says, and what one can do to it. */
+/** An open chat: its transcript, and every operation on it. */
 
-import { call } from "../api/call";
-import { Keys } from "../api/key";
+import { IdempotencyKeys } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import { Line } from "../api/socket";
 import type {
   Chat,
@@ -15,8 +15,8 @@ import type {
   Spent,
   Stored,
 } from "../api/types";
-import { Store } from "../state/store";
-import { isLeft, isOpened } from "./left";
+import { Store } from "../reactive/store";
+import { chatClosed, chatOpened } from "./background-sender";
 import { Outbox } from "./outbox";
 import { applied, EMPTY, type Transcript, withEarlier } from "./transcript";
 
@@ -35,7 +35,7 @@ export interface Failed {
   readonly problem: Problem;
 }
 
-/** Something that was said already and is being changed, in the composer. */
+/** Something that was said already and is being edited, in the composer. */
 export type Editing =
   | { readonly is: "message"; readonly stored: Stored }
   | { readonly is: "queued"; readonly queued: Queued };
@@ -60,8 +60,8 @@ export class OpenChat {
   /** The version of the chat at which the server took it up. */
   #stopAt: number | null = null;
   readonly editing = new Store<Editing | null>(null);
-  /** For what is asked again when nobody heard the answer, and may not be done twice. */
-  readonly #keys = new Keys();
+  /** Idempotency keys of requests that are retried after a lost response. */
+  readonly #keys = new IdempotencyKeys();
   readonly outbox: Outbox;
   readonly line: Line<ChatEvent>;
 
@@ -77,7 +77,7 @@ export class OpenChat {
 
   open(): void {
     onScreen.set(this.id, this);
-    isOpened(this.id);
+    chatOpened(this.id);
     this.line.open();
     this.outbox.open(this.line.state);
   }
@@ -86,7 +86,7 @@ export class OpenChat {
     if (onScreen.get(this.id) === this) onScreen.delete(this.id);
     this.line.close();
     this.outbox.close();
-    isLeft(this.id);
+    chatClosed(this.id);
   }
 
   #take(events: readonly ChatEvent[]): void {
@@ -166,6 +166,11 @@ export class OpenChat {
 
   async retry(): Promise<void> {
     await call("POST /chats/{chat}/retry", { path: { chat: this.id } });
+  }
+
+  /** Has a model write another title. */
+  async retitle(): Promise<void> {
+    await call("POST /chats/{chat}/title", { path: { chat: this.id } });
   }
 
   async compact(): Promise<void> {

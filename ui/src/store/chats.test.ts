@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Browser, fakeBrowser, restoreBrowser } from "../api/fake";
+import { type Browser, fakeBrowser, restoreBrowser } from "../api/fake-browser";
 import { session } from "../api/session";
 import type { Chat } from "../api/types";
 import { ChatList } from "./chats";

@@ -1,19 +1,19 @@
-/** The chats of whoever uses this page: those that were read, kept up to date by one stream. */
+/** The list of chats: fetched by page, kept up to date by one stream. */
 
-import { call } from "../api/call";
-import { newKey } from "../api/key";
+import { newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import { isStillIn } from "../api/session";
 import { Line } from "../api/socket";
 import type { Chat, ListEvent, Prompt, Status } from "../api/types";
-import { forgetAll } from "../state/kept";
-import { Store } from "../state/store";
+import { removeAllStored } from "../reactive/local-storage";
+import { Store } from "../reactive/store";
+import { sendInBackground } from "./background-sender";
 import { type Choice, changeChat, deleteChat } from "./chat";
-import { sendLeft } from "./left";
 import { PREFIX } from "./outbox";
 
 export interface Chats {
-  /** All that are known: also archived ones, and those that other chats set to work. */
+  /** All that are known: also archived ones, and those that other chats started. */
   readonly byId: ReadonlyMap<string, Chat>;
   /** Older ones are read from here on; null when all are here. */
   readonly next: string | null;
@@ -55,7 +55,7 @@ export class ChatList {
 
   open(): void {
     this.#stop ??= this.#follow();
-    this.#unsent ??= sendLeft(this.line.state);
+    this.#unsent ??= sendInBackground(this.line.state);
     this.line.open();
     void this.read();
   }
@@ -150,7 +150,7 @@ export class ChatList {
     this.#publish();
   }
 
-  /** A chat as somebody else was told of it: by an answer to a request. */
+  /** A chat from the response to a request, instead of the stream. */
   learn(chat: Chat): void {
     this.#known.tell({ ...this.#known.all.get(chat.id), ...chat });
     this.#publish();
@@ -183,7 +183,7 @@ export class ChatList {
     });
   }
 
-  /** `key`: under which it is made once, when somebody may ask for it again. */
+  /** `key`: idempotency key, for a request that may be retried. */
   async create(
     prompt: Prompt | null,
     agent: string | null,
@@ -218,11 +218,11 @@ export class ChatList {
     if (isVoid) void this.read();
   }
 
-  /** For good: nobody comes back to what this browser has kept for it. */
+  /** Deleted: also removes what this browser stored for it. */
   #gone(id: string): void {
     this.#known.remove(id);
-    forgetAll(`draft.${id}`);
-    forgetAll(`${PREFIX}${id}.`);
+    removeAllStored(`draft.${id}`);
+    removeAllStored(`${PREFIX}${id}.`);
   }
 
   #publish(): void {
@@ -234,7 +234,7 @@ export class ChatList {
 // --- what is known, and by whom it was said ---
 
 type Seen = Partial<Pick<Chat, "title" | "archived" | "pinned" | "model" | "effort" | "unread">>;
-/** What somebody wants it to be, before the server has said so. */
+/** Optimistic state, before the server has confirmed it. */
 type Wish = Seen | "gone";
 
 function seenOf(change: Change): Seen {

@@ -1,4 +1,4 @@
-/** Chats made up for tests and measurements. */
+/** Fixtures for tests and measurements: chats, messages and events. */
 
 import type { ChatEvent, Fragment, Message, Part, Snapshot, Stored } from "../api/types";
 import { applied, EMPTY, type Transcript } from "./transcript";

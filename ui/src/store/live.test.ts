@@ -81,7 +81,14 @@ describe("a call", () => {
     const live = told([
       { type: "tool_progressed", call_id: "1", tool: "x", what: "preview", text: "diff" },
       { type: "tool_started", call_id: "1", tool: "x", label: "Run ls" },
-      { type: "tool_progressed", call_id: "1", tool: "x", what: "progress", text: "a\n" },
+      {
+        type: "tool_progressed",
+        call_id: "1",
+        tool: "x",
+        what: "progress",
+        text: "a\n",
+        data: { done: 1 },
+      },
       { type: "tool_progressed", call_id: "1", tool: "x", what: "progress", text: "b\n" },
       { type: "omitted", call_ids: ["1"] },
     ]);
@@ -89,6 +96,7 @@ describe("a call", () => {
       label: "Run ls",
       preview: "diff",
       output: "a\nb\n",
+      data: { done: 1 },
       running: true,
       since: 1_000,
       result: null,

@@ -1,5 +1,5 @@
 /**
- * What a running attempt has said so far, from its fragments. Pure.
+ * The output of a running attempt so far, from its deltas. Pure.
  *
  * It is shown with the same components as a committed message, so it is made of the same parts; what
  * calls say of themselves while they run is kept beside, by call, because the message that asks for
@@ -21,6 +21,8 @@ export interface LiveCall {
   readonly preview: string;
   /** What it has put out so far. */
   readonly output: string;
+  /** The last value that it reported for programs, as the tool gave it. */
+  readonly data: unknown;
   readonly running: boolean;
   /** By this page's clock: when it was first seen to run. */
   readonly since: number | null;
@@ -54,6 +56,7 @@ const NEW_CALL: LiveCall = {
   label: "",
   preview: "",
   output: "",
+  data: null,
   running: false,
   since: null,
   result: null,
@@ -109,8 +112,9 @@ function said(live: Live, fragment: Fragment, now: number): Live {
     case "tool_progressed": {
       const { call_id, text } = fragment;
       if (fragment.what === "preview") return withLive(live, call_id, { preview: text });
-      const before = live.calls.get(call_id)?.output ?? "";
-      return withLive(live, call_id, { output: before + text });
+      const before = live.calls.get(call_id);
+      const data = fragment.data ?? before?.data ?? null;
+      return withLive(live, call_id, { output: (before?.output ?? "") + text, data });
     }
     case "tool_finished": {
       const { result, seconds } = fragment;

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { LineState } from "../api/socket";
 import type { Queued, Snapshot, Stored } from "../api/types";
-import { Store } from "../state/store";
+import { Store } from "../reactive/store";
 import { Outbox, type Unsent } from "./outbox";
 import { EMPTY, type Transcript } from "./transcript";
 

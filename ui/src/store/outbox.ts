@@ -1,21 +1,21 @@
 /**
- * What was said on this page and has not arrived yet.
+ * The outbox: messages sent from this page that the chat does not show yet.
  *
  * A message is kept, also over a reload, until the chat's own stream shows it. It is sent under one
  * key, so that it arrives once however often it is sent. Each is kept under a name of its own, so
  * that two tabs do not write over what the other has to send.
  */
 
-import { call } from "../api/call";
-import { newKey } from "../api/key";
+import { newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
+import { call } from "../api/request";
 import { isStillIn } from "../api/session";
 import type { LineState } from "../api/socket";
 import type { Deliver, Effort, Prompt } from "../api/types";
-import { forget, keep, kept, keptNames } from "../state/kept";
-import { same } from "../state/same";
-import { Store } from "../state/store";
-import { type Before, beforeNow, hasArrived, stillToShow } from "./arrived";
+import { readStored, removeStored, storedNames, writeStored } from "../reactive/local-storage";
+import { same } from "../reactive/same-items";
+import { Store } from "../reactive/store";
+import { type Before, beforeNow, hasArrived, stillToShow } from "./match-sent";
 import { EMPTY, type Transcript } from "./transcript";
 
 export interface Unsent {
@@ -61,8 +61,8 @@ export class Outbox {
   constructor(chat: string) {
     this.#chat = chat;
     this.#name = `${PREFIX}${chat}.`;
-    const names = keptNames(this.#name);
-    const found = names.map((name) => kept<Unsent | null>(name, null));
+    const names = storedNames(this.#name);
+    const found = names.map((name) => readStored<Unsent | null>(name, null));
     this.#all = found.filter((one) => one !== null).sort((one, other) => one.at - other.at);
     this.#kept = new Set(this.#all.map(({ key }) => key));
     this.unsent = new Store(this.#all);
@@ -100,7 +100,7 @@ export class Outbox {
     void this.#send();
   }
 
-  /** Of one that is on its way nobody here knows whether it got there. */
+  /** Discards a message; one in transit may still have reached the server. */
   discard(key: string): void {
     this.#drop((each) => each.key === key);
     if (this.#onWay === key) this.#stop.abort();
@@ -144,7 +144,7 @@ export class Outbox {
   /** Another tab had it too, and has seen it arrive or discarded it. */
   #isDoneElsewhere({ key, number, queued }: Unsent): boolean {
     const isSent = number !== undefined || queued !== undefined;
-    return !isSent && this.#kept.has(key) && kept(this.#name + key, null) === null;
+    return !isSent && this.#kept.has(key) && readStored(this.#name + key, null) === null;
   }
 
   #tryLater(): void {
@@ -171,7 +171,7 @@ export class Outbox {
     } catch (error) {
       if (this.#all.every(({ key }) => key !== one.key)) return true; // discarded meanwhile
       const problem = Problem.of(error);
-      // Whoever signs in again goes on where they were, also when that was in another tab.
+      // After signing in again the user continues, also if that was in another tab.
       if (problem.status === 401) await isStillIn();
       if (problem.passing || problem.status === 401) return false;
       if (one.queued === undefined) this.#mark(one.key, { refused: problem.message });
@@ -200,8 +200,8 @@ export class Outbox {
   #add(one: Unsent): void {
     this.#all = [...this.#all, one].sort((each, other) => each.at - other.at);
     const name = this.#name + one.key;
-    keep<Unsent | null>(name, one, null);
-    if (kept(name, null) !== null) this.#kept.add(one.key);
+    writeStored<Unsent | null>(name, one, null);
+    if (readStored(name, null) !== null) this.#kept.add(one.key);
     this.#show();
   }
 
@@ -210,14 +210,15 @@ export class Outbox {
     const marked = this.#all.find((each) => each.key === key);
     const name = this.#name + key;
     // Another tab that had it too may be done with it.
-    if (marked !== undefined && kept(name, null) !== null) keep<Unsent | null>(name, marked, null);
+    if (marked !== undefined && readStored(name, null) !== null)
+      writeStored<Unsent | null>(name, marked, null);
     // The stream may have been faster.
     this.#drop((each) => hasArrived(each, this.#transcript));
   }
 
   #drop(isDone: (each: Unsent) => boolean): void {
     const done = this.#all.filter(isDone);
-    for (const { key } of done) forget(this.#name + key);
+    for (const { key } of done) removeStored(this.#name + key);
     if (done.length > 0) this.#all = this.#all.filter((each) => !done.includes(each));
     this.#show();
   }

@@ -1,7 +1,7 @@
-/** How somebody likes the page, in this browser. */
+/** Preferences of this browser: theme, sidebar, what is expanded. */
 
-import { keep, kept } from "../state/kept";
-import { Store } from "../state/store";
+import { readStored, writeStored } from "../reactive/local-storage";
+import { Store } from "../reactive/store";
 
 export interface Preferences {
   readonly theme: "system" | "light" | "dark";
@@ -36,16 +36,16 @@ export function fitting(found: unknown): Preferences {
   return { ...USUAL, ...Object.fromEntries(good) };
 }
 
-export const preferences = new Store<Preferences>(fitting(kept<unknown>("preferences", {})));
+export const preferences = new Store<Preferences>(fitting(readStored<unknown>("preferences", {})));
 
 export function prefer(change: Partial<Preferences>): void {
   preferences.change((before) => ({ ...before, ...change }));
-  keep("preferences", preferences.get(), USUAL);
+  writeStored("preferences", preferences.get(), USUAL);
 }
 
 // Another tab of this browser follows.
 addEventListener("storage", ({ key }) => {
   if (key === "holdfast.preferences") {
-    preferences.set(fitting(kept<unknown>("preferences", {})));
+    preferences.set(fitting(readStored<unknown>("preferences", {})));
   }
 });

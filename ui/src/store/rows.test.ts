@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Message, Pending } from "../api/types";
+import { stateOf } from "../timeline/calls/state";
 import {
   answer,
   BEGAN,
@@ -49,6 +50,26 @@ describe("rows", () => {
     ]);
     expect(callIn(rows[1])?.result?.content).toEqual([{ type: "text", text: "text" }]);
     expect(callIn(rows[1])?.resultAt).toBe(BEGAN + 3_000_000);
+  });
+
+  it("show a call that was being written when somebody interrupted", () => {
+    const parts = [
+      { ...call("b", "act"), arguments: '{"wh' },
+      { ...result("b", "act", "Not run."), outcome: "interrupted" as const },
+    ];
+    const half = answer(3, parts).message;
+    const stopped = stored(3, { ...half, visibility: "user", finish: "interrupted" });
+    const transcript = told([
+      chatIs({ status: "idle" }),
+      message(prompt(1, "hi")),
+      message(answer(2, [{ type: "text", text: "I will" }])),
+      message(stopped),
+    ]);
+    const rows = new Rows().of(transcript);
+    const block = callIn(rows[2]);
+    expect(block?.call.arguments).toBe('{"wh');
+    expect(block === null ? null : stateOf(block)).toBe("interrupted");
+    expect(rows[2]?.kind === "answer" ? rows[2].turn?.steps : null).toBe(1);
   });
 
   it("show a summary, which is for the model, once: not what is said about it as well", () => {
@@ -125,6 +146,38 @@ describe("rows", () => {
     expect(callIn(rows.of(over)[0])?.action).toBeNull();
   });
 
+  it("show what a restart cut off, until the next attempt speaks", () => {
+    const partial = answer(2, "So far").message;
+    const cut = told([message(prompt(1, "hi")), chatIs({ status: "running", partial })]);
+    const row = new Rows().of(cut).at(-1);
+    expect(blocksOf(row)).toMatchObject([{ type: "text", text: "So far", growing: false }]);
+    expect(row?.kind === "answer" && row.isCut).toBe(true);
+    const anew = new Rows().of(told([delta(1, { type: "text_delta", text: "A" })], cut)).at(-1);
+    expect(blocksOf(anew)).toMatchObject([{ type: "text", text: "A" }]);
+    expect(anew?.kind === "answer" && anew.isCut).toBe(false);
+  });
+
+  it("say how long a call took from what is stored, as after a reload", () => {
+    const ran = { ...result("a", "execute", "x"), started_at: 1_000_000, finished_at: 3_500_000 };
+    const stored = [message(answer(1, [call("a", "execute")])), message(results(2, [ran]))];
+    expect(callIn(new Rows().of(told(stored))[0])?.seconds).toBe(2.5);
+    const old = [
+      message(answer(1, [call("a", "execute")])),
+      message(results(2, [result("a", "execute", "x")])),
+    ];
+    expect(callIn(new Rows().of(told(old))[0])?.seconds).toBeNull();
+  });
+
+  it("say how long the model took in a turn, where each of its answers says it", () => {
+    const turnOf = (...runtimes: (number | null)[]) => {
+      const answers = runtimes.map((runtime, at) => message(answer(at + 2, "x", { runtime })));
+      const row = new Rows().of(told([message(prompt(1, "hi")), ...answers])).at(-1);
+      return row?.kind === "answer" ? row.turn : null;
+    };
+    expect(turnOf(1_500, 250)?.model).toBe(1_750);
+    expect(turnOf(1_500, null)?.model).toBeNull();
+  });
+
   it("keep how long a call took when what was live of it is gone", () => {
     const rows = new Rows();
     const first = told([
@@ -132,7 +185,8 @@ describe("rows", () => {
       delta(1, { type: "tool_finished", result: result("a", "execute", "x"), seconds: 1.25 }),
     ]);
     expect(callIn(rows.of(first)[0])?.seconds).toBe(1.25);
-    const over = told([message(results(2, [result("a", "execute", "x")])), reset("live")], first);
+    const ran = { ...result("a", "execute", "x"), started_at: 0, finished_at: 1_250_000 };
+    const over = told([message(results(2, [ran])), reset("live")], first);
     expect(callIn(rows.of(over)[0])?.seconds).toBe(1.25);
   });
 });
@@ -182,6 +236,7 @@ describe("a turn", () => {
     expect(last?.kind === "answer" && last.turn).toEqual({
       steps: 2,
       micros: 3_000_000,
+      model: null,
       input: 30,
       output: 12,
       cost: 0.75,

@@ -1,6 +1,6 @@
 /**
- * What stands in the timeline, row by row, from a transcript. Pure but for its memory: a row whose
- * message did not change is the same object, so that nothing is drawn again for it.
+ * The rows of the timeline, from a transcript. Pure but for its cache: a row whose message did not
+ * change is the same object, so that it is not rendered again.
  */
 
 import type {
@@ -13,7 +13,7 @@ import type {
   ToolCall,
   ToolResult,
 } from "../api/types";
-import { same } from "../state/same";
+import { same } from "../reactive/same-items";
 import type { LiveCall } from "./live";
 import type { Transcript } from "./transcript";
 
@@ -30,8 +30,7 @@ export interface CallBlock {
   readonly action: Pending | null;
   /** Its arguments are still being written. */
   readonly writing: boolean;
-  /** How long it ran, where this page saw it: from the stored times nobody can tell how much of it
-      was waiting for a person. */
+  /** How long it ran, as its result says, or as its worker has just said. */
   readonly seconds: number | null;
 }
 
@@ -46,6 +45,8 @@ export type Block =
 export interface Turn {
   readonly steps: number;
   readonly micros: number;
+  /** How much of that its model calls took, in milliseconds; null when that is not known of one. */
+  readonly model: number | null;
   readonly input: number;
   readonly output: number;
   /** Null when the price of a call is unknown. */
@@ -62,6 +63,8 @@ export type Row =
       readonly blocks: readonly Block[];
       /** Of the turn that ends with this answer. */
       readonly turn: Turn | null;
+      /** A restart interrupted it: the next attempt takes its place. */
+      readonly isCut: boolean;
     }
   /** A summary that stands for what came before. */
   | { readonly kind: "checkpoint"; readonly key: string; readonly stored: Stored }
@@ -88,8 +91,6 @@ export class Rows {
   #seen: { readonly from: readonly unknown[]; readonly known: Seen } | null = null;
   /** By the part that it shows. */
   readonly #blocks = new WeakMap<Part, Kept<Block | null>>();
-  /** By call: what its worker said, which is not written down. */
-  readonly #seconds = new Map<string, number>();
 
   /** The rows of what is committed, and behind them the answer that is being written, if any. */
   of(transcript: Transcript): readonly Row[] {
@@ -112,12 +113,15 @@ export class Rows {
   }
 
   /** Has the key of the message that it is about to become: its elements stay when it is committed. */
-  growing({ live, messages }: Transcript): Row | null {
-    if (live.parts.length === 0) return null;
+  growing({ chat, live, messages }: Transcript): Row | null {
+    const cut = live.attempt === null ? (chat?.partial ?? null) : null;
+    const isCut = cut !== null;
+    const parts = cut?.parts ?? live.parts;
+    if (parts.length === 0) return null;
     const next = (messages.at(-1)?.number ?? 0) + 1;
     const known = { results: new Map(), live: live.calls, actions: new Map() };
-    const blocks = this.#blocksOf(live.parts, known, true);
-    return { kind: "answer", key: keyOf(next), stored: null, blocks, turn: null };
+    const blocks = this.#blocksOf(parts, known, !isCut);
+    return { kind: "answer", key: keyOf(next), stored: null, blocks, turn: null, isCut };
   }
 
   /** A call that prints does so many times a second: its row alone is made again. */
@@ -139,7 +143,6 @@ export class Rows {
   #knownIn(transcript: Transcript): Known {
     const { results } = this.#seenIn(transcript);
     const actions = new Map(transcript.actions.map((action) => [action.call.id, action]));
-    this.#remember(transcript.live.calls);
     return { results, live: transcript.live.calls, actions };
   }
 
@@ -183,10 +186,6 @@ export class Rows {
     return known;
   }
 
-  #remember(calls: ReadonlyMap<string, LiveCall>): void {
-    for (const [id, { seconds }] of calls) if (seconds !== null) this.#seconds.set(id, seconds);
-  }
-
   #rowOf(stored: Stored, turn: Turn | null, known: Known): Row | null {
     const { message, number } = stored;
     const key = keyOf(number);
@@ -197,7 +196,7 @@ export class Rows {
         return { kind: "prompt", key, stored };
       case "answer": {
         const blocks = this.#blocksOf(message.parts, known, false);
-        return { kind: "answer", key, stored, blocks, turn };
+        return { kind: "answer", key, stored, blocks, turn, isCut: false };
       }
       case "checkpoint":
         return { kind: "checkpoint", key, stored };
@@ -235,7 +234,7 @@ export class Rows {
       case "source":
         return { type: "source", source: part };
       case "call":
-        return callBlock(part, parts, known, growing, this.#seconds.get(part.id) ?? null);
+        return callBlock(part, parts, known, growing);
       default: // a result, which is shown with its call
         return null;
     }
@@ -305,25 +304,25 @@ function keyOf(number: number): string {
 
 type Parts = readonly Part[];
 
-function callBlock(
-  call: ToolCall,
-  parts: Parts,
-  known: Known,
-  growing: boolean,
-  told: number | null,
-): CallBlock {
+function callBlock(call: ToolCall, parts: Parts, known: Known, growing: boolean): CallBlock {
   const answered = known.results.get(call.id) ?? ownResult(parts, call.id);
   const live = known.live.get(call.id) ?? null;
+  const result = answered?.result ?? live?.result ?? null;
   return {
     type: "call",
     call,
-    result: answered?.result ?? live?.result ?? null,
+    result,
     resultAt: answered?.at ?? null,
     live,
     action: known.actions.get(call.id) ?? null,
     writing: growing,
-    seconds: told ?? live?.seconds ?? null,
+    seconds: secondsOf(result) ?? live?.seconds ?? null,
   };
+}
+
+function secondsOf(result: ToolResult | null): number | null {
+  if (result?.started_at == null || result.finished_at == null) return null;
+  return (result.finished_at - result.started_at) / 1_000_000;
 }
 
 /** Of a call that the provider ran: it stands in the answer itself. */
@@ -381,7 +380,11 @@ function turnOf(began: number, answers: readonly Stored[]): Turn {
   let input = 0;
   let output = 0;
   let cost: number | null = 0;
+  let model: number | null = 0;
   for (const { message } of answers) {
+    // Calls that were still being written came with the answer before them, or with nothing.
+    const isTimed = message.runtime != null || message.visibility !== "user";
+    if (isTimed) model = model === null || message.runtime == null ? null : model + message.runtime;
     const usage = message.usage;
     if (usage == null) continue;
     input += (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
@@ -389,5 +392,7 @@ function turnOf(began: number, answers: readonly Stored[]): Turn {
     cost = cost === null || usage.cost == null ? null : cost + usage.cost;
   }
   const micros = (answers.at(-1)?.created_at ?? began) - began;
-  return { steps: answers.length, micros, input, output, cost };
+  // What only people see is no step: calls that were still being written, or an answer that failed.
+  const steps = answers.filter(({ message }) => message.visibility !== "user").length;
+  return { steps, micros, model, input, output, cost };
 }

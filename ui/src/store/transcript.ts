@@ -1,5 +1,5 @@
 /**
- * An open chat as far as this page has been told, from the events of its stream. Pure.
+ * The transcript of an open chat: a fold over the events of its stream. Pure.
  *
  * The server's rules hold here too: messages are told apart by their numbers and may come again; the
  * message that an attempt became comes before the reset of its fragments.
@@ -31,7 +31,7 @@ export const EMPTY: Transcript = {
 
 /**
  * How the chat stands. What is being said gets here by another way than what is stored, and may be
- * faster: whoever hears the agent speak may stop or steer it, whatever was stored when one looked.
+ * faster: a user who sees output may stop or steer, whatever the snapshot said.
  */
 export function statusOf({ chat, live }: Transcript): Status | null {
   const isHeard = live.parts.length > 0 || live.summary !== null;

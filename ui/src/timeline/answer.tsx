@@ -1,10 +1,10 @@
-/** Something that the model said or did. */
+/** An answer of the model: text, reasoning, calls and sources. */
 
 import { memo } from "react";
-import { cost, count, duration } from "../parts/words";
-import { same } from "../state/same";
+import { same } from "../reactive/same-items";
 import type { OpenChat } from "../store/chat";
 import type { Row, Turn } from "../store/rows";
+import { cost, count, duration } from "../ui/format";
 import { CallRow, Looks } from "./calls/call";
 import { CopyButton } from "./copy";
 import { Attachments } from "./files";
@@ -13,27 +13,32 @@ import { SafeLink } from "./inline";
 import { type Item, itemsOf } from "./items";
 import { Markdown } from "./markdown";
 import { ReasoningView } from "./reasoning";
-import { When } from "./when";
+import { Timestamp } from "./timestamp";
 
 type Answer = Extract<Row, { kind: "answer" }>;
 
 interface Props {
   readonly chat: OpenChat;
   readonly row: Answer;
-  /** Who answered before, to tell when somebody else does. */
+  /** The model of the previous answer, to show a change. */
   readonly modelBefore: string | null;
 }
 
 export const AnswerRow = memo(function AnswerRow({ chat, row, modelBefore }: Props) {
-  const { blocks, stored, turn } = row;
+  const { blocks, stored, turn, isCut } = row;
   const finish = stored?.message.finish;
   return (
     <div className="answer">
       {itemsOf(blocks).map((item) => (
         <ItemView key={item.key} chatId={chat.id} item={item} />
       ))}
-      {finish === "length" && <p className="answer-cut">The answer was cut: it is too long.</p>}
-      {finish === "content_filter" && <p className="answer-cut">The provider held this back.</p>}
+      {isCut && <p className="answer-cut">Interrupted by a restart. The model is asked again.</p>}
+      {finish === "length" && (
+        <p className="answer-cut">The answer was cut off: it reached the length limit.</p>
+      )}
+      {finish === "content_filter" && (
+        <p className="answer-cut">The provider withheld this answer.</p>
+      )}
       {turn !== null && stored !== null && (
         <Foot row={row} turn={turn} at={stored.created_at} modelBefore={modelBefore} />
       )}
@@ -101,6 +106,11 @@ interface FootProps {
   readonly modelBefore: string | null;
 }
 
+function tookTitle({ model }: Turn): string {
+  const whole = "From the message to the end of the answer";
+  return model === null ? whole : `${whole}; the model took ${duration(model / 1_000)} of it`;
+}
+
 /** As high as the line at the end of the timeline that goes when it comes: see status.tsx. */
 function Foot({ row, turn, at, modelBefore }: FootProps) {
   const model = row.stored?.message.model ?? null;
@@ -109,9 +119,9 @@ function Foot({ row, turn, at, modelBefore }: FootProps) {
   return (
     <div className="answer-foot">
       {said.length > 0 && <CopyButton label="Copy the answer" text={() => said.join("\n\n")} />}
-      <When at={at} />
+      <Timestamp at={at} />
       {row.stored?.message.finish === "interrupted" && <span>stopped</span>}
-      <span title="From the message to the end of the answer">{duration(turn.micros / 1e6)}</span>
+      <span title={tookTitle(turn)}>{duration(turn.micros / 1e6)}</span>
       {turn.steps > 1 && <span>{turn.steps} steps</span>}
       {tokens > 0 && (
         <span title={`${count(turn.input)} tokens read, ${count(turn.output)} written`}>

@@ -1,5 +1,5 @@
 /**
- * A text cut into blocks of Markdown, again and again while it grows.
+ * Incremental Markdown blocks of a growing text.
  *
  * What can no longer change is not read again: only the end of the text is. So an answer costs the
  * same for each piece however long it has become.

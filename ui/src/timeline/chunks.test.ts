@@ -26,7 +26,7 @@ function callOf(id: string, tool: string): Block {
 
 function answered(number: number, blocks: readonly Block[], model: string | null = null): Row {
   const stored = answer(number, "x", { model });
-  return { kind: "answer", key: `m${number}`, stored, blocks, turn: null };
+  return { kind: "answer", key: `m${number}`, stored, blocks, turn: null, isCut: false };
 }
 
 const TEXT: Block = { type: "text", text: "a", growing: false };

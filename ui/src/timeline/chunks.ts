@@ -1,9 +1,9 @@
 /**
- * Rows in groups. A group that did not change is the same object: it is neither drawn again nor
- * laid out while it is out of sight. Pure but for its memory.
+ * Rows of the timeline in chunks. An unchanged chunk is the same object: it is neither rendered
+ * again nor laid out while it is out of sight. Pure but for its memory.
  */
 
-import { same } from "../state/same";
+import { same } from "../reactive/same-items";
 import type { Row } from "../store/rows";
 import { isQuietLook } from "./items";
 
@@ -168,7 +168,7 @@ function grouped<T>(all: readonly T[], groupOf: (one: T) => number): Map<number,
   return groups;
 }
 
-/** Rows behind the last one that somebody saw. */
+/** Rows after the last one that was seen. */
 export function unseen(rows: readonly Row[], seen: number): number {
   let count = 0;
   for (let at = rows.length - 1; at >= 0 && numberOf(rows[at] as Row) > seen; at -= 1) count += 1;

@@ -1,11 +1,11 @@
-/** A block of code: its language, a way to copy it, and its colours once it is whole. */
+/** A code block: language, copy button, and highlighting once it is complete. */
 
 import { memo, useEffect, useRef, useState } from "react";
 import { CopyButton } from "./copy";
-import { whenNear } from "./near";
-import { parted } from "./parted";
+import { lineChunks } from "./line-chunks";
 import { Scroller } from "./scroller";
 import { type Piece, Pieces } from "./spans";
+import { whenVisible } from "./when-visible";
 
 interface Props {
   readonly text: string;
@@ -42,7 +42,7 @@ function Lines({ text }: { readonly text: string }) {
   // Parts have no names, and none comes or goes but at the end.
   return (
     <code>
-      {parted(text).map((part, at) => (
+      {lineChunks(text).map((part, at) => (
         <span key={String(at)} className="code-part">
           {part}
         </span>
@@ -72,7 +72,7 @@ function useColours(
       if (pieces !== null && !isGone) setFound({ of: text, pieces });
     };
     // Without its colours it says the same.
-    const stop = whenNear(element, () => void colour().catch(() => {}));
+    const stop = whenVisible(element, () => void colour().catch(() => {}));
     return () => {
       isGone = true;
       stop();

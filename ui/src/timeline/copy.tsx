@@ -1,6 +1,8 @@
+/** The copy button. */
+
 import { useEffect, useState } from "react";
-import { IconButton } from "../parts/button";
-import { notify } from "../parts/notices";
+import { IconButton } from "../ui/button";
+import { notify } from "../ui/notices";
 import { Icon } from "./icon";
 
 interface Props {
@@ -22,7 +24,7 @@ export function CopyButton({ label, text }: Props) {
       setDone(true);
     } catch {
       // Only pages over HTTPS, or of this machine, may.
-      notify("The browser does not let this page copy. Select the text and copy it.", true);
+      notify("The browser blocked copying: select the text and copy it.", true);
     }
   };
   return (

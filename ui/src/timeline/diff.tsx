@@ -1,9 +1,9 @@
-/** A change to files, as unified diff. */
+/** A unified diff. */
 
 import { memo, useState } from "react";
 import "./diff.css";
-import { Button } from "../parts/button";
-import { lastParts, type Placed } from "./parted";
+import { Button } from "../ui/button";
+import { lastChunks, type Placed } from "./line-chunks";
 import { type Mark, type Patch, patches } from "./patch";
 import { Scroller } from "./scroller";
 
@@ -13,7 +13,7 @@ interface Props {
   readonly bare?: boolean;
 }
 
-/** A text that is no diff is shown as it stands. */
+/** Renders a diff; other text is shown as it is. */
 export const Diff = memo(function Diff({ text, bare = false }: Props) {
   const files = patches(text);
   if (files.length === 0) return <pre className="diff-words">{text}</pre>;
@@ -27,7 +27,7 @@ export const Diff = memo(function Diff({ text, bare = false }: Props) {
   );
 });
 
-/** Lines that are shown before somebody asks for more. */
+/** Lines shown before "Show more". */
 const FIRST = 400;
 
 interface PatchProps {
@@ -120,11 +120,11 @@ interface WrittenProps {
 
 /** A new file while it is being written, by its end. */
 export const Written = memo(function Written({ path, text }: WrittenProps) {
-  const parts = lastParts(text, LAST);
+  const parts = lastChunks(text, LAST);
   const before = (parts[0]?.line ?? 1) - 1;
   return (
     <div className="diff-file">
-      <Scroller className="diff-lines" label={`What is written to ${path || "a file"}`} follow>
+      <Scroller className="diff-lines" label={`Content written to ${path || "a file"}`} follow>
         <table>
           {before > 0 && (
             <tbody>

@@ -1,11 +1,11 @@
-/** Messages further up that have not been read yet: they are when the top comes near. */
+/** Loads earlier messages when the top of the timeline comes near. */
 
 import { type RefObject, useEffect, useRef } from "react";
-import { Button } from "../parts/button";
-import { whileNear } from "../parts/end";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/chat";
 import { isRead } from "../store/transcript";
+import { Button } from "../ui/button";
+import { onNearEnd } from "../ui/infinite-scroll";
 
 interface Props {
   readonly chat: OpenChat;
@@ -24,7 +24,7 @@ export function EarlierView({ chat, scroller }: Props) {
   useEffect(() => {
     if (!isReady || mark.current === null) return;
     const sight = { root: scroller.current, rootMargin: "900px 0px 0px 0px" };
-    return whileNear(mark.current, sight, () => void chat.readEarlier());
+    return onNearEnd(mark.current, sight, () => void chat.readEarlier());
   }, [chat, scroller, isReady, more]);
   return (
     <div ref={mark} className="earlier" data-more={more !== null || undefined}>

@@ -1,8 +1,11 @@
-/** Files of a message: pictures as such, anything else to be saved. */
+/** Attachments of a message: images inline, other files as downloads. */
 
 import { useState } from "react";
+import { withDownloadKey } from "../api/download";
+import { caller } from "../api/request";
 import type { File } from "../api/types";
-import { type Address, addressOf, nameOf } from "./address";
+import { useStore } from "../reactive/store";
+import { type Address, addressOf, nameOf } from "./file-url";
 import { Icon } from "./icon";
 
 interface Props {
@@ -11,17 +14,23 @@ interface Props {
 }
 
 export function Attachments({ chatId, files }: Props) {
+  const key = useStore(caller, (me) => me?.download_key);
   if (files.length === 0) return null;
   return (
     <ul className="attachments" aria-label="Files">
       {files.map((file, at) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the same file may be there twice
         <li key={at}>
-          <Attachment file={file} address={addressOf(file, chatId)} />
+          <Attachment file={file} address={keyed(addressOf(file, chatId), key)} />
         </li>
       ))}
     </ul>
   );
+}
+
+function keyed(address: Address, key: string | null | undefined): Address {
+  const { href } = address;
+  return href === null ? address : { ...address, href: withDownloadKey(href, key) };
 }
 
 interface AttachmentProps {
@@ -56,7 +65,7 @@ function Chip({ name, address, isBroken }: ChipProps) {
   const { href, isRemote } = address;
   if (href === null || isBroken) {
     return (
-      <span className="attachment" title="It cannot be shown">
+      <span className="attachment" title="Cannot be shown">
         <Icon name="image-off" size={14} />
         <span>{name}</span>
       </span>

@@ -1,4 +1,4 @@
-/** A chat with one of everything that a timeline can show. */
+/** A chat with one row of every kind, for tests and pictures. */
 
 import type { ChatEvent, Part, Stored } from "../api/types";
 import {

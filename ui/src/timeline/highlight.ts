@@ -1,4 +1,4 @@
-/** Colours for code. Loaded when the first code is seen: it is no small thing. */
+/** Syntax highlighting. Loaded with the first visible code, because it is large. */
 
 import core from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";

@@ -1,3 +1,5 @@
+/** Icons of the timeline, from one SVG sprite. */
+
 import "./icons.css";
 
 export type IconName =

@@ -1,4 +1,4 @@
-/** What stands in a line of Markdown. */
+/** Inline Markdown: emphasis, code, links, images. */
 
 import type { Token } from "marked";
 import { memo, type ReactNode } from "react";
@@ -67,7 +67,7 @@ interface SafeLinkProps {
 /** One that may not be followed is the text that it is made of. */
 export function SafeLink({ href, children }: SafeLinkProps) {
   const safe = safeLink(href);
-  if (safe === null) return <span title="This link leads nowhere safe">{children}</span>;
+  if (safe === null) return <span title="Unsafe link, disabled">{children}</span>;
   return (
     <a href={safe} target="_blank" rel="noopener noreferrer nofollow">
       {children}
@@ -81,7 +81,7 @@ interface ImageProps {
   readonly raw: string;
 }
 
-/** Pictures from elsewhere are not fetched unasked: whoever serves them would learn who reads. */
+/** Remote images load on request only: their host would learn who reads. */
 function Image({ href, alt, raw }: ImageProps) {
   const picture = pictureOf(href);
   if (picture === null) return raw;

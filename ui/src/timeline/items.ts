@@ -1,4 +1,4 @@
-/** What an answer is made of, as it is shown: what belongs together is put together. Pure. */
+/** The items of an answer: adjacent blocks of a kind are grouped. Pure. */
 
 import type { File, Source } from "../api/types";
 import type { Block, CallBlock } from "../store/rows";
@@ -42,7 +42,7 @@ function belongs(first: Block, other: Block): boolean {
   return first.type === other.type && (first.type === "file" || first.type === "source");
 }
 
-/** A call that waits for somebody stands alone. */
+/** Whether a call can join a group: one that waits for a person cannot. */
 export function isQuietLook(block: Block): block is CallBlock {
   return block.type === "call" && isLook(block.call.tool) && block.action === null;
 }

@@ -1,4 +1,4 @@
-/** Markdown, as far as it is read at all: raw HTML is not, so that it stands there as text. */
+/** The Markdown lexer. Raw HTML is not parsed: it stays text. */
 
 import { Lexer, type Token, Tokenizer } from "marked";
 
@@ -19,7 +19,7 @@ class Plain extends Tokenizer {
 
 const OPTIONS = { gfm: true, breaks: false, tokenizer: new Plain() };
 
-/** Blocks alone: what stands in them is read by whoever shows it, when it is shown. */
+/** Block tokens only: inline content is lexed when it is rendered. */
 export function blockTokens(text: string): Token[] {
   return new Lexer(OPTIONS).blockTokens(text, []);
 }

@@ -1,4 +1,4 @@
-/** Where links and pictures of a text may lead. Pure. */
+/** Safe URLs of links and images in Markdown. Pure. */
 
 const NAMED: Readonly<Record<string, string>> = {
   amp: "&",
@@ -42,7 +42,7 @@ const NAMED: Readonly<Record<string, string>> = {
   NewLine: "\n",
 };
 
-/** `&amp;` and the like, as the letters that they stand for; those that nobody knows stay. */
+/** `&amp;` and the like, as the letters that they stand for; unknown ones stay. */
 export function decoded(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(

@@ -1,13 +1,13 @@
 /**
- * A text in Markdown, of a model or a person. It becomes elements directly, never HTML: nothing in
- * it can be anything but what is made here.
+ * Markdown of a model or a person, rendered to elements and never to HTML: only the elements made
+ * here can appear.
  *
  * While it grows, only its last block is drawn again.
  */
 
 import type { Token, Tokens } from "marked";
 import { type ComponentType, Fragment, memo, useRef } from "react";
-import { same } from "../state/same";
+import { same } from "../reactive/same-items";
 import { type Block, Blocks } from "./blocks";
 import { Code } from "./code";
 import { Inline } from "./inline";

@@ -1,4 +1,4 @@
-/** A unified diff, taken apart for the eye. Pure. */
+/** Parser of unified diffs. Pure. */
 
 export type Mark = "added" | "removed" | "same" | "words";
 

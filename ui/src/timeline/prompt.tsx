@@ -1,21 +1,21 @@
-/** Something that a person said. */
+/** A message of a person. */
 
 import { memo, useState } from "react";
 import { session } from "../api/session";
 import type { Part, Stored } from "../api/types";
+import { useIsReadOnly } from "../approvals/read-only";
 import { forkBefore } from "../composer/forking";
-import { useIsReadOnly } from "../needs/readonly";
-import { Button, IconButton } from "../parts/button";
-import { fromHere } from "../parts/leaving";
-import { attempt } from "../parts/notices";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/chat";
-import { saidIn } from "../store/said";
+import { messageText } from "../store/message-text";
+import { Button, IconButton } from "../ui/button";
+import { deferredNavigation } from "../ui/deferred-navigation";
+import { attempt } from "../ui/notices";
 import { CopyButton } from "./copy";
 import { Attachments } from "./files";
 import { Icon } from "./icon";
 import { SafeLink } from "./inline";
-import { When } from "./when";
+import { Timestamp } from "./timestamp";
 
 interface Props {
   readonly chat: OpenChat;
@@ -24,14 +24,14 @@ interface Props {
 
 export const PromptRow = memo(function PromptRow({ chat, stored }: Props) {
   const { parts } = stored.message;
-  const said = saidIn(parts);
+  const said = messageText(parts);
   const isReadOnly = useIsReadOnly(chat.id);
   return (
     <div className="prompt">
       <Author stored={stored} />
       <Bubble chatId={chat.id} parts={parts} />
       <div className="prompt-bar">
-        <When at={stored.created_at} />
+        <Timestamp at={stored.created_at} />
         {said && <CopyButton label="Copy" text={() => said} />}
         {!isReadOnly && (
           <>
@@ -57,8 +57,8 @@ export const PromptRow = memo(function PromptRow({ chat, stored }: Props) {
 });
 
 async function fork(chat: OpenChat, stored: Stored): Promise<void> {
-  const arrive = fromHere();
-  await attempt(async () => arrive(await forkBefore(chat.id, stored), "The fork is made."));
+  const arrive = deferredNavigation();
+  await attempt(async () => arrive(await forkBefore(chat.id, stored), "Fork created."));
 }
 
 /** Only where there is more than one person. */
@@ -77,7 +77,7 @@ interface BubbleProps {
 export function Bubble({ chatId, parts }: BubbleProps) {
   const files = parts.filter((part) => part.type === "file");
   const sources = parts.filter((part) => part.type === "source");
-  const said = saidIn(parts);
+  const said = messageText(parts);
   return (
     <>
       <Attachments chatId={chatId} files={files} />

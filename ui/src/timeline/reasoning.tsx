@@ -1,10 +1,10 @@
-/** What the model thought before it answered. */
+/** The reasoning of the model, collapsible. */
 
 import { memo, useRef, useState } from "react";
 import type { Reasoning } from "../api/types";
-import { useStore } from "../state/store";
+import { useStore } from "../reactive/store";
 import { preferences } from "../store/preferences";
-import { Fold } from "./fold";
+import { Collapsible } from "./collapsible";
 import { Icon } from "./icon";
 
 interface Props {
@@ -20,7 +20,7 @@ export const ReasoningView = memo(function ReasoningView({ reasoning, growing }:
   if (reasoning.text.trim() === "" && !growing && seconds === null) return null;
   const isOpen = chosen ?? (preferred === "auto" ? growing : preferred === "open");
   return (
-    <Fold
+    <Collapsible
       className="reasoning"
       icon={<Icon name="brain" size={15} />}
       words={growing ? "Thinking…" : thought(seconds)}

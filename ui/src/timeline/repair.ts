@@ -1,6 +1,6 @@
 /**
- * The end of a text that is still being written, so that half a mark is not shown as letters: what
- * is open is closed, and what has only begun is left out until it is clear what it becomes. Pure.
+ * Repairs the end of Markdown that is still streaming: open marks are closed, and incomplete ones
+ * are left out until they are complete. Pure.
  */
 
 /** How far from the end something open is looked for. */

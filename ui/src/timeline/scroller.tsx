@@ -1,14 +1,14 @@
-/** Something that scrolls within itself, for the keyboard too. */
+/** A scrollable region that the keyboard can reach. */
 
 import { type ReactNode, type RefObject, useEffect, useRef } from "react";
-import { whenIdle, whenNear } from "./near";
-import { whenResized } from "./resized";
+import { onResize } from "./on-resize";
+import { whenIdle, whenVisible } from "./when-visible";
 
 interface Props {
   readonly label: string;
   readonly className?: string;
   readonly children: ReactNode;
-  /** More is coming at its end: it is followed as long as nobody scrolls away from it. */
+  /** More is coming at its end: it is followed until the user scrolls away. */
   readonly follow?: boolean;
 }
 
@@ -35,11 +35,11 @@ function useScrollable(outer: RefObject<HTMLElement | null>): void {
       isNear.current = true;
       measure(element);
     };
-    return isNear.current ? whenIdle(look) : whenNear(element, look);
+    return isNear.current ? whenIdle(look) : whenVisible(element, look);
   });
   useEffect(() => {
     const element = outer.current;
-    return element === null ? undefined : whenResized(element, () => measure(element));
+    return element === null ? undefined : onResize(element, () => measure(element));
   }, [outer]);
 }
 

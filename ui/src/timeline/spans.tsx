@@ -1,6 +1,6 @@
 /**
- * What a library marked up, as elements. It is read, and never put into the page as HTML: whatever
- * it says, nothing but spans with a class and text can come of it.
+ * Markup of the highlighting libraries, as elements. It is parsed and never inserted as HTML: only
+ * spans with a class and text can come of it.
  */
 
 import { memo, type ReactNode } from "react";

@@ -1,4 +1,4 @@
-/** Behind the rows: what is on its way, and how the chat is. */
+/** The end of the timeline: unsent messages, and the status of the chat. */
 
 import {
   Archive,
@@ -13,18 +13,18 @@ import {
 } from "lucide-react";
 import { memo, type ReactNode, useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
-import { ahead } from "../api/ahead";
+import { clockSkew } from "../api/clock-skew";
 import { outage } from "../api/outage";
 import type { Failure, Part } from "../api/types";
-import { useIsReadOnly } from "../needs/readonly";
-import { Button } from "../parts/button";
-import { useSecondsUntil } from "../parts/clock";
-import { useFocusHandedOn } from "../parts/focus";
-import { attempt, notify } from "../parts/notices";
-import { useStore } from "../state/store";
+import { useIsReadOnly } from "../approvals/read-only";
+import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/chat";
 import type { Unsent } from "../store/outbox";
-import { Note } from "./notes";
+import { Button } from "../ui/button";
+import { useSecondsUntil } from "../ui/clock";
+import { useFocusHandedOn } from "../ui/focus";
+import { attempt, notify } from "../ui/notices";
+import { Note } from "./note-rows";
 import { Bubble } from "./prompt";
 import { announced, endingOf, isOfKeys, type Tail, tailOf, titleOf } from "./tail";
 
@@ -119,7 +119,7 @@ function Sending({ chat, one }: UnsentProps) {
   const isThere = one.number !== undefined || one.queued !== undefined;
   const discard = () => {
     chat.outbox.discard(one.key);
-    notify("Discarded. If it had already got to the server, it will be in the chat all the same.");
+    notify("Discarded. If it had already reached the server, it will still appear in the chat.");
   };
   return (
     <div className="prompt-state">
@@ -211,8 +211,8 @@ function Plain({ tail }: { readonly tail: Tail }) {
 }
 
 function waits(people: number, agents: number): string {
-  if (people > 0) return "It waits for an answer, above.";
-  return agents > 0 ? "It waits for its agents." : "It waits.";
+  if (people > 0) return "Waiting for an answer, above.";
+  return agents > 0 ? "Waiting for its agents." : "Waiting.";
 }
 
 function Dots() {
@@ -251,7 +251,7 @@ interface BannerProps {
 
 function Banner({ look, icon, title, children, action }: BannerProps) {
   return (
-    <section className="banner" data-look={look} aria-label="How the chat is">
+    <section className="banner" data-look={look} aria-label="Chat status">
       <span className="banner-icon" aria-hidden>
         {icon}
       </span>
@@ -266,13 +266,13 @@ function Banner({ look, icon, title, children, action }: BannerProps) {
 
 function Retrying({ retry }: { readonly retry: (Tail & { is: "retry" })["retry"] }) {
   // The server's time, which this browser's clock may know nothing of.
-  const left = useSecondsUntil((retry.at ?? 0) / 1_000 - useStore(ahead));
+  const left = useSecondsUntil((retry.at ?? 0) / 1_000 - useStore(clockSkew));
   return (
     <Banner look="warn" icon={<RotateCw size={16} />} title={titleOf(retry.failure)}>
       <p>{retry.failure.message}</p>
       <p className="banner-soft">
-        {left > 0 ? `It is tried again in ${left} s` : "It is being tried again"} · attempt{" "}
-        {retry.attempt + 1} of {retry.of}
+        {left > 0 ? `Retrying in ${left} s` : "Retrying now"} · attempt {retry.attempt + 1} of{" "}
+        {retry.of}
       </p>
     </Banner>
   );
@@ -287,7 +287,7 @@ function FailedTurn({ chat, failure }: FailedProps) {
   const isReadOnly = useIsReadOnly(chat.id);
   const [isAsked, setAsked] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
-  // It goes when the turn goes on.
+  // It disappears when the turn continues.
   useFocusHandedOn(button, () => null);
   // It may fail again before this page has seen it work.
   // biome-ignore lint/correctness/useExhaustiveDependencies: with each failure
@@ -336,22 +336,17 @@ function Reconnecting({ retryAt, tries }: ReconnectingProps) {
   return (
     <Banner look="info" icon={<WifiOff size={16} />} title="The connection is lost">
       <p>
-        The agent goes on without this page.{" "}
-        {left > 0 ? `It is tried again in ${left} s` : "It is being tried again"}
-        {tries > 1 ? `, for the ${ordinal(tries)} time.` : "."}
+        The agent keeps working without this page.{" "}
+        {left > 0 ? `Reconnecting in ${left} s` : "Reconnecting"}
+        {tries > 1 ? ` (attempt ${tries}).` : "."}
       </p>
     </Banner>
   );
 }
 
-function ordinal(value: number): string {
-  if (value % 100 >= 11 && value % 100 <= 13) return `${value}th`;
-  return `${value}${["th", "st", "nd", "rd"][value % 10] ?? "th"}`;
-}
-
 function MaxSteps({ chat, steps }: { readonly chat: OpenChat; readonly steps: number }) {
   const isReadOnly = useIsReadOnly(chat.id);
-  const title = steps > 0 ? `It stopped after ${steps} steps` : "It stopped: too many steps";
+  const title = steps > 0 ? `Stopped after ${steps} steps` : "Stopped: too many steps";
   return (
     <Banner
       look="info"
@@ -359,15 +354,15 @@ function MaxSteps({ chat, steps }: { readonly chat: OpenChat; readonly steps: nu
       title={title}
       action={!isReadOnly && <Button onClick={() => chat.send("Go on.", "queue")}>Continue</Button>}
     >
-      <p>That is the most that this agent does in one turn.</p>
+      <p>This is the agent's limit for one turn.</p>
     </Banner>
   );
 }
 
 function Stranded() {
   return (
-    <Banner look="warn" icon={<Hourglass size={16} />} title="Nobody works on this yet">
-      <p>It is in line for a worker that is free. Nothing is lost meanwhile.</p>
+    <Banner look="warn" icon={<Hourglass size={16} />} title="Waiting for a worker">
+      <p>It starts as soon as a worker is free. Nothing is lost.</p>
     </Banner>
   );
 }

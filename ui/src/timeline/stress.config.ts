@@ -1,5 +1,5 @@
 /**
- * Builds the page on which the timeline is measured, as it is built for people:
+ * Vite configuration of the page on which the timeline is measured:
  * `npx vite build --config src/timeline/stress.config.ts --outDir <somewhere>`.
  */
 

@@ -1,13 +1,13 @@
 /**
- * The timeline with a chat that is made up, for measurements and pictures. It is no part of what is
- * served: a page of its own, driven from outside by `window.stress`.
+ * The timeline with a generated chat, for measurements and pictures. It is not served: a separate
+ * page, driven from outside by `window.stress`.
  */
 
 import { flushSync } from "react-dom";
 import { createRoot } from "react-dom/client";
 import "../styles/tokens.css";
 import "../styles/base.css";
-import "../parts/parts.css";
+import "../ui/ui.css";
 import type { ChatEvent, Part, Stored } from "../api/types";
 import { OpenChat } from "../store/chat";
 import {
@@ -160,7 +160,7 @@ const stress = {
     take(gallery());
   },
 
-  /** Any text as an answer, for whoever checks what becomes of it. */
+  /** Shows any text as an answer, to check how it is rendered. */
   markdown(text: string, growing = false): void {
     flushSync(() => root.render(<Markdown text={text} growing={growing} />));
   },

@@ -95,7 +95,7 @@ const GIVEN: Given = {
 };
 
 it("a kind that is not known yet is told plainly", () => {
-  expect(titleOf({ kind: "overloaded" })).toBe("The provider has too much to do");
+  expect(titleOf({ kind: "overloaded" })).toBe("The provider is overloaded");
   expect(titleOf({ kind: "moonphase" as Failure["kind"] })).toBe("Something went wrong");
 });
 
@@ -114,11 +114,11 @@ it("who waits for agents of its own needs nobody, and who waits for a person doe
   const agents = { is: "waiting", people: 0, agents: 2 } as const;
   const people = { is: "waiting", people: 1, agents: 2 } as const;
   expect(announced({ is: "working" }, agents)).toBeNull();
-  expect(announced(agents, people)).toBe("The agent waits for an answer.");
+  expect(announced(agents, people)).toBe("The agent is waiting for an answer.");
 });
 
 it("a chat that is gone is not announced as one that has finished", () => {
   const ended = (reason: string) => announced({ is: "working" }, { is: "ended", reason });
   expect(ended("deleted")).toBe("This chat was deleted.");
-  expect(ended("moonphase")).toBe("The server ended this.");
+  expect(ended("moonphase")).toBe("The server closed the stream.");
 });

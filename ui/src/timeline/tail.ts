@@ -1,4 +1,4 @@
-/** What stands at the end of the timeline: how the chat is. Pure. */
+/** The chat's status at the end of the timeline: working, retrying, failed, disconnected. Pure. */
 
 import type { LineState } from "../api/socket";
 import type { Failure, Snapshot } from "../api/types";
@@ -10,7 +10,7 @@ export type Tail =
   | { readonly is: "ended"; readonly reason: string }
   | { readonly is: "stopping" }
   | { readonly is: "reconnecting"; readonly retryAt: number; readonly tries: number }
-  /** Nobody works on it although somebody should. */
+  /** No worker has taken the chat. */
   | { readonly is: "stranded" }
   /** Before the first word. */
   | { readonly is: "thinking" }
@@ -38,7 +38,7 @@ export function tailOf({ chat, live, actions, line, stopping }: Given): Tail {
   if (isBusy && chat.retry !== null) return { is: "retry", retry: chat.retry };
   if (chat.status === "error" && chat.error !== null) return { is: "failed", failure: chat.error };
   if (chat.status === "interrupting" || (isBusy && stopping)) return { is: "stopping" };
-  // A chat at rest says nothing new: there it is not worth a word.
+  // An idle chat has no news: a lost connection is not shown there.
   if ((isBusy || chat.status === "requires_action") && line.is === "broken") {
     return { is: "reconnecting", retryAt: line.retryAt, tries: line.tries };
   }
@@ -67,28 +67,28 @@ function resting(chat: Snapshot, actions: Given["actions"]): Tail {
 
 const TITLES: Readonly<Record<Failure["kind"], string>> = {
   auth: "The provider does not accept the key",
-  cancelled: "It was called off",
-  config: "Something is not set up",
-  content_filter: "The provider held the answer back",
+  cancelled: "It was cancelled",
+  config: "Something is not configured",
+  content_filter: "The provider withheld the answer",
   context_overflow: "The conversation is too long for the model",
-  empty_response: "The model said nothing",
+  empty_response: "The model returned an empty answer",
   escalated: "The agent gave up",
   internal: "Something went wrong in the server",
-  invalid_output: "The answer does not have the form that was asked for",
-  invalid_request: "The provider did not understand the request",
+  invalid_output: "The answer does not match the required format",
+  invalid_request: "The provider rejected the request",
   network: "The provider could not be reached",
-  not_found: "The model is not there",
-  overloaded: "The provider has too much to do",
+  not_found: "The model was not found",
+  overloaded: "The provider is overloaded",
   permission: "The provider does not allow this",
-  poison: "This turn stopped the worker again and again",
+  poison: "This turn crashed the worker repeatedly",
   prepare: "The turn could not be prepared",
-  quota: "The account at the provider is used up",
-  rate_limit: "The provider asks to slow down",
+  quota: "The provider account's quota is used up",
+  rate_limit: "The provider's rate limit was reached",
   server: "The provider failed",
   still_over_limit: "This is too long for the model",
-  stream_cut: "The answer broke off",
-  stream_silent: "The provider fell silent",
-  stream_too_long: "The answer did not end",
+  stream_cut: "The answer was cut off",
+  stream_silent: "The provider stopped responding",
+  stream_too_long: "The answer was too long",
   timeout: "The provider took too long",
   unknown: "Something went wrong",
 };
@@ -105,15 +105,15 @@ export function isOfKeys({ kind }: Pick<Failure, "kind">): boolean {
 
 const ENDINGS: Readonly<Record<string, string>> = {
   deleted: "This chat was deleted.",
-  revoked: "You may no longer see this chat.",
+  revoked: "You no longer have access to this chat.",
   refused: "This chat can no longer be followed.",
 };
 
 export function endingOf(reason: string): string {
-  return ENDINGS[reason] ?? "The server ended this.";
+  return ENDINGS[reason] ?? "The server closed the stream.";
 }
 
-/** For those who do not see the page: only where something begins, ends, or needs somebody. */
+/** Announcements for screen readers: only when something begins, ends or needs a person. */
 export function announced(before: Tail | null, now: Tail): string | null {
   if (before === null || phaseOf(before) === phaseOf(now)) return null;
   return now.is === "ended" ? endingOf(now.reason) : WORDS[phaseOf(now)];
@@ -123,11 +123,11 @@ type Phase = "busy" | "needed" | "failed" | "stopped" | "lost" | "gone" | "rest"
 
 const WORDS: Readonly<Record<Phase, string>> = {
   busy: "The agent is working.",
-  needed: "The agent waits for an answer.",
+  needed: "The agent is waiting for an answer.",
   failed: "The turn failed.",
   stopped: "The agent was stopped.",
-  lost: "The connection is lost. It is tried again.",
-  gone: "The chat is gone.",
+  lost: "The connection is lost. Reconnecting.",
+  gone: "The chat is no longer available.",
   rest: "The agent has finished.",
 };
 

@@ -1,25 +1,25 @@
 /**
- * What was said and done in a chat, from the earliest that was read to what is being written.
+ * The timeline of a chat, from the earliest message loaded to what is being written.
  *
  * A log, with its announcements off: they would read out each word as it comes. What begins, ends
- * or needs somebody is said apart (status.tsx). All rows stay in the page, so that finding, selecting
+ * or needs a person is announced in status.tsx. All rows stay in the page, so that finding, selecting
  * and screen readers work; those out of sight cost the browser nothing, by `content-visibility`.
  */
 
 import { ArrowDown } from "lucide-react";
 import { type CSSProperties, memo, useLayoutEffect, useRef } from "react";
-import { same } from "../state/same";
-import { useStore } from "../state/store";
+import { same } from "../reactive/same-items";
+import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/chat";
 import { type Row, Rows } from "../store/rows";
 import type { Transcript } from "../store/transcript";
 import { type Chunk, Chunks, modelOf, numberOf, stretches, unseen } from "./chunks";
 import { EarlierView } from "./earlier";
-import { useFollow, useKeptPlace } from "./follow";
-import { useNamed } from "./named";
-import { Summarizing } from "./notes";
-import { RowView } from "./row";
+import { useFollow, useKeptPlace } from "./follow-output";
+import { Summarizing } from "./note-rows";
+import { useScrollToMessage } from "./scroll-to-message";
 import { TailView } from "./status";
+import { RowView } from "./timeline-row";
 import "./timeline.css";
 
 interface Props {
@@ -33,7 +33,7 @@ export function Timeline({ chat }: Props) {
   const content = useRef<HTMLDivElement>(null);
   const { isFollowing, toNewest, leave } = useFollow(scroller, content);
   useKeptPlace(scroller, anchorOf(committed));
-  useNamed(chat, scroller, committed, leave);
+  useScrollToMessage(chat, scroller, committed, leave);
   const fresh = useUnseen(committed, isFollowing);
   const summary = transcript.live.summary;
   return (
@@ -89,7 +89,7 @@ function anchorOf(rows: readonly Row[]): string | null {
   return row?.key ?? null;
 }
 
-/** How many rows came while somebody read further up. */
+/** Number of rows that arrived while the user was scrolled up. */
 function useUnseen(rows: readonly Row[], isFollowing: boolean): number {
   const seen = useRef(0);
   const last = rows.at(-1);
@@ -123,7 +123,7 @@ interface StretchProps {
   readonly chat: OpenChat;
   readonly chunks: readonly Chunk[];
   readonly isFirst: boolean;
-  /** The message that is being changed: all behind it would go. */
+  /** The message that is being edited: all messages after it would be replaced. */
   readonly edited: number | null;
 }
 
@@ -155,7 +155,7 @@ interface ChunkProps {
 /** What a row takes on average. */
 const HEIGHT = 96;
 
-/** Of rows that nobody has seen yet. */
+/** Estimated size of rows that were not laid out yet. */
 function unseenSize(rows: number): CSSProperties {
   return { containIntrinsicBlockSize: `auto ${rows * HEIGHT}px` };
 }
@@ -189,8 +189,8 @@ function ToNewest({ fresh, onClick }: ToNewestProps) {
     <button
       type="button"
       className="timeline-newest"
-      aria-label={`To the newest${words}`}
-      title="To the newest"
+      aria-label={`Jump to the newest${words}`}
+      title="Jump to the newest"
       onClick={onClick}
     >
       <ArrowDown size={18} aria-hidden />
@@ -206,7 +206,7 @@ function Empty({ chat }: Props) {
 
 function Skeleton() {
   return (
-    <div className="skeleton" role="status" aria-label="The chat is being read">
+    <div className="skeleton" role="status" aria-label="Loading the chat">
       <div data-of="prompt" />
       <div />
       <div />

@@ -1,4 +1,4 @@
-/** Colours that a command printed. Loaded when there are any. */
+/** ANSI colours in the output of commands. Loaded on demand. */
 
 import { AnsiUp } from "ansi_up";
 import { type Piece, piecesOf } from "../spans";

@@ -1,15 +1,15 @@
-/** What is behind the line of a call, by the tool. */
+/** The body of a tool call, by tool. */
 
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
-import { pretty } from "../../parts/json";
 import type { CallBlock } from "../../store/rows";
+import { pretty } from "../../ui/pretty-json";
 import { Code } from "../code";
 import { Diff, Written } from "../diff";
 import { Attachments } from "../files";
 import { Markdown } from "../markdown";
 import { Scroller } from "../scroller";
-import { type Change, changeOf, compared } from "./change";
+import { type Change, changeOf, compared } from "./call-diff";
 import { Output } from "./output";
 import { objects, text, type Values } from "./partial";
 import { executed, readLines, searched, shownOf, spawned, textOf } from "./results";
@@ -40,6 +40,7 @@ export function Body(props: BodyProps) {
       return <Asked {...props} />;
     case "spawn_agent":
     case "message_agent":
+    case "list_agents":
     case "wait_agents":
     case "interrupt_agent":
       return <WithAgents {...props} />;
@@ -91,7 +92,7 @@ function Changed({ block, values }: BodyProps) {
   if (change.is === "patch") return <Diff text={change.text} bare />;
   if (change.is === "edits") return <Compared change={change} />;
   if (said) return <Said label="Result" text={said} />;
-  return <Words of="Nothing to see yet." />;
+  return <Words of="Nothing to show yet." />;
 }
 
 function Compared({ change }: { readonly change: Change & { readonly is: "edits" } }) {
@@ -142,7 +143,7 @@ function Searched({ block }: { readonly block: CallBlock }) {
   return (
     <>
       {files.length > 0 && (
-        <Scroller className="call-scroll call-lines" label="What was found">
+        <Scroller className="call-scroll call-lines" label="Search results">
           {files.map((file, at) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: a file may be there twice
             <table key={at}>
@@ -235,7 +236,7 @@ function Other({ chatId, block }: BodyProps) {
   return (
     <>
       {call.complaint && said === "" && (
-        <Words of={`The arguments are no JSON: ${call.complaint}`} />
+        <Words of={`The arguments are not valid JSON: ${call.complaint}`} />
       )}
       {given !== "" && given !== "{}" && (
         <Code text={pretty(given)} language="json" growing={block.writing} />

@@ -1,18 +1,18 @@
-/** A call of a tool, and several that only look. */
+/** A tool call, and a group of calls that only read. */
 
 import { memo, type ReactNode, useRef } from "react";
 import type { Pending } from "../../api/types";
-import { ActionCard } from "../../needs/card";
-import { useFocusHandedOn } from "../../parts/focus";
+import { ActionCard } from "../../approvals/card";
 import type { CallBlock } from "../../store/rows";
+import { useFocusHandedOn } from "../../ui/focus";
 import { Counts } from "../diff";
 import { Icon } from "../icon";
 import { patches } from "../patch";
 import { Body } from "./bodies";
 import "./calls.css";
-import { changeOf } from "./change";
+import { changeOf } from "./call-diff";
+import { CallLine } from "./call-line";
 import { labelOf, looksLabel } from "./label";
-import { CallLine } from "./line";
 import { type Values, valuesOf } from "./partial";
 import { executed, textOf } from "./results";
 import { isBad, isOver, type State, stateOf } from "./state";
@@ -28,6 +28,7 @@ const ICONS: Readonly<Record<string, ReactNode>> = {
   spawn_agent: <Icon name="user-round" size={15} />,
   message_agent: <Icon name="user-round" size={15} />,
   interrupt_agent: <Icon name="user-round" size={15} />,
+  list_agents: <Icon name="user-round" size={15} />,
   wait_agents: <Icon name="user-round" size={15} />,
 };
 
@@ -98,7 +99,7 @@ function endedBadly({ call, result }: CallBlock): string | null {
   return notes.find((note) => note.startsWith("killed")) ?? null;
 }
 
-/** A diff that takes more room than this is opened by whoever wants to read it. */
+/** A diff with more lines than this starts closed. */
 const SHORT = 24;
 
 function opensItself(block: CallBlock, values: Values, state: State): boolean {

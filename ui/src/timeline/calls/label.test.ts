@@ -25,6 +25,7 @@ it.each([
   ["search_files", { pattern: "TODO", path: "." }, "done", "Searched for TODO"],
   ["edit_file", { path: "a.py" }, "failed", "Edit a.py"],
   ["ask_user", { questions: [{ question: "Why?" }, {}] }, "done", "Asked Why? (and 1 more)"],
+  ["list_agents", {}, "done", "Listed the agents"],
   ["wait_agents", { agents: ["x"] }, "running", "Waiting for 1 agent"],
   ["github__search", {}, "done", "Used github__search"],
 ] as const)("%s %j, %s: %s", (tool, values, state, words) => {

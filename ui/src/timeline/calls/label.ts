@@ -1,4 +1,4 @@
-/** A call in a few plain words. Pure. */
+/** Labels of tool calls: a verb and its object. Pure. */
 
 import { number, objects, text, type Values } from "./partial";
 import type { State } from "./state";
@@ -23,8 +23,9 @@ const VERBS: Readonly<Record<string, Verbs>> = {
   edit_file: ["Editing", "Edited", "Edit"],
   ask_user: ["Asking", "Asked", "Ask"],
   spawn_agent: ["Starting an agent:", "Started an agent:", "Start an agent:"],
-  message_agent: ["Telling an agent:", "Told an agent:", "Tell an agent:"],
+  message_agent: ["Messaging an agent:", "Messaged an agent:", "Message an agent:"],
   interrupt_agent: ["Stopping an agent", "Stopped an agent", "Stop an agent"],
+  list_agents: ["Listing the agents", "Listed the agents", "List the agents"],
   wait_agents: ["Waiting for", "Waited for", "Wait for"],
 };
 

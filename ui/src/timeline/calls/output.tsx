@@ -1,7 +1,7 @@
-/** What something printed, in the colours that it asked for. */
+/** The output of a command, in its ANSI colours. */
 
 import { memo, useEffect, useState } from "react";
-import { endingOf, parted } from "../parted";
+import { endingOf, lineChunks } from "../line-chunks";
 import { type Piece, Pieces } from "../spans";
 import type { Colours } from "./ansi";
 
@@ -9,12 +9,12 @@ const ESCAPE = "\u001b";
 // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what they begin with
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])/g;
 
-/** Of what is still being printed, as much as somebody can follow. */
+/** Characters of running output that are shown. */
 const LONGEST = 60_000;
 
 export const Output = memo(function Output({ text }: { readonly text: string }) {
   const shown = endingOf(text, LONGEST);
-  const parts = parted(shown);
+  const parts = lineChunks(shown);
   const coloured = useColours(shown.includes(ESCAPE))?.of(parts);
   return (
     <>

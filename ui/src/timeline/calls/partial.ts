@@ -1,4 +1,4 @@
-/** Arguments of a call as far as they have been written. Pure. */
+/** Arguments of a call while they stream, from partial JSON. Pure. */
 
 export type Values = Readonly<Record<string, unknown>>;
 

@@ -1,4 +1,4 @@
-/** What the bundled tools say in their results, taken apart for people. Pure. */
+/** Parsed results of the bundled tools. Pure. */
 
 import type { ToolResult } from "../../api/types";
 
@@ -54,7 +54,7 @@ export interface Numbered {
 
 export interface Read {
   readonly lines: readonly Numbered[];
-  /** Whatever is no line of the file. */
+  /** Text that is not a line of the file. */
   readonly words: readonly string[];
 }
 

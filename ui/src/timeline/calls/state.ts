@@ -1,4 +1,4 @@
-/** How a call stands, from all that is known of it. Pure. */
+/** The state of a tool call, with its label and explanation. Pure. */
 
 import type { CallBlock } from "../../store/rows";
 
@@ -20,7 +20,7 @@ type Known = Pick<CallBlock, "result" | "action" | "live" | "writing">;
 
 export function stateOf({ result, action, live, writing }: Known): State {
   if (result !== null) return ended(result.outcome ?? "ok");
-  // Nobody has to do anything for what an agent does.
+  // A child chat needs no person.
   if (action !== null) return action.kind === "child" ? "running" : "waiting";
   if (live?.running) return "running";
   return writing ? "writing" : "starting";
@@ -59,9 +59,9 @@ export const WORDS: Readonly<Record<State, string>> = {
 
 /** What a state means where the word alone does not tell. */
 export const MEANINGS: Readonly<Partial<Record<State, string>>> = {
-  lost: "Nobody knows whether it ran: what ran it stopped without a word.",
-  skipped: "It was not run, because something before it changed the plan.",
-  dropped: "The chat was edited or forked before it ended.",
+  lost: "Outcome unknown: the worker died while this was running.",
+  skipped: "Not run: something before it changed the plan.",
+  dropped: "The chat was edited or forked before this finished.",
 };
 
 export function isOver(state: State): boolean {

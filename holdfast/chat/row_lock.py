@@ -1,0 +1,289 @@
+"""A chat under its row lock: read once, changed as a value, written by one statement at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, structs
+
+from holdfast.chat.errors import ChatArchived, ChatNotFound, Corrupt, Fenced
+from holdfast.chat.rows import (
+    DOCUMENTS,
+    NAMES,
+    SELECT_CHAT,
+    Chat,
+    Fence,
+    Status,
+    Stored,
+    chat_of,
+    runnable,
+)
+from holdfast.chat.state_machine import TRANSITIONS, Transition, check
+from holdfast.kernel.messages import Message, encode
+from holdfast.store.database import Changed, Claimable, Tx
+
+
+class Locked:
+    """A locked chat that a transition may change. `close` writes the result, once.
+
+    Rows that belong to the chat are written immediately, with the version that the chat will have.
+    """
+
+    def __init__(self, tx: Tx, chat: Chat, now: int) -> None:
+        self.tx = tx
+        self.transition: Transition | None = None
+        self.was = chat
+        self.chat = chat
+        """The chat as it will be written."""
+        self.now = now
+        self.version = chat.snapshot_version + 1
+        self.appended: list[Stored] = []
+        self.delivered: dict[str, int] = {}
+        """Numbers of messages that moved from the queue to the history, by queue id."""
+        self._set: dict[str, Any] = {}
+        self._untouched = False
+
+    def set(self, **changes: Any) -> None:
+        """Change columns of the chat."""
+        self.chat = structs.replace(self.chat, **changes)
+        self._set |= changes
+
+    def leave(self) -> None:
+        """Discard the change: no new version, no notice."""
+        self._untouched = True
+
+    async def append(
+        self,
+        messages: Iterable[Message],
+        *,
+        author: str | None = None,
+        epoch: int | None = None,
+        charged: bool = True,
+    ) -> None:
+        """Append messages to the history: a new history version, and attempt 1 at the next step."""
+        rows: list[dict[str, Any]] = []
+        for message in messages:
+            number = self.chat.messages + len(rows) + 1
+            rows.append(
+                message_row(
+                    self.chat.id,
+                    number,
+                    self.version,
+                    message,
+                    self.now,
+                    author=author if message.kind == "prompt" else None,
+                    epoch=epoch,
+                    charged=charged,
+                )
+            )
+            self.appended.append(Stored(number, self.version, message, author, self.now))
+        if rows:
+            await self.tx.execute_many(INSERT_MESSAGE, rows)
+            self.set(
+                messages=self.chat.messages + len(rows),
+                history_version=self.version,
+                attempt=1,
+                retry=None,
+                retry_at=None,
+            )
+
+    def wait_no_longer(self) -> None:
+        """Start the next attempt immediately: a new message changes the request."""
+        shown = self.chat.retry
+        self.set(retry_at=None, retry=None if shown is None else structs.replace(shown, at=None))
+
+    def queue_changed(self) -> None:
+        """Raise the queue version."""
+        self.set(queue_version=self.version)
+
+    async def close(self, *, children_rest: bool = False) -> Chat:
+        """Write the row. Notices are sent once the transaction is committed."""
+        if self._untouched:
+            return self.was
+        sql, values = self._ended(children_rest)
+        if await self.tx.execute(sql, values) != 1:
+            raise Corrupt(self.chat.id, "version", "it changed while it was locked")
+        self._tell(children_rest)
+        return self.chat
+
+    def _ended(self, children_rest: bool) -> tuple[str, dict[str, Any]]:
+        """Return the statement that writes the row, once its final values are known."""
+        if self.transition is not None:
+            allowed = TRANSITIONS[self.was.status, self.transition]
+            assert self.chat.status in allowed, (self.was.status, self.transition, self.chat.status)
+        self._rest_or_run(children_rest)
+        self.set(snapshot_version=self.version, updated_at=self.now)
+        changes = {
+            name: value for name, value in self._set.items() if value != getattr(self.was, name)
+        }
+        for name in DOCUMENTS:
+            if changes.get(name) is not None:
+                changes[name] = encode(changes[name]).decode()
+        if "archived" in changes:
+            changes["archived"] = int(changes["archived"])
+        sql = (
+            f"UPDATE chats SET {', '.join(f'{name} = :{name}' for name in changes)} "
+            "WHERE id = :id AND snapshot_version = :was AND epoch = :held"
+        )
+        held = {"id": self.chat.id, "was": self.was.snapshot_version, "held": self.was.epoch}
+        return sql, changes | held
+
+    def _tell(self, children_rest: bool) -> None:
+        """Add the notices: the chat changed, and workers or its parent may have work."""
+        self.tx.tell(Changed(self.chat.id, self.version))
+        if self.chat.worker_id is None and runnable(self.chat, self.now, children_rest):
+            self.tx.tell(Claimable(self.chat.id))
+        if self.chat.parent_id is not None and self.was.busy and not self.chat.busy:
+            self.tx.tell(Claimable(self.chat.parent_id))  # it may wait for this child
+
+    def _rest_or_run(self, children_rest: bool) -> None:
+        """Release a chat that is not runnable; start the wait of one that becomes runnable.
+
+        A worker that owns a chat because of its deadline keeps it, whatever users do meanwhile.
+        """
+        if self.chat.status in (Status.RUNNING, Status.INTERRUPTING) or children_rest:
+            if self.chat.runnable_since is None:
+                self.set(runnable_since=self.now)
+        elif self.chat.status is not self.was.status or self.transition is Transition.EXPIRE:
+            self.set(worker_id=None, runnable_since=None)
+
+
+async def close_all(tx: Tx, many: Sequence[Locked]) -> list[Chat]:
+    """Close several locked chats with as few statements as possible.
+
+    Affected rows are not counted: the locks guarantee them.
+    """
+    statements: dict[str, list[dict[str, Any]]] = {}
+    for locked in many:
+        sql, values = locked._ended(children_rest=False)
+        statements.setdefault(sql, []).append(values)
+    for sql, every in statements.items():
+        await tx.execute_many(sql, every)
+    for locked in many:
+        locked._tell(children_rest=False)
+    return [locked.chat for locked in many]
+
+
+INSERT_MESSAGE: Final = """
+    INSERT INTO messages (chat_id, number, revision, role, kind, visibility, body, author, epoch,
+                          runtime, input, output, reasoning, cache_read, cache_write, cost,
+                          created_at)
+    VALUES (:chat_id, :number, :revision, :role, :kind, :visibility, :body, :author, :epoch,
+            :runtime, :input, :output, :reasoning, :cache_read, :cache_write, :cost, :created_at)
+    """
+
+
+def message_row(
+    chat: str,
+    number: int,
+    revision: int,
+    message: Message,
+    now: int,
+    *,
+    author: str | None = None,
+    epoch: int | None = None,
+    charged: bool = True,
+) -> dict[str, Any]:
+    """Return a message as its row. A message copied from another chat is not charged again."""
+    usage = (message.usage if charged else None) or NO_USAGE
+    return {
+        "chat_id": chat,
+        "number": number,
+        "revision": revision,
+        "role": message.role,
+        "kind": message.kind,
+        "visibility": message.visibility,
+        "body": encode(message).decode(),
+        "author": author,
+        "epoch": epoch,
+        "runtime": message.runtime if message.kind == "answer" else None,
+        "input": usage.input,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "cost": usage.cost,
+        "created_at": now,
+    }
+
+
+class _NoUsage(Struct, frozen=True):
+    """The usage of a message whose usage is unknown, which differs from zero."""
+
+    input: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    cost: float | None = None
+
+
+NO_USAGE: Final = _NoUsage()
+
+
+OVERLAP: Final = 60_000_000
+"""Microseconds by which a query reaches back before an earlier one: a transaction that was
+uncommitted then may carry an earlier time."""
+
+
+async def now_of(tx: Tx) -> int:
+    """Read the database's clock."""
+    row = await tx.one(f"SELECT {tx.dialect.now}")
+    assert row is not None
+    return int(row[0])
+
+
+async def lock(tx: Tx, chat_id: str) -> Locked:
+    """Lock a chat for a change. Raises `ChatNotFound`."""
+    row = await tx.one(
+        f"SELECT {tx.dialect.now}, {', '.join(NAMES)} FROM chats WHERE id = :id {tx.dialect.lock}",
+        {"id": chat_id},
+    )
+    if row is None:
+        raise ChatNotFound(chat_id)
+    return Locked(tx, chat_of(row[1:]), row[0])
+
+
+async def lock_if_there(tx: Tx, chat_id: str) -> Locked | None:
+    """Lock a chat that may have been deleted meanwhile; None when it was."""
+    try:
+        return await lock(tx, chat_id)
+    except ChatNotFound:
+        return None
+
+
+async def begin(tx: Tx, chat_id: str, transition: Transition) -> Locked:
+    """Lock a chat for a transition that its status must allow."""
+    locked = await lock(tx, chat_id)
+    if locked.chat.archived:
+        raise ChatArchived(chat_id)
+    check(locked.chat.status, transition)
+    locked.transition = transition
+    return locked
+
+
+async def begin_fenced(tx: Tx, fence: Fence, transition: Transition) -> Locked:
+    """Lock a chat for its runner. Raises `Fenced` if the fence no longer holds."""
+    try:
+        locked = await lock(tx, fence.chat)
+    except ChatNotFound:
+        raise Fenced from None
+    if fence_of(locked.chat) != fence or locked.chat.worker_id is None:
+        raise Fenced
+    check(locked.chat.status, transition)
+    locked.transition = transition
+    return locked
+
+
+def fence_of(chat: Chat) -> Fence:
+    """Return the fence of a chat: the values that a runner's write must still find."""
+    return Fence(chat.id, chat.epoch, chat.status, chat.history_version, chat.attempt)
+
+
+async def read_chat(tx: Tx, chat_id: str) -> Chat:
+    """Read a chat without locking it. Raises `ChatNotFound`."""
+    row = await tx.one(f"{SELECT_CHAT} WHERE id = :id", {"id": chat_id})
+    if row is None:
+        raise ChatNotFound(chat_id)
+    return chat_of(row)

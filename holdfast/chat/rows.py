@@ -1,0 +1,302 @@
+"""The rows of a chat as frozen values, and what follows from them without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
+
+from msgspec import Struct, structs
+
+from holdfast.chat.errors import Corrupt, InvalidInput
+from holdfast.kernel.decide import Approved, CallState, Recorded, Started, Waiting
+from holdfast.kernel.errors import Failure, FormatError
+from holdfast.kernel.events import Action, ActionKind, EndReason
+from holdfast.kernel.messages import (
+    AskedBy,
+    CutBy,
+    Message,
+    Outcome,
+    ToolResult,
+    Usage,
+    decode,
+    prepare_to_decode,
+)
+from holdfast.kernel.tool import Effect
+from holdfast.store.database import Row
+
+T = TypeVar("T")
+
+
+class Status(StrEnum):
+    """Status of a chat. See `state_machine.py` for what the statuses mean."""
+
+    IDLE = "idle"  # waits for a message
+    RUNNING = "running"  # a worker drives it, or should
+    INTERRUPTING = "interrupting"  # a worker should stop the turn and keep what it produced
+    REQUIRES_ACTION = "requires_action"  # every open call waits for an answer from outside
+    ERROR = "error"  # stopped by a failure; a message or a retry continues it
+
+
+BUSY: Final = frozenset({Status.RUNNING, Status.INTERRUPTING, Status.REQUIRES_ACTION})
+IS_BUSY: Final = "status IN ('running', 'interrupting', 'requires_action')"
+"""`BUSY` in SQL. Must match the condition of the index of busy chats literally: otherwise SQLite
+does not use the index, and scans every chat."""
+Deliver = Literal["interrupt", "steer", "queue"]
+
+
+class Retry(Struct, frozen=True, omit_defaults=True):
+    """What is shown while a chat waits for its next attempt."""
+
+    attempt: int
+    """Number of the failed attempt, from 1."""
+    of: int
+    failure: Failure
+    at: int | None = None
+    """Start time of the next attempt; None when it may start immediately."""
+
+
+class Rest(Struct, frozen=True, omit_defaults=True):
+    """How the last turn ended."""
+
+    reason: EndReason
+    steps: int = 0
+    cut_by: CutBy | None = None
+    """What cut the last answer short: the provider's content filter, or its length."""
+
+
+class Rule(Struct, frozen=True, omit_defaults=True):
+    """Calls that a person allows in this chat without being asked again."""
+
+    tool: str
+    arguments: str | None = None
+    """Canonical JSON that the arguments must equal; None for any arguments."""
+
+
+class Chat(Struct, frozen=True, kw_only=True):
+    """The row of a chat. Fields are named after the columns."""
+
+    id: str
+    owner: str
+    agent: str
+    title: str | None
+    titled_by: Literal["person", "model"] | None
+    """None: there is no title, or a provisional one from the opening words of the prompt."""
+    labels: Mapping[str, str]
+    model: str | None
+    effort: str | None
+    workspace: str | None
+    rules: tuple[Rule, ...]
+    parent_id: str | None
+    root_id: str
+    spawned_by: str | None
+    depth: int
+    status: Status
+    archived: bool
+    error: Failure | None
+    retry: Retry | None
+    retry_at: int | None
+    outcome: Rest | None
+    deadline: int | None
+    """Earliest deadline of a waiting action."""
+    compaction: AskedBy | None
+    runnable_since: int | None
+    crashes: int
+    snapshot_version: int
+    history_version: int
+    queue_version: int
+    attempt: int
+    messages: int
+    """Number of messages, superseded ones included: the number of the last message."""
+    worker_id: str | None
+    epoch: int
+    created_at: int
+    updated_at: int
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is unfinished: the chat is running, interrupting or requires action."""
+        return self.status in BUSY
+
+
+COLUMNS: Final = structs.fields(Chat)
+NAMES: Final = tuple(field.name for field in COLUMNS)
+SELECT_CHAT: Final = f"SELECT {', '.join(NAMES)} FROM chats"
+DOCUMENTS: Final[Mapping[str, Any]] = {
+    "labels": dict[str, str],
+    "rules": tuple[Rule, ...],
+    "error": Failure,
+    "retry": Retry,
+    "outcome": Rest,
+}
+"""Columns that hold JSON, with their types."""
+
+
+def chat_of(row: Row) -> Chat:
+    """Decode a row of `SELECT_CHAT`."""
+    values = dict(zip(NAMES, row, strict=True))
+    for name, kind in DOCUMENTS.items():
+        if values[name] is not None:
+            values[name] = document(values["id"], name, values[name], kind)
+    values["status"] = Status(values["status"])
+    values["archived"] = bool(values["archived"])
+    return Chat(**values)
+
+
+def document(chat: str, column: str, text: str, kind: type[T]) -> T:
+    """Decode JSON of a row. Raises `Corrupt`, which names the row."""
+    try:
+        return decode(text, kind)
+    except FormatError as error:
+        raise Corrupt(chat, column, str(error)) from None
+
+
+def can_hold(text: str) -> bool:
+    """Return whether a text column of every database can hold this text."""
+    try:
+        return b"\x00" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def check_text(name: str, text: str | None) -> None:
+    """Reject text that a text column of some database cannot hold. Raises `InvalidInput`."""
+    if text is not None and not isinstance(text, str):
+        raise InvalidInput(f"the {name} is {text!r}: use text")
+    if text is not None and not can_hold(text):
+        raise InvalidInput(
+            f"the {name} has a character that cannot be stored (NUL, or half of a surrogate pair): "
+            "remove it"
+        )
+
+
+class Stored(Struct, frozen=True):
+    """A message with the other columns of its row."""
+
+    number: int
+    revision: int
+    message: Message
+    author: str | None
+    created_at: int
+    superseded_at: int | None = None
+
+
+SELECT_MESSAGE: Final = (
+    "SELECT number, revision, body, author, created_at, superseded_at, runtime FROM messages"
+)
+
+
+def stored_of(chat: str, row: Row) -> Stored:
+    """Decode a row of `SELECT_MESSAGE`."""
+    number, revision, body, author, created_at, superseded_at, runtime = row
+    message = document(chat, f"message {number}", body, Message)
+    if runtime is not None and message.runtime is None:  # stored before messages had an id
+        message = structs.replace(message, runtime=runtime)
+    return Stored(number, revision, message, author, created_at, superseded_at)
+
+
+class Queued(Struct, frozen=True):
+    """A message that waits in the queue."""
+
+    id: str
+    deliver: Deliver
+    message: Message
+    position: int
+    model: str | None = None
+    effort: str | None = None
+    author: str | None = None
+    created_at: int = 0
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A row of the journal: the durable state of one tool call."""
+
+    call_id: str
+    number: int
+    """Number of the message that contains the call."""
+    tool: str
+    effect: Effect
+    state: Literal["waiting", "approved", "started", "finished"]
+    action: ActionKind | None = None
+    asked: Action | None = None
+    deadline: int | None = None
+    approved: Approved | None = None
+    epoch: int | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    result: ToolResult | None = None
+    """Result of the call; None once it is in the history."""
+    outcome: Outcome | None = None
+
+    @property
+    def attempt(self) -> int:
+        """How often a call has started, counted by the questions to run it again."""
+        return 1 if self.asked is None else self.asked.attempt + 1
+
+    @property
+    def fact(self) -> CallState | None:
+        """The state of the call as `decide` reads it."""
+        match self.state:
+            case "waiting":
+                assert self.asked is not None  # guaranteed by a CHECK of the table
+                return Waiting(self.asked)
+            case "approved":
+                return self.approved
+            case "started":
+                return Started()
+            case "finished":
+                return None if self.result is None else Recorded(self.result)
+
+
+class Partial(Struct, frozen=True):
+    """The part of an answer that had arrived when it was last saved."""
+
+    epoch: int
+    history_version: int
+    attempt: int
+    seq: int
+    message: Message
+
+
+class Fence(Struct, frozen=True):
+    """The state that a runner's write was started on. The write is rejected unless it still
+    holds."""
+
+    chat: str
+    epoch: int
+    status: Status
+    history_version: int
+    attempt: int
+
+
+class Charge(Struct, frozen=True):
+    """Usage that no message carries: of a failed attempt, of a title."""
+
+    id: str
+    purpose: Literal["attempt", "summary", "title"]
+    usage: Usage
+    model: str | None = None
+
+
+Answer: TypeAlias = Union[Approved, Recorded]
+"""An answer from outside to an action."""
+
+
+def runnable(chat: Chat, now: int, children_rest: bool = False) -> bool:
+    """Return whether a worker has something to do for the chat now."""
+    if chat.archived:
+        return False
+    match chat.status:
+        case Status.RUNNING:
+            return chat.retry_at is None or chat.retry_at <= now
+        case Status.INTERRUPTING:
+            return True
+        case Status.REQUIRES_ACTION:
+            return children_rest or (chat.deadline is not None and chat.deadline <= now)
+        case _:
+            return False
+
+
+DECODED: Final = (Message, ToolResult, Action, Approved, *DOCUMENTS.values())
+"""Types of JSON columns. They are decoded in threads."""
+prepare_to_decode(*DECODED)

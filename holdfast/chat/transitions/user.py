@@ -1,0 +1,469 @@
+"""Transitions of users: send, interrupt, edit, retry, compact, resolve, and changes of the
+queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from msgspec import Struct, structs
+
+from holdfast.chat import queue
+from holdfast.chat.errors import (
+    InvalidInput,
+    MessageNotFound,
+    NotAPrompt,
+    NothingToCompact,
+    NothingWaits,
+    WrongAnswer,
+)
+from holdfast.chat.files import hold_files
+from holdfast.chat.journal import (
+    WHY,
+    answer_open,
+    earliest,
+    open_calls,
+    put_call,
+    read_journal,
+    read_tail,
+    take_results,
+    turn_of,
+)
+from holdfast.chat.row_lock import Locked, begin, lock
+from holdfast.chat.rows import (
+    SELECT_MESSAGE,
+    Answer,
+    Call,
+    Charge,
+    Chat,
+    Deliver,
+    Queued,
+    Rest,
+    Rule,
+    Status,
+    Stored,
+    check_text,
+    stored_of,
+)
+from holdfast.chat.state_machine import Transition, check
+from holdfast.chat.transitions.interrupt import begin_interrupt, interrupt_children, stop
+from holdfast.kernel.decide import Approved
+from holdfast.kernel.messages import Message, Outcome, Text, ToolResult, encode
+from holdfast.store.database import Tx
+
+SENDS: Final[Mapping[Deliver, Transition]] = {
+    "queue": Transition.SEND_QUEUE,
+    "steer": Transition.SEND_STEER,
+    "interrupt": Transition.SEND_INTERRUPT,
+}
+
+
+UPDATABLE: Final = frozenset({"title", "labels", "model", "effort", "rules"})
+
+
+class Sent(Struct, frozen=True):
+    """Where a sent message is: in the history, or in the queue."""
+
+    chat: Chat
+    number: int | None = None
+    queued: str | None = None
+
+
+async def send(tx: Tx, chat_id: str, message: Queued) -> Sent:
+    """Send a message."""
+    _check_choice(message.model, message.effort)
+    locked = await begin(tx, chat_id, SENDS[message.deliver])
+    await hold_files(tx, locked.chat.owner, message.message)
+    status = locked.chat.status
+    if status is Status.IDLE:
+        await answer_open(locked, "skipped")
+        queue.choose(locked, message.model, message.effort)
+        await locked.append([message.message], author=message.author)
+        locked.set(status=Status.RUNNING, outcome=None, compaction=None)
+        return Sent(await locked.close(), number=locked.chat.messages)
+    await queue.push(locked, message)
+    if status is Status.ERROR:
+        await _leave_error(locked)
+        await _deliver_head(locked, "skipped")
+    elif status is Status.REQUIRES_ACTION and message.deliver != "queue":
+        if message.deliver == "interrupt":
+            await interrupt_children(locked)
+        await _deliver_head(locked, "skipped" if message.deliver == "steer" else "interrupted")
+    elif status is Status.RUNNING and message.deliver == "interrupt":
+        await begin_interrupt(locked)
+    elif status is Status.RUNNING and message.deliver == "steer":
+        locked.wait_no_longer()
+    return await _sent(locked, message.id)
+
+
+def _check_choice(model: str | None, effort: str | None) -> None:
+    check_text("model", model)
+    check_text("effort", effort)
+
+
+async def _sent(locked: Locked, queued: str) -> Sent:
+    chat = await locked.close()
+    number = locked.delivered.get(queued)
+    return Sent(chat, queued=queued) if number is None else Sent(chat, number=number)
+
+
+async def _deliver_head(locked: Locked, open_calls: Outcome) -> None:
+    await queue.deliver(
+        locked, queue.head(await queue.read_queue(locked.tx, locked.chat.id)), open_calls
+    )
+    locked.set(status=Status.RUNNING, outcome=None, compaction=None)
+
+
+async def _leave_error(locked: Locked) -> None:
+    if locked.chat.status is Status.ERROR:
+        locked.set(outcome=None)  # it was the error, and the turn continues
+    locked.set(status=Status.RUNNING, error=None, retry=None, retry_at=None, attempt=1)
+
+
+async def interrupt(tx: Tx, chat_id: str, marker: str = "") -> Chat:
+    """Interrupt the turn and keep what it produced."""
+    locked = await begin(tx, chat_id, Transition.INTERRUPT)
+    await stop(locked, marker)
+    return await locked.close()
+
+
+# --- the queue ---
+
+
+async def promote(tx: Tx, chat_id: str, id: str) -> Sent:
+    """Deliver a queued message now, as if it had been sent to interrupt."""
+    locked = await begin(tx, chat_id, Transition.PROMOTE)
+    status = locked.chat.status
+    await queue.to_front_as_interrupt(locked, id)
+    if status is Status.RUNNING:
+        await begin_interrupt(locked)
+    elif status is Status.REQUIRES_ACTION:
+        await interrupt_children(locked)
+        await _deliver_head(locked, "interrupted")
+    elif status is Status.ERROR:
+        await _leave_error(locked)
+        await _deliver_head(locked, "skipped")
+    return await _sent(locked, id)
+
+
+async def edit_queued(
+    tx: Tx, chat_id: str, id: str, message: Message, deliver: Deliver | None = None
+) -> list[Queued]:
+    """Change the content of a queued message. Its position stays, unless its kind changes."""
+    locked = await begin(tx, chat_id, Transition.EDIT_QUEUED)
+    queued = await queue.find(locked, id)
+    await hold_files(tx, locked.chat.owner, message)
+    await tx.execute(
+        "UPDATE queue SET body = :body WHERE chat_id = :chat AND id = :id",
+        {"chat": chat_id, "id": id, "body": encode(message).decode()},
+    )
+    if deliver is not None and deliver != queued.deliver:
+        if deliver == "interrupt":
+            raise InvalidInput(
+                "a queued message cannot be changed to interrupt: promote it instead"
+            )
+        await queue.drop(locked, [queued])
+        await queue.push(locked, structs.replace(queued, message=message, deliver=deliver))
+        if deliver == "steer":
+            locked.wait_no_longer()
+    locked.queue_changed()
+    await locked.close()
+    return await queue.read_queue(tx, chat_id)
+
+
+async def reorder(tx: Tx, chat_id: str, ids: Sequence[str]) -> list[Queued]:
+    """Reorder the queued messages within each kind."""
+    locked = await begin(tx, chat_id, Transition.REORDER)
+    if ids or await queue.read_queue(tx, chat_id):
+        await queue.put_in_order(locked, ids)
+        await locked.close()
+    return await queue.read_queue(tx, chat_id)
+
+
+async def remove_queued(tx: Tx, chat_id: str, id: str) -> Queued:
+    """Remove a message before it is delivered."""
+    locked = await begin(tx, chat_id, Transition.REMOVE_QUEUED)
+    queued = await queue.find(locked, id)
+    await queue.drop(locked, [queued])
+    await locked.close()
+    return queued
+
+
+# --- going back, and on ---
+
+
+class Edited(Struct, frozen=True):
+    """The result of an edit."""
+
+    chat: Chat
+    number: int
+    """Number of the message that replaces the edited one."""
+    superseded: tuple[int, ...]
+    dropped: tuple[Queued, ...]
+    """Queued messages that the edit discarded."""
+
+
+async def edit(
+    tx: Tx,
+    chat_id: str,
+    number: int,
+    message: Message,
+    *,
+    author: str | None = None,
+    model: str | None = None,
+    effort: str | None = None,
+) -> Edited:
+    """Replace a prompt: that message and all after it are superseded."""
+    _check_choice(model, effort)
+    locked = await begin(tx, chat_id, Transition.EDIT)
+    await _check_prompt(tx, chat_id, number)
+    await hold_files(tx, locked.chat.owner, message)
+    superseded = await _supersede(locked, number)
+    dropped = await queue.read_queue(tx, chat_id)
+    await queue.drop(locked, dropped)
+    await interrupt_children(locked, since=number)
+    queue.choose(locked, model, effort)
+    await locked.append([message], author=author)
+    locked.set(status=Status.RUNNING, error=None, outcome=None, compaction=None, deadline=None)
+    chat = await locked.close()
+    return Edited(chat, chat.messages, tuple(superseded), tuple(dropped))
+
+
+async def _check_prompt(tx: Tx, chat_id: str, number: int) -> None:
+    row = await tx.one(
+        f"{SELECT_MESSAGE} WHERE chat_id = :id AND number = :number AND superseded_at IS NULL",
+        {"id": chat_id, "number": number},
+    )
+    if row is None:
+        raise MessageNotFound(number)
+    kind = stored_of(chat_id, row).message.kind
+    if kind != "prompt":
+        raise NotAPrompt(number, kind)
+
+
+async def _supersede(locked: Locked, number: int) -> list[int]:
+    """Supersede a message and all after it, with their calls."""
+    given = {"id": locked.chat.id, "from": number, "version": locked.version, "at": locked.now}
+    rows = await locked.tx.fetch(
+        """
+        UPDATE messages SET superseded_at = :at, revision = :version
+         WHERE chat_id = :id AND number >= :from AND superseded_at IS NULL
+        RETURNING number
+        """,
+        given,
+    )
+    await locked.tx.execute(
+        """
+        DELETE FROM awaited WHERE chat_id = :id AND call_id IN
+               (SELECT call_id FROM tool_calls WHERE chat_id = :id AND number >= :from)
+        """,
+        {"id": locked.chat.id, "from": number},
+    )
+    await locked.tx.execute(
+        """
+        UPDATE tool_calls
+           SET outcome = COALESCE(outcome, 'edited'), state = 'finished', result = NULL,
+               finished_at = COALESCE(finished_at, :at)
+         WHERE chat_id = :id AND number >= :from AND (state <> 'finished' OR result IS NOT NULL)
+        """,
+        {"id": locked.chat.id, "from": number, "at": locked.now},
+    )
+    return sorted(row[0] for row in rows)
+
+
+async def retry(tx: Tx, chat_id: str) -> Chat:
+    """Retry after an error: the same history with a new budget."""
+    locked = await begin(tx, chat_id, Transition.RETRY)
+    await _leave_error(locked)
+    return await locked.close()
+
+
+async def compact(tx: Tx, chat_id: str) -> Chat:
+    """Request a summary of the conversation now."""
+    locked = await begin(tx, chat_id, Transition.COMPACT)
+    if not await _compactable(tx, chat_id):
+        raise NothingToCompact
+    if locked.chat.status is Status.IDLE and locked.chat.outcome is None:
+        await _note_copied(locked)
+    await _leave_error(locked)
+    locked.set(compaction="person")
+    return await locked.close()
+
+
+async def _note_copied(locked: Locked) -> None:
+    """Mark the last turn of a copied chat as interrupted if it is unfinished, so that it does not
+    continue unasked."""
+    if turn_of(await read_tail(locked.tx, locked.chat.id)).last != "answer":
+        locked.set(outcome=Rest("interrupted"))
+
+
+async def _compactable(tx: Tx, chat_id: str) -> bool:
+    """Return whether an answer came since the last summary. Reads back to that answer only."""
+    answer = await tx.one(
+        """
+        SELECT number FROM messages
+         WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'answer'
+           AND visibility <> 'user'
+         ORDER BY number DESC LIMIT 1
+        """,
+        {"id": chat_id},
+    )
+    if answer is None:
+        return False
+    rows = await tx.fetch(
+        f"""
+        {SELECT_MESSAGE} WHERE chat_id = :id AND superseded_at IS NULL AND kind = 'checkpoint'
+           AND number > :answer
+        """,
+        {"id": chat_id, "answer": answer[0]},
+    )
+    return not any(_sums(stored_of(chat_id, row)) for row in rows)
+
+
+def _sums(stored: Stored) -> bool:
+    checkpoint = stored.message.checkpoint
+    return checkpoint is not None and checkpoint.summarized
+
+
+# --- actions ---
+
+
+async def resolve(tx: Tx, chat_id: str, answers: Mapping[str, Answer], *rules: Rule | None) -> Chat:
+    """Answer actions: all of them, or none if one answer is refused."""
+    locked = await begin(tx, chat_id, Transition.RESOLVE)
+    known = await read_journal(tx, chat_id)
+    waiting = {call.call_id: call for call in known.values() if call.state == "waiting"}
+    unknown = [call_id for call_id in answers if call_id not in waiting]
+    if unknown or not answers:
+        raise NothingWaits(unknown, list(waiting))
+    for call_id, answer in answers.items():
+        await put_call(locked, answered(waiting[call_id], answer, locked.now))
+    new = [rule for rule in rules if rule is not None and rule not in locked.chat.rules]
+    if new:
+        locked.set(rules=(*locked.chat.rules, *dict.fromkeys(new)))
+    if locked.chat.status is Status.REQUIRES_ACTION:
+        await go_on_if_possible(locked)
+    return await locked.close()
+
+
+def answered(call: Call, answer: Answer, now: int) -> Call:
+    """Return the row of a waiting call with its answer. It is no longer its runner's."""
+    if isinstance(answer, Approved):
+        assert call.asked is not None
+        if call.action != "approval":
+            raise WrongAnswer(call.call_id, f"{call.tool} waits for a result, not an approval")
+        if answer.digest != call.asked.digest:
+            raise WrongAnswer(
+                call.call_id,
+                "this approval is for another question: read the action again and answer it",
+            )
+        return structs.replace(call, state="approved", approved=answer, deadline=None, epoch=None)
+    made = answer.result
+    if made.call_id != call.call_id:
+        raise WrongAnswer(call.call_id, f"the result given is for {made.call_id}")
+    if call.started_at is not None and made.outcome == "refused":
+        made = _not_again(made, call.started_at)
+    return structs.replace(
+        call,
+        epoch=None,
+        state="finished",
+        result=made,
+        outcome=made.outcome,
+        finished_at=now,
+        deadline=None,
+    )
+
+
+def _not_again(refusal: ToolResult, started_at: int) -> ToolResult:
+    """Return the refusal of a call that had started before: not running it again does not undo
+    it."""
+    text = f"{WHY['lost']} It does not run again. {refusal.text}"
+    return structs.replace(refusal, outcome="lost", content=(Text(text),), started_at=started_at)
+
+
+async def go_on_if_possible(locked: Locked) -> None:
+    """Append results from outside to the history, and run again if anything can run now."""
+    known = await read_journal(locked.tx, locked.chat.id)
+    calls = await open_calls(locked.tx, locked.chat.id)
+    made = [known[call.id].result for call in calls if call.id in known]
+    await take_results(locked, [one for one in made if one is not None])
+    waits = [call.id in known and known[call.id].state == "waiting" for call in calls]
+    ended = [call.id in known and known[call.id].result is not None for call in calls]
+    if not any(waits) or sum(waits) + sum(ended) < len(calls):
+        locked.set(status=Status.RUNNING, deadline=None)
+    else:
+        locked.set(deadline=earliest(known))
+
+
+# --- what a chat is called and made of ---
+
+
+async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> Chat:
+    """Change title, labels, model, effort or rules; all or nothing."""
+    locked = await begin(tx, chat_id, Transition.UPDATE)
+    if strange := sorted(changes.keys() - UPDATABLE):
+        raise InvalidInput(
+            f"cannot change {', '.join(strange)}: use one of {', '.join(sorted(UPDATABLE))}"
+        )
+    for name in ("title", "model", "effort"):
+        check_text(name, changes.get(name))
+    if "title" in changes:
+        locked.set(titled_by="person" if changes["title"] is not None else None)
+    locked.set(**changes)
+    return await locked.close()
+
+
+async def set_generated_title(
+    tx: Tx, chat_id: str, title: str | None, charges: Sequence[Charge] = ()
+) -> bool:
+    """Set a title that a model wrote, unless the chat has one by now, or is archived.
+
+    The charges are recorded anyway, also when the model wrote no usable title.
+    """
+    locked = await _charged(tx, chat_id, charges)
+    if title is None or locked.chat.titled_by is not None:
+        return False
+    return await _put_title(locked, title, "model")
+
+
+async def set_provisional_title(
+    tx: Tx, chat_id: str, title: str | None, charges: Sequence[Charge] = ()
+) -> bool:
+    """Set a title until there is a better one, unless the chat has any, or is archived.
+
+    `charges` is the cost of trying to get the better one.
+    """
+    locked = await _charged(tx, chat_id, charges)
+    if title is None or locked.chat.title is not None:
+        return False
+    return await _put_title(locked, title, None)
+
+
+async def retitle(tx: Tx, known: Chat, title: str | None, charges: Sequence[Charge] = ()) -> Chat:
+    """Replace the title by one that a model wrote on request.
+
+    Not if the title changed, or the chat was archived, since it was `known`; the charges are
+    recorded anyway.
+    """
+    locked = await _charged(tx, known.id, charges)
+    chat = locked.chat
+    if title is not None and (chat.title, chat.titled_by) == (known.title, known.titled_by):
+        await _put_title(locked, title, "model")
+    return locked.chat
+
+
+async def _charged(tx: Tx, chat_id: str, charges: Sequence[Charge]) -> Locked:
+    from holdfast.chat.transitions.runner import charge  # imports this module
+
+    locked = await lock(tx, chat_id)
+    await charge(locked, charges)
+    return locked
+
+
+async def _put_title(locked: Locked, title: str, by: Literal["model"] | None) -> bool:
+    if locked.chat.archived:
+        return False
+    check(locked.chat.status, Transition.UPDATE)
+    locked.set(title=title, titled_by=by)
+    await locked.close()
+    return True

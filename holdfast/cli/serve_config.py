@@ -1,0 +1,144 @@
+"""Resolves and checks the configuration of `holdfast serve` and `holdfast worker`.
+
+All mistakes are reported before a database is opened or a port is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.cli.agents import Crew, Place
+from holdfast.cli.cluster import cluster_secret
+from holdfast.cli.settings import Mistakes, ServerSettings, Settings, examine
+from holdfast.cli.target import is_loopback, key_file, make_data_directory, own_database
+from holdfast.cli.telemetry import Observing, Where, observing
+from holdfast.config import ServeOptions
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.ports import wall_clock
+
+if TYPE_CHECKING:
+    from holdfast.server.identity.origin_check import Front
+    from holdfast.server.identity.secrets import Keyring
+    from holdfast.server.relay.secret import Secret
+
+
+class Setup(NamedTuple):
+    """The checked configuration of a process."""
+
+    options: ServeOptions
+    settings: Settings
+    database: str
+    listen_url: str | None
+    """URL of the database without a pooler, for LISTEN."""
+    crew: Crew
+    listen: tuple[str, int]
+    metrics: tuple[str, int] | None
+    """Address where a worker serves its metrics."""
+    front: Front | None
+    """Public URLs of a server for a team."""
+    observing: Observing
+    keyring: Keyring | None
+    secret: Secret | None
+    """The secret shared by the replicas of a cluster."""
+
+
+def set_up(options: ServeOptions, environ: Mapping[str, str]) -> Setup:
+    """Check everything. Raises `ConfigError` with all mistakes of the settings in one message."""
+    listen = None if options.listen is None else address(options.listen)
+    metrics = None if options.metrics is None else _metrics(options.metrics, options)
+    settings, directory, mistakes = examine(options.settings, options.data)
+    make_data_directory(options.data)
+    crew = Crew(settings, Place(directory, options.data), environ, mistakes)
+    listen = listen or _own_address(settings.server, options, mistakes)
+    front = _front(settings.server, listen[0], options, mistakes)
+    mistakes.end()
+    database = options.database or settings.database or own_database(options.data)
+    listen_url = options.listen_url or settings.listen_url
+    where = Where(directory, database, wall_clock, listen_url)
+    watched = observing(settings, options, where, environ)
+    keys = _keyring(settings, options, environ)
+    secret = cluster_secret(settings.server, environ, directory, options.data)
+    return Setup(
+        options,
+        settings,
+        database,
+        listen_url,
+        crew,
+        listen,
+        metrics,
+        front,
+        watched,
+        keys,
+        secret,
+    )
+
+
+def address(text: str) -> tuple[str, int]:
+    """Parse `127.0.0.1:8765`, `[::1]:8765`, or a port alone."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host = "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65_535 or not host.strip("[]"):
+        raise ConfigError(f"{text!r} is not an address to listen on: write 127.0.0.1:8765, or 8765")
+    return host.strip("[]"), int(port)
+
+
+def _own_address(
+    server: ServerSettings, options: ServeOptions, mistakes: Mistakes
+) -> tuple[str, int]:
+    """The address of the settings. The port is the server's: a worker takes another."""
+    named = mistakes.tried("server.listen", lambda: address(server.listen))
+    host, port = named or address(ServerSettings().listen)
+    return host, port if options.api else 0
+
+
+def _metrics(text: str, options: ServeOptions) -> tuple[str, int]:
+    """Address of the metrics. They need no token, so only loopback is allowed by default."""
+    host, port = address(text)
+    if not options.metrics_open and not is_loopback(host):
+        raise ConfigError(
+            f"a worker serves its metrics without a token, and {host} can be reached from "
+            f"the network: use --metrics 127.0.0.1:{port}, or add --metrics-open if everyone "
+            "who can reach it may read them"
+        )
+    return host, port
+
+
+def _front(
+    server: ServerSettings, host: str, options: ServeOptions, mistakes: Mistakes
+) -> Front | None:
+    """Check what would otherwise fail on the first request; returns a team server's URLs."""
+    from holdfast.server.fanout import StreamOptions
+    from holdfast.server.identity.client_address import networks
+    from holdfast.server.identity.local_token import refuse_network
+    from holdfast.server.identity.origin_check import public_front
+
+    if server.advertise is not None:
+        url = server.advertise
+        mistakes.tried("server.advertise", lambda: public_front([url]))
+    mistakes.tried("server.tick", lambda: StreamOptions(tick=server.tick))
+    mistakes.tried("server.proxies", lambda: networks(server.proxies))
+    if not options.api:
+        return None
+    if server.team:
+        return mistakes.tried("server.urls", lambda: public_front(server.urls))
+    if server.urls:
+        mistakes.add("server.urls", "only used by a team: add team = true, or remove them")
+    elif options.listen is None:
+        mistakes.tried("server.listen", lambda: refuse_network(host))
+    else:
+        refuse_network(host)
+    return None
+
+
+def _keyring(
+    settings: Settings, options: ServeOptions, environ: Mapping[str, str]
+) -> Keyring | None:
+    """The keys that encrypt secrets. A single user's server generates one."""
+    from holdfast.server.identity.secrets import VARIABLE, find_keyring, make_key_file
+
+    file = key_file(options.data)
+    if settings.server.team or VARIABLE in environ:
+        return find_keyring(environ, file)
+    return make_key_file(file)

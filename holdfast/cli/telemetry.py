@@ -1,0 +1,110 @@
+"""Logs, metrics, traces and recordings of a server, from its settings and the environment."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple, get_args
+from urllib.parse import unquote, urlsplit
+
+from holdfast.cli.settings import Settings
+from holdfast.config import ServeOptions
+from holdfast.kernel.errors import ConfigError
+from holdfast.observe.logs import LogFormat, LogLevel, set_up_logs
+from holdfast.observe.metrics import Meters
+from holdfast.observe.metrics_observer import Metering
+from holdfast.observe.observer import Observer, several
+from holdfast.observe.redact import Redactor, secrets_in
+from holdfast.providers.catalog import PROVIDERS
+
+LOG: Final = logging.getLogger("holdfast.serve")
+
+
+class Where(NamedTuple):
+    """Directories that telemetry needs to know."""
+
+    settings: str
+    """Directory of the settings file."""
+    database: str
+    now: Callable[[], int]
+    listen_url: str | None = None
+
+
+class Observing(NamedTuple):
+    meters: Meters
+    observer: Observer
+    redact: Redactor
+    log: LogFormat
+    level: LogLevel
+    recorded: str | None
+    """Directory where model requests and responses are recorded."""
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        take_back = set_up_logs(self.log, self.level, self.redact)
+        try:
+            if self.recorded is not None:
+                LOG.warning("recording model requests and responses in %s", self.recorded)
+            yield
+        finally:
+            take_back()
+
+    def say(self, line: str) -> None:
+        """Print a line for the operator, whatever the log level."""
+        if self.log == "text":
+            print(line, file=sys.stderr, flush=True)
+            return
+        record = LOG.makeRecord(LOG.name, logging.INFO, "", 0, line.strip(), (), None)
+        logging.getLogger().handle(record)
+
+
+def observing(
+    settings: Settings, options: ServeOptions, where: Where, environ: Mapping[str, str]
+) -> Observing:
+    """Set up logs, and return the observers of a worker and a server. Raises `ConfigError`."""
+    redact, meters = Redactor(), Meters()
+    redact.know(*_secrets(settings, environ))
+    for url in (where.database, where.listen_url or ""):
+        if password := urlsplit(url).password:
+            redact.know(unquote(password))
+    observers: list[Observer] = [Metering(meters)]
+    if settings.traces.enabled or options.traces:
+        from holdfast.observe.tracing import Tracing
+
+        observers.append(Tracing(redact, content=settings.traces.content))
+    directory = options.record
+    if directory is None and settings.record is not None:
+        directory = os.path.join(where.settings, settings.record)
+    if directory is not None:
+        from holdfast.observe.recording import Recorder
+
+        observers.append(Recorder(directory, redact, where.now))
+    log = _format(options.log) or settings.log.format
+    return Observing(meters, several(observers), redact, log, settings.log.level, directory)
+
+
+def _format(said: str | None) -> LogFormat | None:
+    for known in get_args(LogFormat):
+        if said == known:
+            return known  # type: ignore[no-any-return]
+    if said is not None:
+        raise ConfigError(f"HOLDFAST_LOG is {said!r}: use text or json")
+    return None
+
+
+def provider_keys(environ: Mapping[str, str]) -> Iterator[str]:
+    for provider in PROVIDERS.values():
+        yield from (environ[name] for name in provider.keys if name in environ)
+
+
+def _secrets(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """All secrets known to this process."""
+    yield from secrets_in(environ)
+    yield from provider_keys(environ)
+    for options in settings.providers.values():
+        headers = options.get("headers")
+        if isinstance(headers, Mapping):
+            yield from (value for value in headers.values() if isinstance(value, str))

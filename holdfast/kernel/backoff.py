@@ -1,0 +1,79 @@
+"""Backoff: the wait between two attempts, and what ends it early. `retry.py` decides whether."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+from msgspec.structs import replace
+
+from holdfast.kernel import retry
+from holdfast.kernel.channel import Sink
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.events import Retrying
+from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.policy import Retry
+from holdfast.kernel.ports import Ports
+from holdfast.kernel.result import Failed
+
+
+class Patience:
+    """The wait between two attempts."""
+
+    def __init__(
+        self,
+        policy: Retry,
+        ports: Ports,
+        inbox: Inbox,
+        sink: Sink,
+        on_retry: Callable[[Failure], None] | None = None,
+    ) -> None:
+        self._policy = policy
+        self._ports = ports
+        self._inbox = inbox
+        self._sink = sink
+        self._on_retry = on_retry
+
+    async def wait_or_give_up(self, failure: Failure, attempt: int, *, steerable: bool) -> None:
+        """Wait until the next attempt, as `retry.after` decides, or raise `Failed`.
+
+        With `steerable`, a steering message ends the wait: it changes the next request for an
+        answer. It does not change a request for a summary.
+        """
+        end_if_cancelled(asyncio.current_task())
+        policy, now = self._policy, self._ports.now()
+        verdict = retry.after(failure, attempt, policy, random=self._ports.random(), now=now)
+        if isinstance(verdict, retry.GiveUp):
+            message = f"{failure.message} {verdict.why}" if verdict.why else failure.message
+            raise Failed(replace(failure, message=message))
+        if self._on_retry is not None:
+            self._on_retry(failure)
+        self._sink.put(
+            Retrying(
+                attempt,
+                policy.attempts,
+                verdict.seconds,
+                now + int(verdict.seconds * 1_000_000),
+                failure.kind,
+                failure.message,
+                failure.detail,
+            )
+        )
+        await self._pause(verdict.seconds, steerable)
+
+    async def _pause(self, seconds: float, steerable: bool) -> None:
+        inbox = self._inbox
+        with anyio.move_on_after(seconds) as scope, inbox.interruption.stops(scope.cancel):
+            inbox.on_steer = scope.cancel if steerable else None
+            try:
+                if not (inbox.interruption.requested or (steerable and inbox.steering)):
+                    await anyio.sleep_forever()
+            finally:
+                inbox.on_steer = None
+
+
+def end_if_cancelled(task: asyncio.Task[object] | None) -> None:
+    """Raise the cancellation that a model or hook swallowed."""
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -1,0 +1,76 @@
+"""End of a turn: the check of the final answer, the stop guard, and the interruption marker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import anyio
+
+from holdfast.kernel import stop_guard
+from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
+from holdfast.kernel.history import History
+from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.messages import Message
+from holdfast.kernel.output import Fits, Repair, judge
+from holdfast.kernel.policy import Wording
+from holdfast.kernel.prepare import model_of
+from holdfast.kernel.result import Failed
+from holdfast.kernel.turn import Turn
+
+if TYPE_CHECKING:
+    from holdfast.agent import Agent
+
+NO_OUTPUT: Final = Fits(None)
+
+
+def check_output(agent: Agent, history: History, reason: str) -> Fits | Repair:
+    """Check the final answer against the output type, if the turn ends with an answer."""
+    form, turn = agent.form, history.turn
+    if form is None or reason != "stop":
+        return NO_OUTPUT
+    answer = history.last_answer()
+    if answer is not None and answer.finish == "content_filter":
+        # A repair would be filtered again.
+        raise ContentFiltered("the answer was filtered and does not have the required form")
+    try:
+        return judge(form, history.messages, turn.repairs, agent.policy)
+    except InvalidOutput as error:
+        raise Failed(classify(error, turn.model or model_of(agent).name)) from error
+
+
+async def objection(
+    agent: Agent,
+    history: History,
+    reason: Literal["stop", "stop_after_tool"],
+    output: Any,
+    interruption: Interruption,
+) -> str | None:
+    """The text that the stop guard sends to the model instead of stopping, if any."""
+    asked = agent.guard
+    if asked is None:
+        return None
+    about = stop_guard.Stopping(history.turn.steps, history.last_answer(), reason, output)
+    timeout = agent.policy.guard_timeout
+    verdict: stop_guard.GuardVerdict
+    verdict = stop_guard.Escalate(f"the stop guard took longer than {timeout:g} s")
+    with anyio.move_on_after(timeout) as scope, interruption.stops(scope.cancel):
+        verdict = await stop_guard.ask(asked, about)
+    if interruption.requested:
+        return None
+    if isinstance(verdict, stop_guard.Escalate):
+        raise Escalated(verdict.reason)
+    return (verdict.text or None) if isinstance(verdict, stop_guard.Inject) else None
+
+
+def interruption_marker(
+    wording: Wording, turn: Turn, answer: Message | None, *, asking: bool
+) -> str:
+    """The marker that tells the model of an interrupt; empty if it hit only a complete answer.
+
+    `turn` and `answer` are those at the end of the history; `asking`: the model was being called.
+    """
+    if asking or turn.last == "prompt":
+        return wording.interrupted_answer
+    if answer is None or answer.finish == "interrupted":
+        return wording.interrupted_answer
+    return wording.interrupted_tools if turn.last == "results" or turn.open else ""

@@ -1,0 +1,113 @@
+"""The result of a run, and the exceptions that end one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.kernel import answer
+from holdfast.kernel.errors import Failure, HoldfastError
+from holdfast.kernel.events import Action, EndReason, Summary
+from holdfast.kernel.messages import CutBy, Message, ToolResult, Usage
+from holdfast.kernel.turn import FAILURES
+
+
+class Ending(Struct, frozen=True):
+    """Why and how a run ended."""
+
+    reason: EndReason
+    failure: Failure | None = None
+    actions: tuple[Action, ...] = ()
+    output: Any = None
+    cause: Exception | None = None
+    """The exception that ended the run with an error."""
+    cut_by: CutBy | None = None
+
+
+class RunResult(Struct, frozen=True):
+    """The result of a run: why it ended, and the history to continue with."""
+
+    reason: EndReason
+    history: tuple[Message, ...]
+    """All messages; pass it to the next run to continue."""
+    new: tuple[Message, ...]
+    """Messages that this run added to the history."""
+    summary: Summary
+    """Totals of the run."""
+    failure: Failure | None = None
+    """Cause of an end with reason `error`."""
+    actions: tuple[Action, ...] = ()
+    """Actions that a run with reason `requires_action` waits for."""
+    undelivered: tuple[Message, ...] = ()
+    """Steering and follow-up messages that were accepted but not delivered."""
+    output: Any = None
+    """The final answer as a value of the agent's output type, if the run stopped with one."""
+    warnings: tuple[str, ...] = ()
+    """Warnings for people: a file that the model does not accept, an abandoned tool."""
+    cut_by: CutBy | None = None
+    """What cut the final answer short, if anything did: the content filter, or the length limit."""
+
+    @property
+    def text(self) -> str:
+        """Text of the last answer of this run; empty without one. If the answer was cut by length
+        and continued, the text of all pieces."""
+        if any(answer.speaks(message) for message in self.new):
+            return answer.text(self.history)
+        return ""
+
+
+class RunFailed(HoldfastError):
+    """A run ended with an error. What it did until then is in `result`."""
+
+    def __init__(self, result: RunResult) -> None:
+        assert result.failure is not None
+        self.failure = result.failure
+        self.result = result
+        detail = f" [{self.failure.kind}: {self.failure.detail}]" if self.failure.detail else ""
+        super().__init__(f"{self.failure.message}{detail}")
+
+
+class RunOver(HoldfastError):
+    """The run has ended and accepts no more input. Start another with its history."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the run has ended: start another with agent.run(…, history=result.history)"
+        )
+
+
+class Failed(Exception):
+    """Internal: ends the run with a failure that is already classified."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Tally:
+    """Counters for the summary of a run."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._calls = 0
+        self._errors = 0
+        self._usage = Usage()
+
+    def message(self, message: Message) -> None:
+        if message.kind == "answer" and message.visibility != "user":
+            self._steps += 1
+        elif message.kind == "results":
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    self._calls += 1
+                    self._errors += part.outcome in FAILURES and not part.expected
+
+    def usage(self, usage: Usage | None) -> None:
+        """Count the usage of an attempt, including a failed one."""
+        if usage is not None:
+            self._usage += usage
+
+    def summary(self, seconds: float) -> Summary:
+        usage = self._usage
+        return Summary(self._steps, self._calls, self._errors, usage, usage.cost, seconds)

@@ -1,0 +1,150 @@
+"""Arguments of a typed function, and answers of a type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from holdfast.kernel.errors import describe
+from holdfast.kernel.schema.arguments import Arguments, Values
+from holdfast.kernel.schema.coerce import MANY, NOTHING, mended, step
+from holdfast.kernel.schema.problems import ARGUMENTS, ONE_OF, Path, Problem, Rank, Words
+from holdfast.kernel.schema.text import MAX_WORDS, TOO_DEEP, cut, quoted, written
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+
+class Typed(Arguments):
+    """Checked by pydantic: the values are of the types that the annotations name."""
+
+    def __init__(
+        self, adapter: TypeAdapter[Any], schema: Mapping[str, Any], words: Words = ARGUMENTS
+    ) -> None:
+        self.schema = schema
+        self._words = words
+        self._adapter = adapter
+        self._validate: Callable[..., Values] = adapter.validator.validate_json
+        # pydantic says this of sets, whose order changes from one process to the next.
+        self._has_sets = '"uniqueItems"' in json.dumps(schema)
+
+    def parse(self, text: str) -> Values:
+        # Strict: pydantic's own leniency takes true for 1, and "yes" for true. What we are lenient
+        # about is the same for both kinds of tools: `mend`.
+        try:
+            # pydantic reads these two, and JSON has neither.
+            if "NaN" not in text and "Infinity" not in text:
+                return self._validate(text, strict=True)
+        except Exception:  # looked at more closely in `_attempt`
+            pass
+        return mended(text, self.schema, self._attempt, self._words)
+
+    def check(self, value: Mapping[str, Any]) -> Values:
+        from pydantic_core import to_jsonable_python
+
+        # A gate that was shown models and dates may hand them back.
+        return self.parse(written(value, partial(to_jsonable_python, by_alias=True)))
+
+    def plain(self, values: Values) -> dict[str, Any]:
+        mode: Literal["json", "python"] = "python" if self._has_sets else "json"
+        dumped: dict[str, Any] = self._adapter.dump_python(
+            dict(values), mode=mode, by_alias=True, warnings=False, fallback=str
+        )
+        if not self._has_sets:
+            return dumped
+        from pydantic_core import to_jsonable_python
+
+        return dict(to_jsonable_python(_sorted_sets(dumped), fallback=str))
+
+    def _attempt(self, tree: Any) -> tuple[Values, list[Problem]]:
+        from pydantic import ValidationError
+
+        text = json.dumps(tree, ensure_ascii=False)
+        data = text.encode(errors="replace")
+        try:
+            values = self._validate(data, strict=True)
+            if data.decode() != text:  # only Python's strings hold a lone surrogate
+                # Not strict, because that would refuse a date in a string here; the line above has
+                # already been strict.
+                values = self._adapter.validate_python(json.loads(json.dumps(tree)))
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_context=False)
+            return {}, [_problem(detail, tree) for detail in details[:MANY]]
+        except Exception as error:  # a validator of the user's may raise anything
+            words = f"checking failed with {cut(describe(error), MAX_WORDS)}"
+            return {}, [Problem(Rank.VALUE, (), words)]
+        return values, []
+
+
+def _sorted_sets(value: Any) -> Any:
+    from pydantic_core import to_json
+
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_sorted_sets, value), key=to_json)
+    if isinstance(value, dict):
+        return {key: _sorted_sets(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_sorted_sets(item) for item in value]
+    return value
+
+
+_WANTS: Final[Mapping[str, set[str]]] = {
+    "integer": {"int"},
+    "number": {"float", "decimal"},
+    "boolean": {"bool"},
+    "string": {"string", "bytes"},
+    "array": {"list", "tuple", "set", "frozen_set", "named_tuple"},
+    "object": {"dict", "mapping", "model", "model_attributes", "dataclass", "named_tuple"},
+    "null": {"none_required"},
+}
+"""The types of JSON, each with pydantic's kinds of errors that mean it; most end in `_type`."""
+
+
+def _problem(detail: ErrorDetails, tree: Any) -> Problem:
+    kind, where, value = detail["type"], detail["loc"], detail["input"]
+    words = _sentence(detail["msg"])
+    if kind in ("missing", "extra_forbidden"):
+        path, union = _located(where[:-1], tree)
+        path = (*path, where[-1])
+        if kind == "extra_forbidden":
+            return Problem(Rank.UNKNOWN, path)
+        hint = f" (for {union})" if union.isidentifier() else ""
+        return Problem(Rank.MISSING, path, f"missing{hint}")
+    path, _ = _located(where, tree)
+    if where and where[-1] == "[key]":
+        return Problem(Rank.VALUE, path, f"its name {words}")
+    if kind == "json_invalid":  # we wrote the JSON ourselves, so it can only be the nesting
+        return Problem(Rank.VALUE, path, TOO_DEEP)
+    words = f"{words}, got {quoted(value)}"
+    if kind in ("literal_error", "enum"):
+        return Problem(Rank.VALUE, path, words, wants=ONE_OF)
+    short = kind.removesuffix("_type")
+    if wants := frozenset(name for name, kinds in _WANTS.items() if short in kinds):
+        return Problem(Rank.TYPE, path, value=value, wants=wants)
+    if short != kind:  # a type that JSON does not have
+        return Problem(Rank.TYPE, path, words, wants=frozenset({short}))
+    return Problem(Rank.VALUE, path, words)
+
+
+def _located(where: Sequence[str | int], tree: Any) -> tuple[Path, str]:
+    """Where in the tree pydantic means, and the last member of a union that it names on the way."""
+    path: list[str | int] = []
+    union = ""
+    for each in where:
+        inside = step(tree, each)
+        if inside is NOTHING:
+            union = str(each)
+        else:
+            tree = inside
+            path.append(each)
+    return tuple(path), union
+
+
+def _sentence(message: str) -> str:
+    """pydantic's message, without what only a programmer understands."""
+    for prefix in ("Input ", "Value error, ", "Assertion failed, "):
+        message = message.removeprefix(prefix)
+    return cut(message, MAX_WORDS)

@@ -1,0 +1,115 @@
+"""Arguments, and answers, that a raw JSON schema describes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.schema.arguments import Arguments, BadArguments, Values
+from holdfast.kernel.schema.coerce import MANY, mended
+from holdfast.kernel.schema.problems import ARGUMENTS, ONE_OF, Problem, Rank, Words, shown
+from holdfast.kernel.schema.text import MAX_WORDS, TOO_DEEP, cut, quoted, written
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+
+class Raw(Arguments):
+    """Checked by jsonschema-rs: the values are plain JSON."""
+
+    def __init__(self, schema: Mapping[str, Any], words: Words = ARGUMENTS) -> None:
+        if schema.get("type", "object") != "object":
+            raise ConfigError(
+                f"arguments are an object, but the schema's type is {schema['type']!r}"
+            )
+        whole = {**schema, "type": "object", "properties": schema.get("properties") or {}}
+        self.schema = whole
+        self._words = words
+        self._validator = _validator(whole)
+
+    def parse(self, text: str) -> Values:
+        try:
+            value: Values = msgspec.json.decode(text)
+            if self._validator.is_valid(value):
+                return value
+        except (ValueError, RecursionError):  # not JSON; or more than the library can walk
+            pass
+        return mended(text, self.schema, self._attempt, self._words)
+
+    def check(self, value: Mapping[str, Any]) -> Values:
+        return self.parse(written(value, dict))
+
+    def plain(self, values: Values) -> dict[str, Any]:
+        return dict(values)
+
+    def _attempt(self, tree: Any) -> tuple[Values, list[Problem]]:
+        data = json.dumps(tree, ensure_ascii=False).encode(errors="replace")
+        try:
+            errors = self._validator.iter_errors(msgspec.json.decode(data))
+            problems = list(islice(chain.from_iterable(map(_problems, errors)), MANY))
+        except ValueError:
+            problems = [Problem(Rank.VALUE, (), TOO_DEEP)]
+        return json.loads(json.dumps(tree)), problems
+
+
+class Converted(Raw):
+    """Checked in the same way, and then made into a type that msgspec knows."""
+
+    def __init__(self, kind: Any, schema: Mapping[str, Any], words: Words) -> None:
+        super().__init__(schema, words)
+        self._kind = kind
+
+    def parse(self, text: str) -> Values:
+        plain = super().parse(text)
+        try:
+            values: Values = msgspec.convert(plain, self._kind)
+        except msgspec.ValidationError as error:  # a schema cannot say everything
+            words = f"{self._words.whole}: {cut(str(error), MAX_WORDS)}"
+            raise BadArguments([words]) from None
+        return values
+
+
+def _validator(schema: dict[str, Any]) -> Validator:
+    import jsonschema_rs
+
+    try:
+        # Offline: a schema may come from a server that we do not know, and `$ref` would make us
+        # read files and open connections for it.
+        return jsonschema_rs.validator_for(schema, offline=True, mask="it")
+    except jsonschema_rs.ValidationError as error:
+        words = cut(error.message, MAX_WORDS)
+        if error.instance_path:
+            words = (
+                f"{shown(tuple(error.instance_path), 'it')}: {words}, got {quoted(error.instance)}"
+            )
+    except ValueError as error:
+        words = str(error)
+    raise ConfigError(f"the JSON schema is not valid: {words}")
+
+
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    """What jsonschema-rs found; of a union, what each member found."""
+    path, value, facts = tuple(error.instance_path), error.instance, error.kind.as_dict()
+    match error.kind.name:
+        case "required":
+            yield Problem(Rank.MISSING, (*path, facts["property"]), "missing")
+        case "additionalProperties" | "unevaluatedProperties":
+            yield from (Problem(Rank.UNKNOWN, (*path, name)) for name in facts["unexpected"])
+        case "type":
+            yield Problem(Rank.TYPE, path, value=value, wants=frozenset(facts["types"]))
+        case "enum" | "const" as keyword:
+            options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
+            choice = cut(" or ".join(map(quoted, options)), MAX_WORDS)
+            words = f"should be {choice}, got {quoted(value)}"
+            yield Problem(Rank.VALUE, path, words, wants=ONE_OF)
+        case "anyOf" | "oneOf" if any(facts.get("context") or ()):
+            for alternative in facts["context"]:
+                for inner in alternative:
+                    yield from _problems(inner)
+        case _:
+            yield Problem(Rank.VALUE, path, f"{cut(error.message, MAX_WORDS)}, got {quoted(value)}")

@@ -1,0 +1,56 @@
+"""The stop guard: a hook that is called before a run stops by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeAlias, Union
+
+from msgspec import Struct
+
+from holdfast.kernel.admission import awaited
+from holdfast.kernel.errors import describe
+from holdfast.kernel.messages import Message
+
+
+class Stopping(Struct, frozen=True):
+    """The stop that the guard is to decide on."""
+
+    steps: int
+    """Number of answers in this turn."""
+    message: Message | None
+    """The answer that would be the final one."""
+    reason: Literal["stop", "stop_after_tool"]
+    output: Any = None
+    """The final answer as a value, if the agent has an output type and the reason is `stop`."""
+
+
+class Inject(Struct, frozen=True):
+    """Do not stop: send this text to the model and continue. An empty text lets the run stop."""
+
+    text: str
+
+
+class Escalate(Struct, frozen=True):
+    """End the run with an error."""
+
+    reason: str
+
+
+GuardVerdict: TypeAlias = Union[Inject, Escalate, None]
+"""Decision of the stop guard. None lets the run stop."""
+Guard: TypeAlias = Callable[[Stopping], Union[GuardVerdict, Awaitable[GuardVerdict]]]
+
+
+async def ask(guard: Guard, about: Stopping) -> GuardVerdict:
+    """Call the guard. A guard that raises escalates, since what it would prevent is unknown."""
+    try:
+        verdict: object = await awaited(guard(about))
+    except Exception as error:
+        return Escalate(f"the stop guard failed: {describe(error)}")
+    if isinstance(verdict, Inject) and not isinstance(verdict.text, str):
+        return Escalate(
+            f"the stop guard injects a {type(verdict.text).__name__}, which is not text"
+        )
+    if verdict is None or isinstance(verdict, (Inject, Escalate)):
+        return verdict
+    return Escalate(f"the stop guard returned a {type(verdict).__name__}, which is not a verdict")

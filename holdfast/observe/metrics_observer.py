@@ -1,0 +1,140 @@
+"""Metrics of a worker: an observer that counts what it does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.kernel.errors import Failure
+from holdfast.kernel.messages import Outcome, Usage
+from holdfast.kernel.model import Model, Request
+from holdfast.observe.metrics import Meters
+from holdfast.observe.observer import Compaction, Observer, Said, Stretch, Witness
+from holdfast.observe.sizes import prompt_bytes
+
+MESSAGES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+BYTES: Final = tuple(4**power for power in range(3, 13))
+"""Histogram bounds from 64 bytes to 16 MiB."""
+UNKNOWN = "unknown"
+"""Label of tools that do not exist: a model may invent any number of names."""
+
+
+class Metering(Observer, Witness):
+    """Observer that updates the metrics of a process, for all its chats."""
+
+    def __init__(self, meters: Meters) -> None:
+        counter, histogram = meters.counter, meters.histogram
+        self._running = meters.gauge(
+            "holdfast_running_chats", "Number of chats that this process is driving."
+        )
+        self._claims = counter("holdfast_claims_total", "Chats claimed by this process.")
+        self._takeovers = counter(
+            "holdfast_takeovers_total", "Chats taken over from a worker that had died."
+        )
+        self._steps = counter("holdfast_steps_total", "Complete answers of models.", "model")
+        self._tokens = counter(
+            "holdfast_tokens_total", "Tokens of model calls by kind.", "model", "kind"
+        )
+        self._first = histogram(
+            "holdfast_first_delta_seconds",
+            "Seconds from a model request to its first delta.",
+            "model",
+        )
+        self._model = histogram(
+            "holdfast_model_seconds",
+            "Seconds from a model request to the end of its answer.",
+            "model",
+        )
+        self._messages = histogram(
+            "holdfast_request_messages",
+            "Number of messages in each model request.",
+            "model",
+            bounds=MESSAGES,
+        )
+        self._prompt = histogram(
+            "holdfast_request_bytes",
+            "Bytes of instructions and messages in each model request.",
+            "model",
+            bounds=BYTES,
+        )
+        self._retries = counter(
+            "holdfast_retries_total",
+            "Failed attempts at model calls that were retried.",
+            "provider",
+            "model",
+            "kind",
+        )
+        self._tools = histogram(
+            "holdfast_tool_seconds", "Run time of tool calls in seconds.", "tool"
+        )
+        self._results = histogram(
+            "holdfast_tool_result_bytes", "Size of tool results in bytes.", "tool", bounds=BYTES
+        )
+        self._calls = counter(
+            "holdfast_tool_calls_total", "Tool calls by outcome.", "tool", "outcome"
+        )
+        self._compactions = counter(
+            "holdfast_compactions_total", "Compactions of histories by outcome.", "outcome"
+        )
+        self._turns = counter("holdfast_turns_total", "Turns by the reason they ended.", "reason")
+        self._failures = counter(
+            "holdfast_failures_total", "Turns that ended with an error, by kind of failure.", "kind"
+        )
+
+    def claimed(self, taken_over: bool) -> None:
+        self._claims.add()
+        if taken_over:
+            self._takeovers.add()
+
+    def drives(self, stretch: Stretch) -> Witness:
+        return self
+
+    def names(self, stretch: Stretch) -> Witness:
+        return self
+
+    def begins(self) -> None:
+        self._running.value += 1
+
+    def asks(self, model: Model, request: Request) -> Model:
+        self._messages.take(len(request.messages), model.name)
+        self._prompt.take(prompt_bytes(request), model.name)
+        return model
+
+    def answered(self, said: Said) -> None:
+        if said.error is None:
+            if said.why == "answer":
+                self._steps.add(said.model)
+            self._model.take(said.seconds, said.model)
+            if said.first is not None:
+                self._first.take(said.first, said.model)
+        if said.usage is not None:
+            self._spend(said.model, said.usage)
+
+    def _spend(self, model: str, usage: Usage) -> None:
+        add = self._tokens.add
+        add(model, "input", by=usage.input)
+        add(model, "output", by=usage.output)
+        if usage.cache_read:
+            add(model, "cache_read", by=usage.cache_read)
+        if usage.cache_write:
+            add(model, "cache_write", by=usage.cache_write)
+
+    def called(self, tool: str, outcome: Outcome, seconds: float, size: int) -> None:
+        self._calls.add(tool or UNKNOWN, outcome)
+        self._results.take(size, tool or UNKNOWN)
+        if seconds > 0:  # others never ran
+            self._tools.take(seconds, tool or UNKNOWN)
+
+    def retries(self, failure: Failure) -> None:
+        model = failure.model or UNKNOWN
+        self._retries.add(model.partition(":")[0], model, failure.kind)
+
+    def compacted(self, outcome: Compaction) -> None:
+        self._compactions.add(outcome)
+
+    def turned(self, reason: str, failure: Failure | None = None) -> None:
+        self._turns.add(reason)
+        if failure is not None:
+            self._failures.add(failure.kind)
+
+    def ends(self) -> None:
+        self._running.value -= 1

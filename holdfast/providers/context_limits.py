@@ -1,0 +1,44 @@
+"""Context limits that providers reported, by address and model.
+
+A provider names its limit when a request overflows it. The limit belongs to the model at that
+address, not to one chat, so it is kept with the HTTP client: later requests of any chat are
+compacted in time. It overrides the model's profile, because the provider enforces it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from holdfast.kernel.errors import ProviderError
+from holdfast.providers.http import Http
+
+MOST: Final = 1_000
+"""Models of one client whose limits are kept."""
+LEAST: Final = 1_000
+"""Tokens below which a reported limit is taken for another number."""
+RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "tokens"})
+"""Codes of errors about how much a key may use in a minute."""
+_REPORTED: Final[WeakKeyDictionary[Http, dict[tuple[str, str], int]]] = WeakKeyDictionary()
+
+
+def report(http: Http, url: str, model: str, error: ProviderError) -> None:
+    """Keep the limit that an error reports for a model at an address, if it reports one.
+
+    A rate limit names the tokens of one key per minute, which is not the limit of the model.
+    """
+    window = error.window
+    if window is None or window < LEAST or error.status == 429 or error.code in RATE_LIMITS:
+        return
+    with suppress(TypeError):  # a client that cannot be referred to weakly
+        known = _REPORTED.setdefault(http, {})
+        if len(known) < MOST or (url, model) in known:
+            known[url, model] = window
+
+
+def reported(http: Http, url: str, model: str) -> int | None:
+    """The limit that was reported for a model at an address, if any was."""
+    with suppress(TypeError):
+        return _REPORTED.get(http, {}).get((url, model))
+    return None

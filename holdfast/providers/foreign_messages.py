@@ -1,0 +1,163 @@
+"""Converts messages of one provider into what another provider can be sent. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Final
+
+from holdfast.kernel.messages import (
+    File,
+    Message,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from holdfast.kernel.model import Shape
+from holdfast.providers.json_body import encoded
+from holdfast.providers.profile import Family
+
+
+def provider_of(message: Message) -> str | None:
+    """Who wrote an answer, as far as it says."""
+    return message.model.partition(":")[0] if message.model else None
+
+
+def readable(message: Message, provider: str) -> tuple[Part, ...]:
+    """The parts of an answer as this provider can take them.
+
+    Its own answers are replayed as they are. Of anybody else's, reasoning is left out, since only
+    whoever signed it takes it back, and what was run over there is told in words. The history keeps
+    everything, so that whoever wrote it gets it back when the chat returns to them.
+    """
+    if provider_of(message) == provider:
+        return message.parts
+    results = {part.call_id: part for part in message.results if part.provider_executed}
+    parts: list[Part] = []
+    for part in message.parts:
+        match part:
+            case Reasoning() | Source():
+                continue
+            case ToolResult(provider_executed=True):
+                continue
+            case ToolCall(provider_executed=True):
+                parts.append(Text(in_words(part, results.get(part.id))))
+            case _:
+                parts.append(part)
+    return tuple(parts)
+
+
+def in_words(call: ToolCall, result: ToolResult | None) -> str:
+    """A call that a provider ran, for one that knows nothing of it."""
+    said = result.text if result is not None else "no result"
+    return f"[{call.tool} {call.arguments} → {said}]"
+
+
+def asked_in_words(shape: Shape) -> str:
+    """What a model is told that nothing else holds to the form of its answer."""
+    about = f"\n{shape.description}" if shape.description else ""
+    return (
+        "When you give your answer, give it as JSON that fits the following JSON schema, and "
+        f"nothing else: no text around it, no code fence.{about}\n{encoded(shape.schema).decode()}"
+    )
+
+
+# --- Files --------------------------------------------------------------------------------------
+
+_TEXTS: Final = frozenset(
+    {
+        "application/javascript",
+        "application/json",
+        "application/sql",
+        "application/toml",
+        "application/x-sh",
+        "application/x-yaml",
+        "application/xml",
+        "application/yaml",
+    }
+)
+"""Text, although its media type does not begin so."""
+
+
+def media_type(file: File) -> str:
+    """Its media type as providers spell it."""
+    return _plain(file.media_type)
+
+
+def _plain(media_type: str) -> str:
+    kind = media_type.partition(";")[0].strip().lower()
+    return "image/jpeg" if kind == "image/jpg" else kind
+
+
+def sendable(file: File) -> bool:
+    """Whether there is anything of it to send: bytes, or where the provider can get them."""
+    return bool(file.data) or url_of(file) is not None
+
+
+def family(media_type: str) -> Family | None:
+    """What a file is, roughly; None for what no model reads."""
+    kind = _plain(media_type)
+    top = kind.partition("/")[0]
+    if top in ("image", "audio", "video"):
+        return top  # type: ignore[return-value]
+    if kind == "application/pdf":
+        return "pdf"
+    if top == "text" or kind in _TEXTS or kind.endswith(("+json", "+xml")):
+        return "text"
+    return None
+
+
+def url_of(file: File) -> str | None:
+    """Where the provider can fetch a file itself, when it is not here."""
+    ref = file.ref or ""
+    return ref if file.data is None and ref.startswith(("https://", "http://")) else None
+
+
+def spelled_out(file: File) -> str | None:
+    """A text file as text, or None when it is none."""
+    if file.data is None or family(file.media_type) != "text":
+        return None
+    try:
+        text = file.data.decode()
+    except UnicodeDecodeError:
+        return None
+    return f"<file name={file.name or 'unnamed'!r}>\n{text}\n</file>"
+
+
+def data_url(file: File) -> str | None:
+    """The file itself as an address, or None when its bytes are not here."""
+    if file.data is None:
+        return None
+    return f"data:{media_type(file)};base64,{b64encode(file.data).decode()}"
+
+
+def file_in_words(file: File, model: str, notices: list[str]) -> str:
+    """A file for a model that does not take it as one: spelled out, or left out and told of."""
+    text = spelled_out(file)
+    if text is None:
+        text, notice = left_out(file, model)
+        notices.append(notice)
+    return text
+
+
+def left_out(file: File, model: str) -> tuple[str, str]:
+    """What the model reads in the place of a file it does not take, and what people are told."""
+    name, kind = file.name or "a file", file.media_type or "of no type"
+    if file.data is None and url_of(file) is None:
+        return (
+            f"[{name} ({kind}) is not available]",
+            f"{name} was not sent to {model}: its bytes are not here, give them as data=…",
+        )
+    if file.data == b"":
+        return f"[{name} ({kind}) is empty]", f"{name} was not sent to {model}: it is empty."
+    if file.data is not None and family(file.media_type) == "text":
+        return (
+            f"[{name} ({kind}) was left out: it is not encoded in UTF-8]",
+            f"{name} was not sent to {model}: it is not encoded in UTF-8.",
+        )
+    return (
+        f"[{name} ({kind}) was left out: this model cannot read it]",
+        f"{name} was not sent to {model}, which does not take {kind}.",
+    )

@@ -1,0 +1,75 @@
+"""Separates reasoning in `<think>…</think>` from the text after it. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from holdfast.kernel.model import ReasoningDelta, TextDelta
+
+OPEN: Final = "<think>"
+CLOSE: Final = "</think>"
+
+
+class ThinkTags:
+    """Takes text in pieces that may be cut anywhere, also inside a tag.
+
+    Only at the very beginning does the tag count: later it may be what an answer is about.
+    """
+
+    def __init__(self) -> None:
+        self._state: Literal["before", "thinking", "after", "text"] = "before"
+        self._held = ""
+        """What may be, or be followed by, a tag."""
+
+    def feed(self, text: str) -> list[TextDelta | ReasoningDelta]:
+        if self._state == "text":
+            return [TextDelta(text)]
+        self._held += text
+        said: list[TextDelta | ReasoningDelta] = []
+        if self._state == "before":
+            self._look_for_thoughts()
+        if self._state == "thinking":
+            self._think(said)
+        if self._state == "after":  # blank lines between the thoughts and the text are no text
+            self._held = self._held.lstrip()
+            if self._held:
+                self._state = "text"
+        if self._state == "text" and self._held:
+            said.append(TextDelta(self._held))
+            self._held = ""
+        return said
+
+    def end(self) -> list[TextDelta | ReasoningDelta]:
+        """No more text comes: what was held is what it is."""
+        held, self._held = self._held, ""
+        if not held:
+            return []
+        return [ReasoningDelta(held) if self._state == "thinking" else TextDelta(held)]
+
+    def _look_for_thoughts(self) -> None:
+        start = self._held.lstrip()
+        if start.startswith(OPEN):
+            self._state = "thinking"
+            self._held = start.removeprefix(OPEN)
+        elif not OPEN.startswith(start):
+            self._state = "text"
+
+    def _think(self, said: list[TextDelta | ReasoningDelta]) -> None:
+        thoughts, tag, rest = self._held.partition(CLOSE)
+        if tag:
+            self._state = "after"
+            self._held = rest
+        else:
+            kept = _half_tag(thoughts)
+            self._held = thoughts[len(thoughts) - kept :]
+            thoughts = thoughts[: len(thoughts) - kept]
+        if thoughts:
+            said.append(ReasoningDelta(thoughts))
+
+
+def _half_tag(text: str) -> int:
+    """How many characters at the end may be the beginning of the closing tag."""
+    for size in range(min(len(text), len(CLOSE) - 1), 0, -1):
+        if CLOSE.startswith(text[-size:]):
+            return size
+    return 0

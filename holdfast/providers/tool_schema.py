@@ -1,0 +1,84 @@
+"""Tool names and argument schemas, adapted for providers with restrictions. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from holdfast.providers.json_body import encoded
+
+NOT_AT_THE_ROOT: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
+"""Words that OpenAI refuses at the root of a function's parameters."""
+CHOICES: Final = frozenset({"allOf", "anyOf", "oneOf"})
+"""Of these, those that Anthropic refuses too."""
+MAX_DEPTH: Final = 4
+"""How far the root of a schema is followed. One may refer to itself."""
+MAX_NAME: Final = 64
+_UNNAMEABLE: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def nameable(name: str) -> str:
+    """A name that OpenAI takes for a tool or a schema: of something that has none, none."""
+    return _UNNAMEABLE.sub("_", name)[:MAX_NAME]
+
+
+def one_object(
+    schema: Mapping[str, Any], refused: AbstractSet[str] = NOT_AT_THE_ROOT
+) -> tuple[dict[str, Any], str]:
+    """A schema whose root is an object with fields and without the words that are refused there,
+    and the rest of it in words."""
+    made = {key: value for key, value in schema.items() if key not in refused}
+    made.setdefault("type", "object")
+    made.setdefault("properties", {})  # an object without is refused
+    rest = {key: value for key, value in schema.items() if key in refused}
+    if not rest:
+        return made, ""
+    fields = dict(made["properties"])
+    for part in _parts_of(schema, schema):
+        fields = {**part.get("properties", {}), **fields}
+    made["properties"] = fields
+    return made, _told(rest)
+
+
+def with_names(schema: Mapping[str, Any], taken: re.Pattern[str]) -> tuple[dict[str, Any], str]:
+    """A schema whose fields all have names that are taken, and the other fields in words: a model
+    that knows of them gives them all the same."""
+    made = dict(schema)
+    fields = schema.get("properties") or {}
+    odd = [name for name in fields if not taken.fullmatch(name)]
+    if not odd:
+        return made, ""
+    made.pop("additionalProperties", None)  # now they are such
+    made["properties"] = {name: fields[name] for name in fields if name not in odd}
+    rest: dict[str, Any] = {"properties": {name: fields[name] for name in odd}}
+    if "required" in schema:
+        made["required"] = [name for name in schema["required"] if name not in odd]
+        rest["required"] = [name for name in schema["required"] if name in odd]
+    return made, _told(rest)
+
+
+def _told(rest: Mapping[str, Any]) -> str:
+    return f"The arguments also have to fit this JSON schema: {encoded(rest).decode()}"
+
+
+def _parts_of(
+    schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
+) -> list[Mapping[str, Any]]:
+    """The schemas that a schema is put together from, and those that they are."""
+    parts = [part for key in sorted(CHOICES) for part in schema.get(key, ())]
+    if "$ref" in schema:
+        parts.append(_named(str(schema["$ref"]), root))
+    found: list[Mapping[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Mapping) and depth < MAX_DEPTH:
+            found += [part, *_parts_of(part, root, depth + 1)]
+    return found
+
+
+def _named(ref: str, root: Mapping[str, Any]) -> Any:
+    found: Any = root
+    for step in ref.removeprefix("#/").split("/"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found

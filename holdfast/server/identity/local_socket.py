@@ -1,0 +1,71 @@
+"""The Unix socket of a local server, for the command line.
+
+Any program of the machine can listen on the port while the server is not running, and would receive
+the token of a client that connects. Only the owner can create files in the data directory: so the
+command line connects to a socket there, named after the port, and sends its token to no other
+listener.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+FOLDER: Final = "sockets"
+LONGEST: Final = 100
+"""Longest path of a socket, in bytes, that every system accepts."""
+
+
+def socket_path(data: Path, port: int) -> Path:
+    """Path of the socket of the server on this port."""
+    return data / FOLDER / str(port)
+
+
+def port_of(name: object) -> int:
+    """The port that a socket is named after; 0 for a name that is not one of ours."""
+    last = os.path.basename(name) if isinstance(name, str) else ""
+    return int(last) if last.isdecimal() else 0
+
+
+@contextmanager
+def bound_socket(data: Path, port: int) -> Iterator[socket.socket]:
+    """A listening socket for the server on this port, removed at the end. Raises `OSError`."""
+    path = socket_path(data, port)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with closing(socket.socket(socket.AF_UNIX)) as made, short_name(path) as name:
+        with suppress(FileNotFoundError):
+            path.unlink()  # left by a server that was killed: the port is ours now
+        made.bind(name)
+        try:
+            path.chmod(0o600)
+            yield made
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def is_own_socket(path: Path) -> bool:
+    """Whether this is a socket that belongs to the current user."""
+    try:
+        folder, facts = path.parent.lstat(), path.lstat()
+    except OSError:
+        return False
+    own = folder.st_uid == facts.st_uid == os.geteuid()
+    return own and stat.S_ISDIR(folder.st_mode) and stat.S_ISSOCK(facts.st_mode)
+
+
+@contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """A path to the socket that the system accepts: through a symbolic link if it is too long."""
+    if len(os.fsencode(path)) <= LONGEST:
+        yield str(path)
+        return
+    with TemporaryDirectory(prefix="holdfast-") as directory:
+        link = os.path.join(directory, "sockets")
+        os.symlink(path.parent, link)
+        yield os.path.join(link, path.name)

@@ -1,0 +1,28 @@
+"""Installs the middlewares that protect an application."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from holdfast.server.app import Server
+from holdfast.server.identity.origin_check import Front, guarded, secured
+from holdfast.server.identity.refusals import noted
+
+
+def protect(
+    app: web.Application,
+    server: Server,
+    front: Front | None = None,
+    internal: Front | None = None,
+) -> web.Application:
+    """Add the middlewares to an application: record refusals, check origins, add headers.
+
+    `front`: names and origins that the server answers to; None for a server on loopback.
+    `internal`: the same for requests of other replicas.
+
+    The recorder comes first, so that it sees what the origin check refuses.
+    """
+    app.middlewares.append(noted(server.db, server.ports, server.access.proxies))
+    app.middlewares.append(guarded(front, internal))
+    app.on_response_prepare.append(secured(server.access.secure))
+    return app

@@ -1,0 +1,119 @@
+"""Types that request bodies and queries are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union
+
+from msgspec import Meta, Struct
+
+from holdfast.chat import files
+from holdfast.kernel.messages import File, Part, Prompt, Source, Text
+from holdfast.server.problem import BadBody
+from holdfast.store.database import Tx
+
+if TYPE_CHECKING:
+    from holdfast.server.operation import Call
+
+MOST_NUMBER: Final = 2**53 - 1
+"""The largest integer that every JSON client can represent."""
+
+Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Number: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_NUMBER, description="number of a message")]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+Title: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+ModelName: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=200, description="provider:model")
+]
+Labels: TypeAlias = Annotated[
+    dict[
+        Annotated[str, Meta(min_length=1, max_length=64)],
+        Annotated[str, Meta(min_length=1, max_length=256)],
+    ],
+    Meta(max_length=32),
+]
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="most items on a page")]
+CursorText: TypeAlias = Annotated[
+    str, Meta(max_length=2000, pattern="^[A-Za-z0-9_=-]*$", description="`next` of the last page")
+]
+
+
+class Given(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request body or query; unknown fields are refused by name."""
+
+
+class GivenPart(Given, frozen=True, tag_field="type"):
+    """A member of a union, tagged by `type`."""
+
+
+class TextPart(GivenPart, frozen=True, tag="text"):
+    """A text."""
+
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class FilePart(GivenPart, frozen=True, tag="file"):
+    """A file: an upload, its bytes, or a URL that the model's provider can fetch."""
+
+    file: Id | None = None
+    """Id of an upload."""
+    data: bytes | None = None
+    """The bytes in base64, for small files."""
+    url: Annotated[str, Meta(max_length=4000, pattern="^https?://")] | None = None
+    media_type: Annotated[str, Meta(min_length=3, max_length=200)] | None = None
+    """Media type of `data` or `url`; an upload has its own."""
+    name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+
+
+class SourcePart(GivenPart, frozen=True, tag="source"):
+    """A source that the message refers to."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=4000)]
+    title: Annotated[str, Meta(max_length=400)] | None = None
+
+
+Said: TypeAlias = Union[
+    Annotated[str, Meta(min_length=1)],
+    Annotated[
+        tuple[Union[TextPart, FilePart, SourcePart], ...], Meta(min_length=1, max_length=100)
+    ],
+]
+"""A message of a user: text, or parts."""
+
+
+async def prompt_of(call: Call, said: Said) -> Prompt:
+    """A message of a user as a chat accepts it. Raises `FileNotFound` for files of others."""
+    if isinstance(said, str):
+        return said
+
+    async def read(tx: Tx) -> Sequence[Part]:
+        return [await _part(tx, call.user, part) for part in said]
+
+    if any(isinstance(part, FilePart) and part.file is not None for part in said):
+        return tuple(await call.server.db.read(read))
+    return tuple([_plain(part) for part in said])
+
+
+async def _part(tx: Tx, user: str, part: TextPart | FilePart | SourcePart) -> Part:
+    if isinstance(part, FilePart) and part.file is not None:
+        _check_one(part)
+        return (await files.read_file(tx, user, part.file)).part()
+    return _plain(part)
+
+
+def _plain(part: TextPart | FilePart | SourcePart) -> Part:
+    match part:
+        case TextPart():
+            return Text(part.text)
+        case SourcePart():
+            return Source(part.url, part.title)
+        case FilePart():
+            _check_one(part)
+            if part.media_type is None:
+                raise BadBody("a file given by its data or url needs its media_type")
+            return File(part.media_type, part.name, part.data, part.url)
+
+
+def _check_one(part: FilePart) -> None:
+    if sum(one is not None for one in (part.file, part.data, part.url)) != 1:
+        raise BadBody("a file is given by one of file (an upload), data and url")

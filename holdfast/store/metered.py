@@ -1,0 +1,80 @@
+"""A database that measures its transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeVar
+
+from holdfast.observe.metrics import SHORT, Meters
+from holdfast.store.database import (
+    Bulk,
+    Database,
+    Dialect,
+    Notice,
+    StoreError,
+    Transaction,
+)
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Timed:
+    """Wraps a database and measures the duration of each transaction, waiting included."""
+
+    def __init__(self, db: Database, meters: Meters) -> None:
+        self._db = db
+        self._seconds = meters.histogram(
+            "holdfast_database_seconds",
+            "Duration of database transactions in seconds, by kind.",
+            "kind",
+            bounds=SHORT,
+        )
+        self._errors = meters.counter(
+            "holdfast_database_errors_total", "Database transactions that failed, by kind.", "kind"
+        )
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._db.dialect
+
+    @property
+    def exclusive(self) -> bool:
+        return self._db.exclusive
+
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
+        began = perf_counter()
+        try:
+            return await self._db.write(transaction, short=short)
+        except StoreError:
+            self._errors.add("write")
+            raise
+        finally:
+            self._seconds.take(perf_counter() - began, "write")
+
+    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
+        began = perf_counter()
+        try:
+            return await self._db.write_together(bulk, one)
+        except StoreError:
+            self._errors.add("commit")
+            raise
+        finally:
+            self._seconds.take(perf_counter() - began, "commit")
+
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
+        began = perf_counter()
+        try:
+            return await self._db.read(transaction, short=short)
+        except StoreError:
+            self._errors.add("read")
+            raise
+        finally:
+            self._seconds.take(perf_counter() - began, "read")
+
+    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
+        return self._db.listen(hear)
+
+    def check_writable(self) -> None:
+        self._db.check_writable()

@@ -1,0 +1,201 @@
+"""SQLite as a store: one writing thread, two reading threads, and one file locked by this process.
+
+Short transactions run on the event loop itself, in less time than waking a thread takes.
+
+Transactions that wait at the same time share one commit (`group_commit.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from os import PathLike
+from typing import Any, Final, TypeVar, cast
+
+import apsw
+
+from holdfast.store.completion import Waits
+from holdfast.store.database import (
+    GROUP,
+    SQLITE,
+    Bulk,
+    CannotOpen,
+    Closed,
+    Dialect,
+    Hold,
+    Notice,
+    OtherLoop,
+    Transaction,
+)
+from holdfast.store.migrate import Migration, Script, check
+from holdfast.store.migrate import migrate as apply_migrations
+from holdfast.store.notices import Notices
+from holdfast.store.sqlite.executor import (
+    Executor,
+    InlineExecutor,
+    LoopFirstExecutor,
+    SplitExecutor,
+)
+from holdfast.store.sqlite.file import File, open_file
+from holdfast.store.sqlite.group_commit import Job, Reader, Writer
+from holdfast.store.write_health import WriteHealth
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path: str | PathLike[str],
+    *,
+    now: Callable[[], int],
+    hold: Hold | None = None,
+    thread: bool = True,
+    migrate: bool = True,
+    writes: bool = True,
+    migrations: Sequence[Migration] | None = None,
+    version: str | None = None,
+) -> AsyncIterator[Sqlite]:
+    """Open a database file for this process alone, creating it if needed; `:memory:` makes no file.
+
+    `now` is called on the event loop when a transaction is submitted, and is its `:now`. Without
+    `thread`, everything runs on the loop, in a deterministic order. Without `migrate`, a database
+    that lacks a migration is refused. Without `writes`, it is only read, beside a process that
+    writes, and it has to exist. `version` is SQLite's, for tests.
+    """
+    file = open_file(path, version or apsw.sqlite_lib_version(), writes=writes)
+    database = Sqlite(file, now, hold, thread)
+    try:
+        database.applied = await database.bring_up(migrate and writes, migrations)
+        yield database
+    finally:
+        await database.close()
+
+
+class Sqlite:
+    """A SQLite database, open in this process."""
+
+    dialect: Final[Dialect] = SQLITE
+    applied: Sequence[str] = ()
+    """Names of the migrations that were applied when it was opened."""
+    listens: Final = True
+    """Whether notices of other processes arrive: no other process writes."""
+
+    def __init__(self, file: File, now: Callable[[], int], hold: Hold | None, thread: bool) -> None:
+        self.exclusive: Final = file.exclusive
+        """Whether this process is the only writer: proven by the file lock, or by being in
+        memory."""
+        self._path = file.path
+        self._file = file
+        self._now = now
+        self._hold = hold
+        self._notices = Notices()
+        self._loop = asyncio.get_running_loop()
+        self._waits = Waits(self._loop)
+        self._health = WriteHealth(self._loop.time)
+        self._closed = False
+        self._writes, self._reads = self._executors(file, thread)
+
+    async def bring_up(
+        self, migrate: bool, migrations: Sequence[Migration] | None
+    ) -> Sequence[str]:
+        """Apply missing migrations, or refuse the database. Called once, by `open_sqlite`."""
+        try:
+            return await (apply_migrations if migrate else check)(self, SQLITE, migrations)
+        except CannotOpen as error:
+            raise CannotOpen(f"{self._path}: {error}") from error.__cause__
+
+    async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
+        job = self._submit(self._writes, transaction, (), short=short)
+        return await self._held(self._waits.answered(job))
+
+    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
+        job = self._submit(self._writes, bulk.alone, (one,), short=True, bulk=bulk)
+        return await self._held(self._waits.answered(job))
+
+    async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
+        job = self._submit(self._reads, transaction, (), reads=True, short=short)
+        waiter = job.waiter = self._loop.create_future()
+        await self._held(waiter)  # nothing is changed, so a cancelled caller need not wait
+        return job.get()
+
+    async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
+        """Run a transaction that may run scripts. `exclusive`: no other process can run one."""
+        return await self.write(cast(Transaction[T], transaction))
+
+    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
+        return self._notices.listen(hear)
+
+    def check_writable(self) -> None:
+        if self._closed:
+            raise Closed
+        self._file.check_writable()
+        self._health.check()
+
+    async def close(self) -> None:
+        """Finish what was submitted, and close the file."""
+        self._closed = True
+        await self._held(self._stop())
+
+    async def _stop(self) -> None:
+        try:
+            if self._reads is not self._writes:
+                await self._reads.stop()
+        finally:
+            await self._writes.stop()
+            self._waits.close()
+
+    def _held(self, waiting: Awaitable[T]) -> Awaitable[T]:
+        return waiting if self._hold is None else _within(self._hold, waiting)
+
+    def _executors(self, file: File, thread: bool) -> tuple[Executor[Job[Any]], Executor[Job[Any]]]:
+        loop, deliver, writer = self._loop, self._deliver, Writer(file)
+        readers = [Reader(connection) for connection in file.readers]
+        writes: Executor[Job[Any]]
+        if not thread:
+            writes = InlineExecutor(loop, deliver, writer, GROUP)
+            return writes, InlineExecutor(loop, deliver, readers[0], 1) if readers else writes
+        writes = LoopFirstExecutor(loop, deliver, writer, GROUP)
+        if not readers:
+            return writes, writes
+        *beside, near = readers
+        return writes, SplitExecutor(loop, deliver, near, beside)
+
+    def _submit(
+        self,
+        executor: Executor[Job[Any]],
+        function: Callable[..., Awaitable[T]],
+        arguments: tuple[Any, ...],
+        *,
+        reads: bool = False,
+        short: bool = False,
+        bulk: Bulk[Any, T] | None = None,
+    ) -> Job[T]:
+        if self._closed:
+            raise Closed
+        if asyncio.get_running_loop() is not self._loop:
+            raise OtherLoop
+        job = Job(function, arguments, self._now(), reads, bulk)
+        executor.submit(job, short=short)
+        return job
+
+    def _deliver(self, jobs: Sequence[Job[Any]]) -> None:
+        """Announce the outcomes of jobs, on the loop."""
+        for job in jobs:
+            if not job.reads:
+                self._health.record(job.error)
+            job.tell()
+        for job in jobs:
+            if job.notices:
+                self._notices.tell(job.notices)
+
+
+async def _within(hold: Hold, waiting: Awaitable[T]) -> T:
+    with hold():
+        return await waiting

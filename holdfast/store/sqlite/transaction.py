@@ -1,0 +1,178 @@
+"""A SQLite transaction, as passed to the function that runs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn, TypeVar
+
+import apsw
+
+from holdfast.store.database import (
+    NO_PARAMS,
+    SQLITE,
+    Damaged,
+    Dialect,
+    Notice,
+    NotWritable,
+    Params,
+    Row,
+    StoreError,
+    Unavailable,
+    Violation,
+)
+from holdfast.store.placeholders import taken
+
+T = TypeVar("T")
+
+ENDED: Final = "a transaction must not end itself: leave BEGIN, COMMIT and ROLLBACK out of it"
+
+
+def ran(function: Callable[..., Awaitable[T]], tx: SqliteTx, *arguments: Any) -> T:
+    """Run a transaction's function to its end, which it must reach without being suspended."""
+    try:
+        coroutine: Coroutine[Any, Any, T] = function(tx, *arguments)  # type: ignore[assignment]
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        tx.end()
+    with suppress(Exception):  # the error below says what is wrong
+        coroutine.close()
+    raise TypeError(
+        f"{function!r} waits for something other than the database: "
+        "do that before or after the transaction"
+    )
+
+
+class SqliteTx:
+    """A transaction, as passed to the function that runs in it."""
+
+    __slots__ = ("_connection", "_execute", "_execute_many", "_now", "broken", "notices")
+
+    dialect: Final[Dialect] = SQLITE
+
+    def __init__(self, connection: apsw.Connection, cursor: apsw.Cursor, now: int) -> None:
+        self._connection = connection
+        self._execute: Callable[..., apsw.Cursor] = cursor.execute
+        self._execute_many: Callable[..., apsw.Cursor] = cursor.executemany
+        self._now = now
+        self.notices: list[Notice] = []
+        self.broken: StoreError | None = None
+        """Why this transaction cannot be committed."""
+
+    async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
+        return self._run(sql, params)
+
+    async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
+        return self._run_many(sql, params)
+
+    async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
+        rows = self._run(sql, params)
+        return rows[0] if rows else None
+
+    async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
+        # SQLite keeps its previous count when a statement changes nothing.
+        before = self._connection.total_changes()
+        self._run(sql, params)
+        return self._connection.changes() if self._connection.total_changes() != before else 0
+
+    async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
+        self._run_many(sql, params)
+
+    async def script(self, sql: str) -> None:
+        self._run(sql, NO_PARAMS)
+        if not self._connection.in_transaction:
+            self._break(StoreError(ENDED))
+            raise StoreError(ENDED)
+
+    def tell(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    def end(self) -> None:
+        """Invalidate the transaction."""
+        self._execute = self._execute_many = _over
+
+    def _run(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        values = taken(sql).values(params, self._now)
+        try:
+            return self._execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise self._refused(error) from error
+        except UnicodeDecodeError as error:  # SQLite stores any bytes as text
+            raise Damaged(f"a stored text is not UTF-8: {error}") from error
+
+    def _run_many(self, sql: str, params: Sequence[Params]) -> list[tuple[Any, ...]]:
+        take, now = taken(sql).values, self._now
+        values = [take(each, now) for each in params]
+        try:
+            return self._execute_many(sql, values).fetchall()
+        except apsw.Error as error:
+            raise self._refused(error) from error
+        except UnicodeDecodeError as error:
+            raise Damaged(f"a stored text is not UTF-8: {error}") from error
+
+    def _refused(self, error: apsw.Error) -> StoreError:
+        why = refusal(error, self._connection)
+        if isinstance(why, Unavailable) or not self._connection.in_transaction:
+            self._break(why)
+        return why
+
+    def _break(self, why: StoreError) -> None:
+        """Reject all further statements: SQLite may have rolled back, and would commit them
+        separately."""
+        self.broken = why
+        self.end()
+
+
+class ReadTx(SqliteTx):
+    """A read-only transaction."""
+
+    __slots__ = ()
+
+    def tell(self, notice: Notice) -> NoReturn:
+        raise StoreError("a read cannot send notices: use write")
+
+    def _refused(self, error: apsw.Error) -> StoreError:
+        if isinstance(error, apsw.ReadOnlyError):
+            return StoreError("a read must not write: use write")
+        return super()._refused(error)
+
+
+def _over(*_: object) -> NoReturn:
+    raise StoreError("this transaction is over: begin another")
+
+
+# --- What SQLite refuses -------------------------------------------------------------------------
+
+_NOT_WRITABLE: Final[Mapping[type[Exception], str]] = {
+    apsw.FullError: "the disk is full, free some space",
+    apsw.IOError: "the disk cannot be read or written, check it",
+    apsw.ReadOnlyError: "it may only be read now, check its permissions and its disk",
+    apsw.CantOpenError: "a file beside it cannot be opened, check the directory",
+    apsw.PermissionsError: "there is no permission, check its directory",
+}
+"""Errors of the disk: the next write is likely to fail in the same way."""
+_UNAVAILABLE: Final[Mapping[type[Exception], str]] = {
+    **_NOT_WRITABLE,
+    apsw.BusyError: "another program has it locked, close that program",
+    apsw.LockedError: "another connection has it locked",
+    apsw.ProtocolError: "another program has it locked, close that program",
+    apsw.NoMemError: "there is not enough memory",
+    apsw.InterruptError: "it was interrupted",
+    apsw.CorruptError: "it is damaged, restore it from a backup",
+    apsw.NotADBError: "it is damaged, restore it from a backup",
+}
+"""Errors that the statement did not cause."""
+_VIOLATION: Final = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+
+
+def refusal(error: apsw.Error, connection: apsw.Connection) -> StoreError:
+    """Convert an error of SQLite to one of the store."""
+    if isinstance(error, _VIOLATION):
+        return Violation(str(error))
+    if (why := _UNAVAILABLE.get(type(error))) is not None:
+        name = connection.filename or "the database in memory"
+        kind = NotWritable if type(error) in _NOT_WRITABLE else Unavailable
+        return kind(f"nothing was changed in {name}: {why} (SQLite says: {error})")
+    return StoreError(f"SQLite refuses the statement: {error}")

@@ -1,0 +1,92 @@
+"""The interface of a protocol for a fake provider; one file per protocol implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.kernel.errors import ProviderError
+from holdfast.kernel.messages import Usage
+from holdfast.kernel.model import Delta
+
+
+class Received(Struct, frozen=True):
+    """A received request."""
+
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Headers by case-insensitive name."""
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Head(Struct, frozen=True):
+    """The head of a response."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class ConnectionLost(Exception):
+    """The fake breaks its connection on purpose."""
+
+
+class Problem(Struct, frozen=True):
+    """Why a request is refused or a stream fails, in the real provider's words."""
+
+    message: str
+    status: int = 400
+    code: str | None = None
+    """The protocol's error code; None: the one of the status."""
+
+
+class Objection(Exception):
+    """The first error found in a request."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, status, code)
+
+
+class Speaker(Protocol):
+    """Encodes one answer in one protocol, as whole server-sent events."""
+
+    def opening(self) -> Iterable[bytes]:
+        """The events before any content."""
+        ...
+
+    def say(self, delta: Delta) -> Iterable[bytes]:
+        """Encode one delta. `Finished` includes everything that ends the stream."""
+        ...
+
+    def failure(self, problem: Problem) -> Iterable[bytes]:
+        """Encode an error inside the stream."""
+        ...
+
+
+class Language(Struct, frozen=True):
+    """A protocol as implemented by a fake."""
+
+    problem: Callable[[Received], Problem | None]
+    """The real provider's objection to a request, or None."""
+    refusal: Callable[[Problem], bytes]
+    """Encodes the body of a refusal."""
+    speaker: Callable[[Received, Usage | None], Speaker]
+    """Creates the speaker of one answer, with the usage it will report."""
+
+
+def problem_of(error: ProviderError) -> Problem:
+    return Problem(error.message, error.status or 500, error.code)
+
+
+def event(data: object, name: str | None = None) -> bytes:
+    """One server-sent event with JSON in it."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + msgspec.json.encode(data) + b"\n\n"

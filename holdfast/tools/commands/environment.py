@@ -1,0 +1,87 @@
+"""The environment variables of a command. Pure.
+
+A command gets variables from an allow-list, so that secrets of the process (cloud credentials,
+tokens, passwords in URLs) do not end up in a log or in a model's context by accident. This isolates
+nothing: a command can read whatever its user can, the variables of this process too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Final
+
+from holdfast.kernel.errors import ConfigError
+
+PASSED: Final = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"),
+    *("XDG_*", "HOSTNAME", "MANPATH", "INFOPATH", "COLUMNS", "LINES"),
+    # Certificates, without which nothing can be downloaded in some networks.
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"),
+    *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
+    # Toolchains.
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "PYENV_VERSION"),
+    *("PYTHONPATH", "PYTHONHOME", "NVM_DIR", "NODE_PATH", "CARGO_HOME", "RUSTUP_HOME"),
+    *("RUSTUP_TOOLCHAIN", "GOPATH", "GOROOT", "GOBIN", "JAVA_HOME", "ANDROID_HOME", "GEM_HOME"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PKG_CONFIG_PATH", "CPATH", "LIBRARY_PATH"),
+    *("NIX_PATH", "NIX_SSL_CERT_FILE", "HOMEBREW_PREFIX", "DEVELOPER_DIR", "SDKROOT"),
+)
+"""Names of variables that are passed to a command, some with a wildcard."""
+
+QUIET: Final[Mapping[str, str]] = {
+    "HOLDFAST": "1",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    "EDITOR": "true",
+    "VISUAL": "true",
+}
+"""Set for every command: no person is there to use a pager, an editor or a prompt."""
+
+
+def passed(environ: Mapping[str, str], pass_env: Iterable[str] = ()) -> dict[str, str]:
+    """The variables of this process that a command gets: the allow-list, and those in `pass_env`.
+
+    A pattern such as `AWS_*` never matches a provider's key or a setting of ours, which have to be
+    named in full.
+    """
+    more = frozenset(pass_env)
+    patterns = (*PASSED, *more)
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in more
+        or (not _is_secret(name) and any(fnmatchcase(name, pattern) for pattern in patterns))
+    }
+
+
+def set_up(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables a command runs with, for use without a person."""
+    stale = ("PWD", "OLDPWD")
+    return {**{name: value for name, value in environ.items() if name not in stale}, **QUIET}
+
+
+def check(pass_env: Iterable[str]) -> None:
+    """Raises `ConfigError` for an invalid variable name."""
+    for name in pass_env:
+        if not name or "=" in name or "\0" in name or name != name.strip():
+            raise ConfigError(
+                f"{name!r} is not the name of a variable: use a name such as AWS_PROFILE, or a "
+                "pattern such as AWS_*"
+            )
+
+
+def _is_secret(name: str) -> bool:
+    return name.startswith("HOLDFAST_") or name == "PGPASSWORD" or name in _keys()
+
+
+@cache
+def _keys() -> frozenset[str]:
+    from holdfast.providers.catalog import PROVIDERS
+
+    return frozenset(key for facts in PROVIDERS.values() for key in facts.keys)

@@ -1,0 +1,201 @@
+"""The API over real HTTP on loopback, in one process with its worker: what tests of it start from.
+
+async with serving_api(db, [agent]) as api:
+    status, chat, _ = await api.post("/chats", {"prompt": "hi"})
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+import aiohttp
+import anyio
+from aiohttp import web
+from msgspec import structs
+
+import holdfast.server.routes  # noqa: F401 - so that there are operations
+from holdfast.agent import Agent
+from holdfast.chat.host import Host
+from holdfast.host import serving
+from holdfast.kernel.ports import Ports
+from holdfast.server.app import PREFIX, Identity, Limits, Server, application
+from holdfast.server.json import from_json, to_json
+from holdfast.server.policy import ALL_SCOPES, Caller, Role, Standing
+from holdfast.server.problem import Unauthenticated
+from holdfast.store.database import Database, Tx
+from holdfast.testing import Clock, ScriptedModel, ports
+from holdfast.worker.options import WorkerOptions
+
+USER: Final = "X-Test-User"
+"""The header that says who asks: `ann`, or `ann:viewer` for a role of theirs."""
+
+
+class Named:
+    """An identity that believes what it is told."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def caller(self, request: web.Request) -> Caller | None:
+        name = request.headers.get(USER)
+        if name is None:
+            return None
+        user, _, role = name.partition(":")
+        known: Mapping[str, Role] = {"": "member", "admin": "admin", "viewer": "viewer"}
+        if role not in known:
+            raise Unauthenticated(f"nobody has the role {role!r}")
+        return Caller(user, known[role], ALL_SCOPES, token="test")
+
+    async def standing(self, caller: Caller, chat_id: str) -> Standing | None:
+        """From the owner. A chat with the label `shared` = the user's name is shared with them."""
+
+        async def read(tx: Tx) -> Any:
+            return await tx.one("SELECT owner, labels FROM chats WHERE id = :id", {"id": chat_id})
+
+        row = await self._db.read(read)
+        if row is None:
+            return None
+        labels: dict[str, str] = from_json(row[1].encode(), dict[str, str])
+        return Standing(owns=row[0] == caller.user, shared=labels.get("shared") == caller.user)
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+    """JSON as Python has it; bytes where it is none; None for nothing."""
+    headers: Mapping[str, str]
+
+
+class Api:
+    """A client that takes paths below /api/v1."""
+
+    def __init__(
+        self, url: str, session: aiohttp.ClientSession, server: Server, user: str = "ann"
+    ) -> None:
+        self.url = url
+        """Without the prefix."""
+        self.server = server
+        self.user = user
+        self.session = session
+
+    @property
+    def host(self) -> Host:
+        return self.server.host
+
+    def of(self, user: str) -> Api:
+        """The same server, asked by somebody else."""
+        return Api(self.url, self.session, self.server, user)
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        return await self.ask("GET", path, query=query)
+
+    async def post(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+        return await self.ask("POST", path, body, key=key)
+
+    async def put(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+        return await self.ask("PUT", path, body, key=key)
+
+    async def patch(self, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+        return await self.ask("PATCH", path, body, key=key)
+
+    async def delete(self, path: str, *, key: str | None = None) -> Answer:
+        return await self.ask("DELETE", path, key=key)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] = {},
+        key: str | None = None,
+        headers: Mapping[str, str] = {},
+        prefix: str = PREFIX,
+    ) -> Answer:
+        """`body`: bytes go as they are, anything else but None as JSON."""
+        sent = {USER: self.user} if self.user else {}
+        if key is not None:
+            sent["Idempotency-Key"] = key
+        if body is not None and not isinstance(body, bytes):
+            sent["Content-Type"], body = "application/json", to_json(body)
+        asked = {name: _text(value) for name, value in query.items() if value is not None}
+        async with self.session.request(
+            method, self.url + prefix + path, data=body, params=asked, headers={**sent, **headers}
+        ) as response:
+            data = await response.read()
+            return Answer(response.status, _parsed(response, data), response.headers)
+
+    async def rest(self, chat_id: str) -> Mapping[str, Any]:
+        """The chat, once it rests."""
+        await (await self.host.chat(chat_id)).rest()
+        return (await self.get(f"/chats/{chat_id}")).body  # type: ignore[no-any-return]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parsed(response: aiohttp.ClientResponse, data: bytes) -> Any:
+    if not data:
+        return None
+    if response.content_type in ("application/json", "application/problem+json"):
+        return from_json(data, Any)
+    return data
+
+
+@asynccontextmanager
+async def serving_api(
+    db: Database,
+    agents: Iterable[Agent],
+    *,
+    clock: Clock | None = None,
+    user: str = "ann",
+    worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    identity: Identity | None = None,
+    world: Ports | None = None,
+    base_urls: Mapping[str, str] = {},
+    titles: bool = False,
+) -> AsyncIterator[Api]:
+    """A worker, the API over it, and a client to it, for as long as the block lasts."""
+    world = world or _world(clock)
+    async with serving(db, agents, ports=world, worker=worker, titles=titles) as host:
+        server = Server(host, db, identity or Named(db), world, limits, base_urls=base_urls)
+        async with listening(application(server)) as url, session() as client:
+            yield Api(url, client, server, user)
+
+
+def _world(clock: Clock | None) -> Ports:
+    """Ids that sort as they are made, as real ones do."""
+    numbers = itertools.count(1)
+    made = ports() if clock is None else ports(clock=clock)
+    return structs.replace(made, new_id=lambda: f"id-{next(numbers):06}")
+
+
+@asynccontextmanager
+async def listening(app: web.Application) -> AsyncIterator[str]:
+    """The URL that an application is served at."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()
+
+
+def session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False, trust_env=False
+    )
+
+
+def agent(script: Iterable[Any] = (), clock: Clock | None = None, **more: Any) -> Agent:
+    """One that says what the script says."""
+    world = ports() if clock is None else ports(clock=clock)
+    return Agent(model=ScriptedModel(list(script)), ports=world, **more)

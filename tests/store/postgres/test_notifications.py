@@ -1,0 +1,226 @@
+"""How notices are put into notifications and read out of them again, and when they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.store.database import Changed, Claimable, Missed, Notice
+from holdfast.store.postgres.notifier import (
+    CHANGED,
+    CLAIMABLE,
+    PAUSE,
+    ROOM,
+    Notifier,
+    heard,
+    payloads,
+)
+
+if TYPE_CHECKING:
+    pass
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+notices = st.one_of(
+    st.builds(Changed, texts, st.integers(1, 2**53)),
+    st.builds(Claimable, texts),
+)
+
+
+@given(st.lists(notices, max_size=400))
+def test_what_is_told_is_heard_once_for_each_chat(told: list[Notice]) -> None:
+    said: list[Notice] = []
+    for channel, payload in payloads("me", 7, told):
+        assert len(payload.encode()) <= ROOM
+        found = heard(channel, payload)
+        assert found
+        assert (found.sender, found.serial) == ("me", 7)
+        said.extend(found.notices)
+    latest: dict[str, int] = {}
+    for notice in told:
+        if isinstance(notice, Changed):
+            latest[notice.chat] = max(notice.version, latest.get(notice.chat, 0))
+    chats = {notice.chat for notice in told if isinstance(notice, Claimable)}
+    assert sorted(said, key=repr) == sorted(
+        [*(Changed(*each) for each in latest.items()), *map(Claimable, chats)], key=repr
+    )
+
+
+def test_many_chats_share_few_notifications() -> None:
+    told = [Changed(f"{number:036}", number) for number in range(1, 1_001)]
+    assert len(payloads("0" * 32, 1, told)) < 10
+
+
+def test_that_something_was_missed_here_concerns_nobody_else() -> None:
+    assert payloads("me", 1, [Missed()]) == []
+
+
+@pytest.mark.parametrize("channel", [CHANGED, CLAIMABLE])
+@pytest.mark.parametrize("payload", ["", "hello", "{}", '["me"]', '["me",1,[3]]', '["me",1,3]'])
+def test_what_nobody_of_us_has_sent_is_not_heard(channel: str, payload: str) -> None:
+    assert heard(channel, payload) is None
+
+
+class Line:
+    """A connection that keeps what is sent, and how often time is held."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+        self.times: list[float] = []
+        """When the sending began."""
+        self.failures = 0
+        self.held = 0
+
+    async def notify(self, channels: Sequence[str], texts: Sequence[str]) -> None:
+        await asyncio.sleep(0)
+        self.times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(1)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionResetError("gone")
+        self.sent.append(list(texts))
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        self.held += 1
+        yield
+        self.held -= 1
+
+
+@asynccontextmanager
+async def notifying(line: Line, *, echoes: bool = False) -> AsyncIterator[Notifier]:
+    notifier = Notifier("me", line.notify, line.hold)
+    notifier.echoes = echoes
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(notifier.run())
+        yield notifier
+        await notifier.flushed()
+        task.cancel()
+
+
+async def test_what_is_told_while_others_are_on_their_way_is_sent_together() -> None:
+    line = Line()
+    async with notifying(line) as mine:
+        mine.tell([Claimable("a")])
+        await asyncio.sleep(0.5)
+        mine.tell([Claimable("b")])
+        mine.tell([Claimable("c")])
+    assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b","c"]]']]
+
+
+async def test_what_comes_up_within_a_pause_is_sent_together_when_it_is_over() -> None:
+    line, loop = Line(), asyncio.get_running_loop()
+    async with notifying(line) as mine:
+        began = loop.time()
+        mine.tell([Changed("a", 1)])
+        await asyncio.sleep(1 + PAUSE / 10)
+        for version in range(2, 9):
+            mine.tell([Changed("a", version)])
+            await asyncio.sleep(PAUSE / 10)
+            assert line.held == 0  # or the pause would have no end
+        await asyncio.sleep(10)
+        assert line.sent == [['["me",1,[["a",1]]]'], ['["me",2,[["a",8]]]']]
+    assert line.times == pytest.approx([began, began + 1 + PAUSE], abs=PAUSE / 100)
+
+
+async def test_what_comes_up_after_a_pause_is_sent_at_once() -> None:
+    line, loop = Line(), asyncio.get_running_loop()
+    async with notifying(line) as mine:
+        for _ in range(3):
+            mine.tell([Claimable("a")])
+            told = loop.time()
+            await asyncio.sleep(1 + 2 * PAUSE)
+            assert line.times[-1] == told
+    assert len(line.sent) == 3
+
+
+async def test_whoever_wants_all_to_be_sent_waits_for_no_pause() -> None:
+    line, loop = Line(), asyncio.get_running_loop()
+    async with notifying(line) as mine:
+        began = loop.time()
+        mine.tell([Claimable("a")])
+        await asyncio.sleep(0.5)
+        mine.tell([Claimable("b")])  # while the first is on its way
+        await mine.flushed()
+        assert loop.time() == began + 2
+        mine.tell([Claimable("c")])  # in the pause
+        await asyncio.sleep(0)
+        await mine.flushed()
+        assert loop.time() == began + 3
+    assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b"]]'], ['["me",3,["c"]]']]
+
+
+@given(st.lists(st.sampled_from([0, 0.3, PAUSE, PAUSE / 2, 1, 1 + PAUSE, 1 + PAUSE / 2])))
+async def test_nothing_stays_behind_however_the_notices_come(waits: list[float]) -> None:
+    line = Line()
+    async with notifying(line) as mine:
+        for version, wait in enumerate(waits, start=1):
+            mine.tell([Changed("a", version), Changed(f"b{version}", 1)])
+            await asyncio.sleep(wait)
+        await asyncio.sleep(10)  # nobody asks for it, and nothing else comes
+        said: dict[str, int] = {}
+        for text in itertools.chain(*line.sent):
+            found = heard(CHANGED, text)
+            assert found
+            said |= {each.chat: each.version for each in found.notices if isinstance(each, Changed)}
+        told = {f"b{version + 1}": 1 for version in range(len(waits))}
+        assert said == (told | {"a": len(waits)} if waits else {})
+
+
+async def test_time_is_held_until_what_was_sent_has_come_back() -> None:
+    line = Line()
+    async with notifying(line, echoes=True) as mine:
+        mine.tell([Claimable("a")])
+        await asyncio.sleep(0.5)
+        mine.tell([Claimable("b")])
+        await mine.flushed()
+        mine.came_back(1)
+        assert line.held == 1
+        mine.came_back(2)
+        assert line.held == 0
+
+
+async def test_time_is_not_held_for_what_will_not_come_back() -> None:
+    line = Line()
+    async with notifying(line) as mine:
+        mine.tell([Claimable("a")])
+        await mine.flushed()
+        mine.echoes = True
+        mine.tell([Missed()])
+        await mine.flushed()
+        assert line.held == 0
+        mine.tell([Claimable("b")])
+        await mine.flushed()
+        assert line.held == 1
+        mine.land()
+        assert line.held == 0
+
+
+async def test_what_cannot_be_sent_is_tried_again_once() -> None:
+    line = Line()
+    line.failures = 1
+    async with notifying(line) as mine:
+        mine.tell([Claimable("a")])
+    assert line.sent == [['["me",1,["a"]]']]
+
+
+async def test_what_cannot_be_sent_twice_is_dropped_and_the_next_is_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    line = Line()
+    line.failures = 2
+    async with notifying(line, echoes=True) as mine:
+        with caplog.at_level(logging.WARNING, "holdfast"):
+            mine.tell([Claimable("a")])
+            await mine.flushed()
+        assert "were not notified" in caplog.text
+        assert line.held == 0
+        mine.tell([Claimable("b")])
+    assert line.sent == [['["me",2,["b"]]']]

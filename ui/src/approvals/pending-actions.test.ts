@@ -1,0 +1,103 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Chat } from "../api/types";
+import { Store } from "../reactive/store";
+import type { ChatList } from "../store/chats";
+import type { Asked } from "./grouping";
+import { followWaiting, waiting } from "./pending-actions";
+
+const chats = new Store<{ byId: ReadonlyMap<string, Chat> }>({ byId: new Map() });
+const list = { chats, line: { state: new Store({ is: "open" }) } } as unknown as ChatList;
+/** Requests that have not been answered, each by what answers it. */
+let open: ((asked: readonly string[]) => Promise<void>)[];
+let stop: () => void;
+
+beforeEach(() => {
+  open = [];
+  vi.stubGlobal("fetch", () => {
+    return new Promise((resolve) => {
+      open.push(async (calls) => {
+        const body = JSON.stringify({ actions: calls.map(asked), next: null });
+        resolve(new Response(body, { status: 200 }));
+        await settle();
+      });
+    });
+  });
+  told(1, {});
+  stop = followWaiting(list);
+});
+
+afterEach(() => {
+  stop();
+  vi.unstubAllGlobals();
+});
+
+async function settle(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+}
+
+function asked(id: string): Asked {
+  const call = { type: "call", id, tool: "execute", arguments: "{}" } as const;
+  const action = { kind: "approval", call, arguments: "{}", digest: id } as const;
+  const chat = { chat_id: "c", root_id: "c", title: null, root_title: null };
+  return { ...chat, agent: "a", asked_at: 1, action };
+}
+
+function told(version: number, more: Partial<Chat>): void {
+  const chat = { id: "c", parent_id: null, status: "running", needs_me: false, ...more };
+  chats.set({ byId: new Map([["c", { ...chat, snapshot_version: version } as Chat]]) });
+}
+
+async function answer(...calls: readonly string[]): Promise<void> {
+  const [first, ...others] = open;
+  open = others;
+  await first?.(calls);
+}
+
+test("what waits is read when the list is told of it, and again when it was answered", async () => {
+  await answer();
+  told(2, { needs_me: true });
+  await answer("one");
+  expect(waiting.get().asked).toHaveLength(1);
+  told(3, {});
+  await answer();
+  expect(waiting.get().asked).toHaveLength(0);
+  expect(open).toHaveLength(0);
+});
+
+test("what was asked and answered between two things that the list was told does not stay", async () => {
+  await answer();
+  told(2, { needs_me: true });
+  await answer("one");
+  told(3, {});
+  await answer("two"); // it asks again already, and the list is not told: it is answered by then
+  told(6, { status: "idle" });
+  while (open.length > 0) await answer();
+  expect(waiting.get().asked).toHaveLength(0);
+});
+
+test("an answer that was overtaken by what the list was told does not stay", async () => {
+  await answer();
+  told(2, { needs_me: true });
+  await answer("one");
+  told(3, {});
+  told(6, { status: "idle" });
+  await answer("two");
+  while (open.length > 0) await answer();
+  expect(waiting.get().asked).toHaveLength(0);
+});
+
+test("what the list has not been told of yet is not read again and again", async () => {
+  await answer("early");
+  await answer("early");
+  expect(open).toHaveLength(0);
+  expect(waiting.get().asked).toHaveLength(1);
+});
+
+test("what was asked for somebody before is not shown to whoever comes next", async () => {
+  stop();
+  await answer("theirs");
+  expect(waiting.get().asked).toBeNull();
+  stop = followWaiting(list);
+  await answer("mine");
+  expect(waiting.get().asked?.map(({ action }) => action.call.id)).toEqual(["mine"]);
+});

@@ -1,0 +1,103 @@
+/** Submits the answer to a pending action once, and handles answers given elsewhere. */
+
+import { useEffect, useRef, useState } from "react";
+import { IdempotencyKeys } from "../api/idempotency-key";
+import { Problem } from "../api/problem";
+import { call } from "../api/request";
+import type { Answer, Pending } from "../api/types";
+import { notify } from "../ui/notices";
+import { isMeant, mayBeOver } from "./wording";
+
+export type Sending =
+  | { readonly is: "open" }
+  | { readonly is: "sending" }
+  /** `how`: what was said, in a word. */
+  | { readonly is: "done"; readonly how: string }
+  /** Answered elsewhere, or the turn is over. */
+  | { readonly is: "over" }
+  | { readonly is: "refused"; readonly why: string };
+
+export interface Answering {
+  /** The action as it is now: it may have changed since it was given. */
+  readonly action: Pending;
+  readonly changed: boolean;
+  readonly sending: Sending;
+  readonly busy: boolean;
+  send(answer: Answer, how: string): void;
+}
+
+/** When a card of this page was last answered: those below it move up. */
+let settledAt = Number.NEGATIVE_INFINITY;
+
+export function meant({ detail }: { readonly detail: number }): boolean {
+  return isMeant(detail, performance.now(), settledAt);
+}
+
+export function useAnswering(chatId: string, given: Pending, onSettled?: () => void): Answering {
+  const [newer, setNewer] = useState<Pending | null>(null);
+  const [sending, setSending] = useState<Sending>({ is: "open" });
+  const isSending = useRef(false);
+  const [keys] = useState(() => new IdempotencyKeys());
+  const action = newer ?? given;
+  const settle = (state: Sending) => {
+    settledAt = performance.now();
+    setSending(state);
+    onSettled?.();
+  };
+  const send = async (answer: Answer, how: string) => {
+    // State is set with the next picture: two clicks in one moment would both find it open.
+    if (isSending.current) return;
+    isSending.current = true;
+    setSending({ is: "sending" });
+    try {
+      await post(chatId, action, answer, keys);
+      settle({ is: "done", how });
+    } catch (error) {
+      const problem = Problem.of(error);
+      const found = mayBeOver(problem.kind) ? await look(chatId, action) : action;
+      if (found === null) {
+        // The card itself may be gone by now, and with it what was clicked.
+        notify("Already answered by someone else, or the turn is over.");
+        settle({ is: "over" });
+      } else setSending({ is: "refused", why: problem.message });
+      if (found !== null && found.digest !== action.digest) setNewer(found);
+    }
+    isSending.current = false;
+  };
+  const busy = sending.is === "sending";
+  return { action, changed: newer !== null, sending, busy, send: (a, h) => void send(a, h) };
+}
+
+/** The same answer has the same key: one that was carried out and not heard of is not refused. */
+async function post(
+  chat: string,
+  { call: { id } }: Pending,
+  answer: Answer,
+  keys: IdempotencyKeys,
+): Promise<void> {
+  await call("POST /chats/{chat}/actions/{id}", {
+    path: { chat, id },
+    body: { answer },
+    key: keys.for(answer),
+  });
+}
+
+/** The action as the server has it now; null when it waits no more. */
+async function look(chat: string, action: Pending): Promise<Pending | null> {
+  try {
+    const { actions } = await call("GET /chats/{chat}/actions", { path: { chat } });
+    return actions.find((each) => each.call.id === action.call.id) ?? null;
+  } catch {
+    return action; // not known: it stays as it is
+  }
+}
+
+/** Goes to what has just appeared because somebody asked for it, or where they have come back to. */
+export function useFocus<T extends HTMLElement>(isAsked = true): React.RefObject<T | null> {
+  const element = useRef<T>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only when it appears
+  useEffect(() => {
+    if (isAsked) element.current?.focus();
+  }, []);
+  return element;
+}

@@ -1,0 +1,141 @@
+/** The head of a chat: title, status, model picker, context meter and menu. */
+
+import { useEffect, useState } from "react";
+import { session } from "../api/session";
+import type { Snapshot } from "../api/types";
+import { useReadOnly } from "../approvals/read-only";
+import { useOpenTitle } from "../approvals/tab-title";
+import { useStore } from "../reactive/store";
+import type { OpenChat } from "../store/chat";
+import type { ChatList } from "../store/chats";
+import { Back } from "../ui/back-link";
+import { attempt } from "../ui/notices";
+import { standingOf } from "./context-usage";
+import { DeleteDialog } from "./delete-dialog";
+import "./chat-head.css";
+import { nameOf } from "../ui/format";
+import { type Asked, useCommands } from "./chat-actions";
+import { ChatMenu } from "./chat-menu";
+import { Title } from "./editable-title";
+import { ContextMeter } from "./meter";
+import { ModelPicker } from "./model-picker";
+import { effortIn } from "./models";
+
+interface Props {
+  readonly chat: OpenChat;
+  readonly list: ChatList;
+}
+
+export function ChatHead({ chat, list }: Props) {
+  const told = useStore(chat.transcript, (transcript) => transcript.chat);
+  const listed = useStore(list.chats, ({ byId }) => byId.get(chat.id) ?? null);
+  useEffect(() => void list.know(chat.id), [list, chat]);
+  const now = told ?? listed;
+  // The list shows a change at once.
+  const title = listed === null ? (now?.title ?? null) : listed.title;
+  const name = nameOf({ title, opening: listed?.opening ?? null });
+  useOpenTitle(now === null ? null : name);
+  const mine = useMine(now);
+  const { renaming, setRenaming, deleting, setDeleting, opens, run } = useAsked();
+  useCommands(chat, list, mine, run);
+  useReadOnly(chat.id, now !== null && !mine);
+  return (
+    <header className="head">
+      <Back className="head-back" />
+      <div className="head-about">
+        <Title
+          title={title}
+          name={name}
+          editable={mine}
+          renaming={renaming}
+          onRename={setRenaming}
+          onSave={(to) => void attempt(() => list.change(chat.id, { title: to }))}
+        />
+        <Standing chat={chat} mine={mine} />
+      </div>
+      {now !== null && (
+        <>
+          <Picker now={listed ?? now} list={list} disabled={!mine} opens={opens} />
+          <ContextMeter chat={chat} readOnly={!mine} />
+          <ChatMenu chat={chat} list={list} now={listed ?? now} mine={mine} onAsk={run} />
+        </>
+      )}
+      {now !== null && !mine && <ReadOnly owner={listed?.owner_name ?? null} isOwn={owns(now)} />}
+      {deleting && now !== null && (
+        <DeleteDialog chat={now} list={list} onClose={() => setDeleting(false)} />
+      )}
+    </header>
+  );
+}
+
+/** What of the head is open, and how it is opened from elsewhere. */
+function useAsked() {
+  const [renaming, setRenaming] = useState(false);
+  const [deleting, setDeleting] = useState(false);
+  const [opens, setOpens] = useState(0);
+  const run = (asked: Asked) => {
+    if (asked === "rename") setRenaming(true);
+    else if (asked === "delete") setDeleting(true);
+    else setOpens((times) => times + 1);
+  };
+  return { renaming, setRenaming, deleting, setDeleting, opens, run };
+}
+
+/** Whether the user owns the chat and may change it. */
+function useMine(chat: Snapshot | null): boolean {
+  const now = useStore(session);
+  if (now.is !== "in" || chat === null) return false;
+  const { role, scopes } = now.me;
+  return owns(chat) && role !== "viewer" && scopes.includes("write");
+}
+
+function owns(chat: Snapshot): boolean {
+  const now = session.get();
+  return now.is === "in" && now.me.user === chat.owner;
+}
+
+/** For the eye. What begins, ends or needs a person is announced once, at the end of the timeline. */
+function Standing({ chat, mine }: { readonly chat: OpenChat; readonly mine: boolean }) {
+  const now = useStore(chat.transcript, (transcript) => transcript.chat);
+  const stopping = useStore(chat.stopping);
+  const waitsForWord = useStore(chat.transcript, ({ actions }) =>
+    actions.some(({ kind }) => kind !== "child"),
+  );
+  const waitsFor = waitsForWord ? (mine ? "me" : "owner") : "chat";
+  const standing = now === null ? null : standingOf(now, stopping, waitsFor);
+  return (
+    <p className="head-standing" data-look={standing?.look}>
+      {standing?.words}
+    </p>
+  );
+}
+
+interface PickerProps {
+  readonly now: Snapshot;
+  readonly list: ChatList;
+  readonly disabled: boolean;
+  readonly opens: number;
+}
+
+function Picker({ now, list, disabled, opens }: PickerProps) {
+  return (
+    <ModelPicker
+      model={now.model}
+      effort={effortIn(now.effort)}
+      agent={now.agent}
+      disabled={disabled}
+      opens={opens}
+      onChange={(picked) => void attempt(() => list.change(now.id, picked))}
+    />
+  );
+}
+
+function ReadOnly({ owner, isOwn }: { readonly owner: string | null; readonly isOwn: boolean }) {
+  return (
+    <p className="head-note">
+      {isOwn
+        ? "You have read-only access."
+        : `This chat belongs to ${owner ?? "someone else"}. You can only read it.`}
+    </p>
+  );
+}

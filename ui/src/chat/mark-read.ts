@@ -1,0 +1,19 @@
+/** Marks a chat as read while it is visible. */
+
+import { useEffect } from "react";
+import { useStore } from "../reactive/store";
+import type { OpenChat } from "../store/chat";
+
+/** Marks the chat as read while the page is visible. */
+export function useMarkRead(chat: OpenChat): void {
+  const last = useStore(chat.transcript, ({ messages }) => messages.at(-1)?.number ?? 0);
+  useEffect(() => {
+    const mark = () => {
+      // Not worth a word when it fails: it is marked with the next message.
+      if (last > 0 && !document.hidden) chat.readUpTo(last).catch(() => {});
+    };
+    mark();
+    document.addEventListener("visibilitychange", mark);
+    return () => document.removeEventListener("visibilitychange", mark);
+  }, [chat, last]);
+}

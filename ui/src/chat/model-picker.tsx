@@ -1,0 +1,329 @@
+/** The model picker: model and reasoning effort. */
+
+import { Check, ChevronDown } from "lucide-react";
+import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { Link } from "wouter";
+import type { Effort } from "../api/types";
+import { useStore } from "../reactive/store";
+import { type Catalog, catalog, useCatalog } from "../store/catalog";
+import { Button } from "../ui/button";
+import { type Floating, useFloating } from "../ui/floating";
+import { count } from "../ui/format";
+import { Popover } from "../ui/popover";
+import {
+  type Choosable,
+  EFFORTS,
+  effortsOf,
+  effortWords,
+  fitting,
+  groupsOf,
+  inUse,
+  type ModelGroup,
+  named,
+  nextPlace,
+  short,
+} from "./models";
+import "./model-picker.css";
+
+/** Null where the agent decides. */
+export interface Picked {
+  readonly model: string | null;
+  readonly effort: Effort | null;
+}
+
+interface Props extends Picked {
+  /** The name of the agent that answers. */
+  readonly agent: string;
+  readonly onChange: (picked: Picked) => void;
+  readonly disabled?: boolean;
+  /** Each other number opens it, as if the button had been pressed. */
+  readonly opens?: number;
+}
+
+export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 0 }: Props) {
+  const known = useStore(catalog);
+  const owner = known?.agents.find((each) => each.name === agent);
+  const used = inUse({ model, effort }, owner);
+  const { button, isOpen, toggle, close } = useOpened(opens);
+  const words = used.model === null ? "Model" : short(used.model);
+  return (
+    <>
+      <button
+        ref={button}
+        type="button"
+        className="button picker"
+        data-look="plain"
+        disabled={disabled}
+        aria-haspopup="dialog"
+        aria-expanded={isOpen}
+        aria-label={`Model: ${words}${used.effort ? `, effort ${effortWords(used.effort)}` : ""}`}
+        title={used.model ?? "Model"}
+        onClick={toggle}
+      >
+        <span className="picker-name">{words}</span>
+        {used.effort !== null && <span className="picker-effort">{effortWords(used.effort)}</span>}
+        <ChevronDown size={14} aria-hidden="true" />
+      </button>
+      {isOpen && button.current !== null && (
+        <Popover at={button.current} label="Model and effort" onClose={close}>
+          <Panel
+            own={owner?.model ?? null}
+            ownEffort={owner?.effort ?? null}
+            picked={{ model, effort }}
+            onChange={onChange}
+            onClose={close}
+          />
+        </Popover>
+      )}
+    </>
+  );
+}
+
+/** Opened also from elsewhere. */
+function useOpened(opens: number): Floating {
+  const opening = useFloating();
+  const { open } = opening;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only when it is asked for
+  useEffect(() => {
+    if (opens > 0) open();
+  }, [opens]);
+  return opening;
+}
+
+interface PanelProps {
+  readonly own: string | null;
+  readonly ownEffort: Effort | null;
+  readonly picked: Picked;
+  readonly onChange: (picked: Picked) => void;
+  readonly onClose: () => void;
+}
+
+/** Read again each time: keys may have been added, or agents changed, since the page was opened. */
+function Panel(props: PanelProps) {
+  const known = useCatalog();
+  switch (known.is) {
+    case "reading":
+      return <p className="picker-empty">The models are being read.</p>;
+    case "failed":
+      return (
+        <div className="picker-unread" role="alert">
+          <p>{known.problem.message}</p>
+          <Button busy={known.isTrying} onClick={known.again}>
+            Try again
+          </Button>
+        </div>
+      );
+    case "read":
+      return <Choices {...props} known={known.catalog} />;
+  }
+}
+
+interface ChoicesProps extends PanelProps {
+  readonly known: Catalog;
+}
+
+function Choices({ known, own, ownEffort, picked, onChange, onClose }: ChoicesProps) {
+  const inUseNow = picked.model ?? own;
+  const choose = (name: string | null) => {
+    // The agent's own stays a choice of the agent: it follows when the agent gets another one.
+    const model = name === own ? null : name;
+    onChange({ model, effort: fitting(known.models, name, picked.effort) });
+    onClose();
+  };
+  const needKey = known.providers.filter((each) => !each.usable).length;
+  return (
+    <div className="picker-panel">
+      <Finder known={known} own={own} current={inUseNow} onChoose={choose} />
+      <div className="picker-part">
+        <EffortChoice
+          efforts={effortsOf(known.models, inUseNow)}
+          own={ownEffort}
+          chosen={picked.effort}
+          onChoose={(effort) => onChange({ ...picked, effort })}
+        />
+      </div>
+      {needKey > 0 && (
+        <p className="picker-part picker-foot">
+          <Link href="/settings/providers" onClick={onClose}>
+            {needKey === 1 ? "1 provider" : `${needKey} providers`} could be added
+          </Link>
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface FinderProps {
+  readonly known: Catalog;
+  readonly own: string | null;
+  readonly current: string | null;
+  readonly onChoose: (name: string | null) => void;
+}
+
+/** The focus stays in the search; the arrows move what Enter chooses. */
+function Finder({ known, own, current, onChoose }: FinderProps) {
+  const [query, setQuery] = useState("");
+  const groups = useMemo(() => found(known, own, query), [known, own, query]);
+  const options = groups.flatMap(({ models }) => models);
+  const [moved, setMoved] = useState<number | null>(null);
+  const start = query === "" ? options.findIndex(({ name }) => name === current) : -1;
+  const at = moved ?? (start >= 0 ? start : nextPlace(options, -1, 1));
+  const id = useId();
+  const search = useRef<HTMLInputElement>(null);
+  // Also when there was nothing to search yet.
+  useEffect(() => search.current?.focus(), []);
+  const press = (event: React.KeyboardEvent) => {
+    const chosen = options[at];
+    if (event.key === "ArrowDown") setMoved(nextPlace(options, at, 1));
+    else if (event.key === "ArrowUp") setMoved(nextPlace(options, at, -1));
+    else if (event.key === "Enter" && chosen?.why === null) onChoose(chosen.name);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <>
+      <input
+        ref={search}
+        className="field picker-search"
+        role="combobox"
+        aria-label="Search models"
+        aria-expanded="true"
+        aria-controls={`${id}-list`}
+        aria-activedescendant={at >= 0 ? `${id}-${at}` : undefined}
+        autoComplete="off"
+        placeholder="Search models"
+        value={query}
+        onKeyDown={press}
+        onChange={(event) => {
+          setQuery(event.target.value);
+          setMoved(null);
+        }}
+      />
+      <List
+        id={id}
+        groups={groups}
+        options={options}
+        at={at}
+        current={current}
+        onChoose={onChoose}
+      />
+      {options.length === 0 && <p className="picker-empty">No model is called that.</p>}
+    </>
+  );
+}
+
+function found(known: Catalog, own: string | null, query: string): readonly ModelGroup[] {
+  const groups = groupsOf(known, own, query);
+  const other = named(known, query);
+  if (other === null) return groups;
+  const model = { name: other, label: other, window: null, why: null, isOwn: false };
+  return [...groups, { provider: "Other model, by name", models: [model] }];
+}
+
+interface ListProps {
+  readonly id: string;
+  readonly groups: readonly ModelGroup[];
+  readonly options: readonly Choosable[];
+  readonly at: number;
+  readonly current: string | null;
+  readonly onChoose: (name: string | null) => void;
+}
+
+function List({ id, groups, options, at, current, onChoose }: ListProps) {
+  useEffect(() => {
+    document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: "nearest" });
+  }, [id, at]);
+  return (
+    <div id={`${id}-list`} className="picker-list" role="listbox" aria-label="Models">
+      {groups.map(({ provider, models }) => (
+        // biome-ignore lint/a11y/useSemanticElements: a fieldset is no part of a listbox
+        <div key={provider} role="group" aria-label={provider}>
+          <div className="picker-provider" aria-hidden="true">
+            {provider}
+          </div>
+          {models.map((model) => {
+            const place = options.indexOf(model);
+            return (
+              <Option
+                key={model.name}
+                id={`${id}-${place}`}
+                model={model}
+                isCurrent={model.name === current}
+                isNext={place === at}
+                onChoose={onChoose}
+              />
+            );
+          })}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+interface OptionProps {
+  readonly id: string;
+  readonly model: Choosable;
+  readonly isCurrent: boolean;
+  readonly isNext: boolean;
+  readonly onChoose: (name: string | null) => void;
+}
+
+function Option({ id, model, isCurrent, isNext, onChoose }: OptionProps) {
+  const { name, label, window, why, isOwn } = model;
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the search field has the keys of the list
+    // biome-ignore lint/a11y/useFocusableInteractive: the focus stays in the search field
+    <div
+      id={id}
+      className="picker-option"
+      role="option"
+      aria-selected={isCurrent}
+      aria-disabled={why !== null}
+      data-next={isNext || undefined}
+      onClick={() => why === null && onChoose(name)}
+    >
+      <span className="picker-check">{isCurrent && <Check size={14} aria-hidden="true" />}</span>
+      <span className="picker-label">
+        {label}
+        {why !== null && <small>{why}</small>}
+      </span>
+      {isOwn && <span className="picker-mark">agent's own</span>}
+      {window !== null && <span className="picker-window">{count(window)}</span>}
+    </div>
+  );
+}
+
+interface EffortProps {
+  readonly efforts: readonly Effort[] | null;
+  readonly own: Effort | null;
+  readonly chosen: Effort | null;
+  readonly onChoose: (effort: Effort | null) => void;
+}
+
+function EffortChoice({ efforts, own, chosen, onChoose }: EffortProps) {
+  const name = useId();
+  if (efforts !== null && efforts.length === 0) {
+    return <p className="picker-empty">This model cannot be told how hard to think.</p>;
+  }
+  const usual = own === null ? "Default" : `Default (${effortWords(own).toLowerCase()})`;
+  const levels = [null, ...(efforts ?? EFFORTS)];
+  return (
+    <fieldset className="picker-efforts">
+      <legend>Effort</legend>
+      <div>
+        {levels.map((level) => (
+          <label key={level}>
+            <input
+              type="radio"
+              name={name}
+              checked={chosen === level}
+              onChange={() => onChoose(level)}
+            />
+            <span>{level === null ? usual : effortWords(level)}</span>
+          </label>
+        ))}
+      </div>
+      {efforts === null && <small>The model's levels are unknown: the nearest one is used.</small>}
+    </fieldset>
+  );
+}

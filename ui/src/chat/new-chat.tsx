@@ -1,0 +1,205 @@
+/** The page for a new chat: agent, model and first message. */
+
+import { ArrowLeft, ArrowUp, ChevronDown } from "lucide-react";
+import { type KeyboardEvent, type ReactNode, useMemo, useRef, useState } from "react";
+import { Link } from "wouter";
+import { IdempotencyKeys } from "../api/idempotency-key";
+import type { Agent, Prompt } from "../api/types";
+import { Box } from "../composer/composer-box";
+import { asked } from "../composer/delivery";
+import { type Draft, draftNamed } from "../composer/draft";
+import { useFirstFocus, useSending } from "../composer/new-message";
+import { type Content, hindrance, isEmpty, promptOf } from "../composer/prompt";
+import { readStored, writeStored } from "../reactive/local-storage";
+import { useStore } from "../reactive/store";
+import { catalog } from "../store/catalog";
+import type { Choice } from "../store/chat";
+import type { ChatList } from "../store/chats";
+import { IconButton } from "../ui/button";
+import { deferredNavigation } from "../ui/deferred-navigation";
+import { isCoarse } from "../ui/media-query";
+import { MenuButton } from "../ui/menu";
+import { attempt } from "../ui/notices";
+import { DemoWords, Suggestions } from "./demo-suggestions";
+import "./new-chat.css";
+import { ModelPicker } from "./model-picker";
+import { isDemo } from "./suggestions";
+
+interface Props {
+  readonly list: ChatList;
+}
+
+export function NewChat({ list }: Props) {
+  const draft = useMemo(() => draftNamed("new"), []);
+  const start = useStart();
+  const { creating, create } = useCreate(list, start);
+  const [suggested] = useState(() => new IdempotencyKeys());
+  const demo = isDemo(start.choice.model ?? start.agent?.model);
+  return (
+    <div className="new">
+      <Link href="/" className="button new-back" data-look="plain" data-icon="">
+        <ArrowLeft size={18} aria-hidden="true" />
+        <span className="hidden-text">Back to the chats</span>
+      </Link>
+      <div className="new-middle">
+        <h1>What should the agent do?</h1>
+        <NewBox
+          draft={draft}
+          creating={creating}
+          onCreate={(prompt, made) => create(prompt, draft.keys, made)}
+        >
+          <AgentPicker {...start} />
+          {start.agent !== undefined && (
+            <ModelPicker
+              agent={start.agent.name}
+              model={start.choice.model ?? null}
+              effort={start.choice.effort ?? null}
+              onChange={({ model, effort }) =>
+                start.setChoice({ ...(model ? { model } : {}), ...(effort ? { effort } : {}) })
+              }
+            />
+          )}
+        </NewBox>
+        {demo && <DemoWords />}
+        {demo && (
+          <Suggestions
+            agent={start.agent}
+            disabled={creating}
+            onChoose={(prompt) => create(prompt, suggested)}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface Start {
+  readonly agent: Agent | undefined;
+  /** Name of the agent; null for the default. */
+  readonly chosen: string | null;
+  readonly agents: readonly Agent[];
+  readonly choice: Choice;
+  readonly setAgent: (name: string) => void;
+  readonly setChoice: (choice: Choice) => void;
+}
+
+/** Who is to answer, and how: as it was last time, where that is still possible. */
+function useStart(): Start {
+  const known = useStore(catalog)?.agents;
+  const [{ name, choice }, set] = useState(() =>
+    readStored<{ name: string | null; choice: Choice }>("new", { name: null, choice: {} }),
+  );
+  const change = (next: { name: string | null; choice: Choice }) => {
+    set(next);
+    writeStored("new", next, { name: null, choice: {} });
+  };
+  const agents = known ?? [];
+  const found = agents.find((each) => each.name === name);
+  return {
+    agents,
+    agent: found ?? agents[0],
+    // The same before the agents are read: else the same request would be another one.
+    chosen: known === undefined ? name : (found?.name ?? null),
+    choice,
+    // Another agent has a model of its own.
+    setAgent: (chosen) => change({ name: chosen, choice: {} }),
+    setChoice: (chosen) => change({ name, choice: chosen }),
+  };
+}
+
+/** Asked again for the same after a failure, the server makes one chat and not two. */
+function useCreate(list: ChatList, { chosen, choice }: Start) {
+  const [creating, setCreating] = useState(false);
+  const create = async (prompt: Prompt, keys: IdempotencyKeys, made?: (chat: string) => void) => {
+    const key = keys.for([prompt, chosen, choice]);
+    const arrive = deferredNavigation();
+    setCreating(true);
+    await attempt(async () => {
+      const chat = await list.create(prompt, chosen, choice, key);
+      keys.done();
+      made?.(chat.id);
+      arrive(`/chats/${chat.id}`, "Chat started.");
+    });
+    setCreating(false);
+  };
+  return { creating, create };
+}
+
+interface BoxProps {
+  readonly draft: Draft;
+  readonly creating: boolean;
+  readonly onCreate: (prompt: Prompt, made: (chat: string) => void) => void;
+  readonly children: ReactNode;
+}
+
+function NewBox({ draft, creating, onCreate, children }: BoxProps) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const empty = useStore(draft.content, isEmpty);
+  useFirstFocus(field);
+  const { armed, send } = useSending(draft, () => {
+    const content = draft.content.get();
+    const prompt = promptOf(content);
+    if (prompt === null || creating) return;
+    const here = location.pathname;
+    // What is refused is still there to be sent.
+    onCreate(prompt, (chat) => {
+      if (draft.isMine) handOn(content, location.pathname === here ? chat : null);
+    });
+  });
+  const press = (event: KeyboardEvent) => {
+    if (asked(event, isCoarse()) === null) return;
+    event.preventDefault();
+    if (!empty) send("queue");
+  };
+  const busy = creating || armed;
+  return (
+    <div className="composer">
+      <Box
+        draft={draft}
+        field={field}
+        label="Message"
+        placeholder="Describe the task"
+        onKeyDown={press}
+        left={children}
+        right={
+          <IconButton
+            label={armed ? "Sends once the files are uploaded" : "Send"}
+            look="main"
+            busy={creating}
+            disabled={empty}
+            onClick={() => send("queue")}
+          >
+            {busy ? <span className="spinner" /> : <ArrowUp size={18} />}
+          </IconButton>
+        }
+      />
+    </div>
+  );
+}
+
+/** What was written while the chat was made goes along with whoever is taken there, if anybody is. */
+function handOn(sent: Content, chat: string | null): void {
+  // They may have left, and come back to another one.
+  const draft = draftNamed("new");
+  draft.sent(sent);
+  const since = draft.content.get();
+  if (chat === null || isEmpty(since) || hindrance(since) !== null) return;
+  draftNamed(chat).giveBack(since);
+  draft.clear();
+}
+
+function AgentPicker({ agent, agents, setAgent }: Start) {
+  if (agents.length < 2 || agent === undefined) return null;
+  const items = agents.map(({ name, model }) => ({
+    name,
+    about: model,
+    chosen: name === agent.name,
+    onChoose: () => setAgent(name),
+  }));
+  return (
+    <MenuButton label={`Agent: ${agent.name}`} items={items} className="button">
+      {agent.name}
+      <ChevronDown size={14} aria-hidden="true" />
+    </MenuButton>
+  );
+}

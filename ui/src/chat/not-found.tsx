@@ -1,0 +1,39 @@
+/** Not-found pages: for a chat that does not exist or is not visible, and for unknown URLs. */
+
+import { Link } from "wouter";
+import type { Problem } from "../api/problem";
+import { useOpenTitle } from "../approvals/tab-title";
+import "./chat-head.css";
+
+/** A chat that is not there, or that one may not know of: the server does not say which. */
+export function Missing({ problem }: { readonly problem: Problem }) {
+  useOpenTitle("Not found");
+  return (
+    <div className="missing" role="alert">
+      <h1>This chat cannot be shown</h1>
+      <p>{problem.message}</p>
+      <p>It may have been deleted, or it may belong to someone who has not shared it with you.</p>
+      <Ways />
+    </div>
+  );
+}
+
+/** An address that no screen has. */
+export function NotFound() {
+  useOpenTitle("Not found");
+  return (
+    <div className="missing">
+      <h1>Page not found</h1>
+      <Ways />
+    </div>
+  );
+}
+
+function Ways() {
+  return (
+    <p className="missing-ways">
+      <Link href="/">Back to the chats</Link>
+      <Link href="/new">Start a new chat</Link>
+    </p>
+  );
+}

@@ -1,0 +1,25 @@
+/** Earlier messages of this chat, for recall with the arrow keys. Pure. */
+
+import type { Stored } from "../api/types";
+import { messageText } from "../store/message-text";
+
+const MOST = 500;
+
+/** The newest first; the same said twice in a row counts once. */
+export function saidBefore(messages: readonly Stored[]): readonly string[] {
+  const said: string[] = [];
+  for (const { message } of messages.toReversed()) {
+    if (message.kind !== "prompt" || message.visibility === "model") continue;
+    const text = messageText(message.parts).trim();
+    if (text !== "" && text !== said.at(-1)) said.push(text);
+    if (said.length === MOST) break;
+  }
+  return said;
+}
+
+/** The place of the prompt to show next; null for the draft itself. */
+export function stepped(at: number | null, by: "back" | "forth", count: number): number | null {
+  if (by === "forth") return at === null || at === 0 ? null : at - 1;
+  const next = at === null ? 0 : at + 1;
+  return next < count ? next : at;
+}

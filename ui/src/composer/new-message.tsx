@@ -1,0 +1,108 @@
+/** The composer for a new message. */
+
+import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from "react";
+import type { Deliver, Status } from "../api/types";
+import { useStore } from "../reactive/store";
+import type { OpenChat } from "../store/chat";
+import { statusOf } from "../store/transcript";
+import { isCoarse } from "../ui/media-query";
+import { attempt, notify } from "../ui/notices";
+import { Help } from "./command-help";
+import { Box } from "./composer-box";
+import { asked, hasChoice, isBusy, placeholder, waitsFor } from "./delivery";
+import { type Draft, draftOf } from "./draft";
+import { hindrance, isEmpty, promptOf } from "./prompt";
+import { SendButton, StopButton } from "./send-button";
+import { SlashMenu } from "./slash-menu";
+import { useEscape } from "./use-escape";
+import { useRecall } from "./use-input-history";
+import { useSlash } from "./use-slash-menu";
+
+export function NewMessage({ chat }: { readonly chat: OpenChat }) {
+  const draft = draftOf(chat);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const status = useStore(chat.transcript, statusOf);
+  const empty = useStore(draft.content, isEmpty);
+  const { armed, send } = useSending(draft, (deliver) => {
+    const prompt = promptOf(draft.content.get());
+    if (prompt === null) return;
+    chat.send(prompt, hasChoice(status) ? deliver : "queue");
+    draft.clear();
+    field.current?.focus();
+  });
+  const slash = useSlash(chat, draft, status);
+  const recall = useRecall(chat, draft, field);
+  useStop(chat);
+  useFirstFocus(field);
+  const press = (event: KeyboardEvent<HTMLTextAreaElement>) => {
+    if (slash.press(event) || recall.press(event)) return;
+    const deliver = asked(event, isCoarse());
+    if (deliver === null) return;
+    event.preventDefault();
+    if (!empty) send(deliver);
+  };
+  return (
+    <div className="composer">
+      <Waits chat={chat} status={status} />
+      {slash.open && <SlashMenu {...slash.list} />}
+      <Box
+        draft={draft}
+        field={field}
+        label="Message"
+        placeholder={placeholder(status)}
+        popup={slash.popup}
+        onKeyDown={press}
+        right={
+          <>
+            <StopButton chat={chat} status={status} />
+            <SendButton status={status} empty={empty} armed={armed} onSend={send} />
+          </>
+        }
+      />
+      {slash.helping && <Help onClose={slash.closeHelp} />}
+    </div>
+  );
+}
+
+/** Sends at once, or as soon as the files are there. Asked again meanwhile, it does not. */
+export function useSending(draft: Draft, send: (deliver: Deliver) => void) {
+  const [armed, arm] = useState<Deliver | null>(null);
+  const hindered = useStore(draft.content, hindrance);
+  const now = useRef(send);
+  now.current = send;
+  useEffect(() => {
+    if (armed === null || hindered === "uploading") return;
+    arm(null);
+    if (hindered === null) now.current(armed);
+  }, [armed, hindered]);
+  const ask = (deliver: Deliver) => {
+    if (armed !== null) arm(null);
+    else if (hindered === "failed") notify("A file did not arrive: try it again, or remove it.");
+    else if (hindered === "uploading") arm(deliver);
+    else send(deliver);
+  };
+  return { armed: armed !== null, send: ask };
+}
+
+function useStop(chat: OpenChat): void {
+  useEscape(
+    useCallback(() => {
+      // As it is now: what was last drawn may be a moment older.
+      if (isBusy(statusOf(chat.transcript.get())) && !chat.stopping.get())
+        void attempt(() => chat.interrupt());
+    }, [chat]),
+  );
+}
+
+/** On a phone the keyboard would cover what one came to read. */
+export function useFirstFocus(field: React.RefObject<HTMLTextAreaElement | null>): void {
+  useEffect(() => {
+    if (!isCoarse()) field.current?.focus();
+  }, [field]);
+}
+
+/** What it means for a message that the agent waits. */
+function Waits({ chat, status }: { readonly chat: OpenChat; readonly status: Status | null }) {
+  const words = useStore(chat.transcript, ({ actions }) => waitsFor(status, actions));
+  return words === null ? null : <p className="composer-waits">{words}</p>;
+}

@@ -1,0 +1,88 @@
+/** Slash commands: names, descriptions, matching, and when each is available. Pure. */
+
+import type { Status } from "../api/types";
+
+export type Name =
+  | "compact"
+  | "model"
+  | "effort"
+  | "fork"
+  | "rename"
+  | "archive"
+  | "export markdown"
+  | "export jsonl"
+  | "retry"
+  | "stop"
+  | "help";
+
+export interface Command {
+  readonly name: Name;
+  readonly about: string;
+  /** When it can be done, and what to say when it cannot be. Always, without. */
+  readonly when?: readonly Status[];
+  readonly unless?: string;
+}
+
+const AT_REST: readonly Status[] = ["idle", "error"];
+
+export const COMMANDS: readonly Command[] = [
+  {
+    name: "compact",
+    about: "Summarize the conversation to make room",
+    when: AT_REST,
+    unless: "when the turn is over",
+  },
+  { name: "model", about: "Choose the model" },
+  { name: "effort", about: "Choose how hard the model thinks" },
+  { name: "fork", about: "Continue from here in a new chat" },
+  { name: "rename", about: "Change the chat's title" },
+  {
+    name: "archive",
+    about: "Archive the chat",
+    when: AT_REST,
+    unless: "when the turn is over",
+  },
+  { name: "export markdown", about: "Save the chat as Markdown" },
+  { name: "export jsonl", about: "Save the chat as JSON lines, to import it elsewhere" },
+  { name: "retry", about: "Try the failed turn again", when: ["error"], unless: "after an error" },
+  {
+    name: "stop",
+    about: "Stop the agent, and keep what it did",
+    when: ["running", "interrupting", "requires_action"],
+    unless: "while the agent is working",
+  },
+  { name: "help", about: "All commands" },
+];
+
+/** The text after the slash if it may be a command; null otherwise. */
+export function wanted(text: string): string | null {
+  return /^\/[a-z ]*$/i.test(text) ? text.slice(1).trimEnd().toLowerCase() : null;
+}
+
+/** Those that fit, the likelier first: by the beginning of a name, of a word, of what it does. */
+export function matching(query: string, commands = COMMANDS): readonly Command[] {
+  const found = commands.map((command) => ({ command, rank: rank(command, query) }));
+  return found
+    .filter((each) => each.rank < NO)
+    .sort((one, other) => one.rank - other.rank)
+    .map((each) => each.command);
+}
+
+const NO = 3;
+
+function rank({ name, about }: Command, query: string): number {
+  if (name.startsWith(query)) return 0;
+  if (name.split(" ").some((word) => word.startsWith(query))) return 1;
+  const words = about.toLowerCase().split(/\W+/);
+  return query.length > 2 && words.some((word) => word.startsWith(query)) ? 2 : NO;
+}
+
+/** Why it cannot be done now; null when it can. */
+export function refusal({ when, unless }: Command, status: Status | null): string | null {
+  return when === undefined || (status !== null && when.includes(status)) ? null : (unless ?? "");
+}
+
+/** The next index in a list that wraps around. */
+export function around(at: number, by: 1 | -1, count: number): number {
+  return count === 0 ? 0 : (at + by + count) % count;
+}

@@ -1,0 +1,84 @@
+/** Hooks for reordering the queue: optimistic order, and dragging. */
+
+import { type PointerEvent, useRef, useState } from "react";
+import type { Queued } from "../api/types";
+import { useStore } from "../reactive/store";
+import type { OpenChat } from "../store/chat";
+import { attempt } from "../ui/notices";
+import { moved, placeAt } from "./queue-order";
+
+/** What is shown before the server has confirmed it: for as long as it says nothing else. */
+interface Ahead {
+  readonly of: readonly Queued[];
+  readonly queue: readonly Queued[];
+}
+
+/** The queue as it will be when the server agrees; as it was, when it refuses. */
+export function useQueue(chat: OpenChat) {
+  const told = useStore(chat.transcript, (transcript) => transcript.queue);
+  const [ahead, setAhead] = useState<Ahead | null>(null);
+  const queue = ahead?.of === told ? ahead.queue : told;
+  const show = (next: readonly Queued[]) => setAhead({ of: told, queue: next });
+  const commit = async (next: readonly Queued[], what: () => Promise<void>) => {
+    show(next);
+    const done = await attempt(what);
+    if (!done) setAhead(null);
+    return done;
+  };
+  const place = (next: readonly Queued[]) =>
+    commit(next, () => chat.reorder(next.map((each) => each.id)));
+  return {
+    queue,
+    show,
+    back: () => setAhead(null),
+    place,
+    move: (id: string, to: number) => {
+      const next = moved(queue, id, to);
+      if (next !== queue) void place(next);
+    },
+    remove: (id: string) =>
+      commit(
+        queue.filter((each) => each.id !== id),
+        () => chat.removeQueued(id),
+      ),
+  };
+}
+
+type Waiting = ReturnType<typeof useQueue>;
+
+/** Rows that are dragged by their grip: the order follows the pointer, and is sent at the end. */
+export function useDrag({ queue, show, back, place }: Waiting) {
+  const list = useRef<HTMLOListElement>(null);
+  const [dragged, setDragged] = useState<string | null>(null);
+  const from = useRef<readonly Queued[]>([]);
+  const end = () => setDragged(null);
+  const grip = (id: string) => ({
+    onPointerDown: (event: PointerEvent<HTMLElement>) => {
+      if (event.button !== 0) return;
+      event.currentTarget.setPointerCapture(event.pointerId);
+      from.current = queue;
+      setDragged(id);
+    },
+    onPointerMove: (event: PointerEvent) => {
+      if (dragged !== id || list.current === null) return;
+      const next = moved(queue, id, placeAt(ends(list.current), event.clientY));
+      if (next !== queue) show(next);
+    },
+    onPointerUp: () => {
+      if (dragged !== id) return;
+      end();
+      const isSame = queue.every((each, at) => each.id === from.current[at]?.id);
+      if (isSame) back();
+      else void place(queue);
+    },
+    onPointerCancel: () => {
+      end();
+      back();
+    },
+  });
+  return { list, dragged, grip };
+}
+
+function ends(list: HTMLElement): readonly number[] {
+  return [...list.children].map((row) => row.getBoundingClientRect().bottom);
+}

@@ -1,0 +1,63 @@
+/** Hook for the slash menu: open state, selection and keys. */
+
+import { type KeyboardEvent, useId, useState } from "react";
+import type { Status } from "../api/types";
+import { useStore } from "../reactive/store";
+import type { OpenChat } from "../store/chat";
+import type { Draft } from "./draft";
+import { run } from "./run-command";
+import { around, type Command, matching, refusal, wanted } from "./slash-commands";
+import { optionId } from "./slash-menu";
+
+/** The commands that fit what is written, and the keys that choose among them. */
+export function useSlash(chat: OpenChat, draft: Draft, status: Status | null) {
+  const id = useId();
+  const text = useStore(draft.content, (content) => content.text);
+  const [chosen, choose] = useState({ text: "", at: 0 });
+  /** The text whose menu was left. */
+  const [left, leave] = useState<string | null>(null);
+  const [helping, help] = useState(false);
+  const query = wanted(text);
+  const commands = query === null || left === text ? [] : matching(query);
+  const open = commands.length > 0;
+  // Another text begins at the top again.
+  const at = chosen.text === text ? Math.min(chosen.at, commands.length - 1) : 0;
+
+  const take = (command: Command) => {
+    if (refusal(command, status) !== null) return;
+    draft.type("");
+    if (command.name === "help") help(true);
+    else void run(command.name, chat);
+  };
+  const press = (event: KeyboardEvent): boolean => {
+    const command = commands[at];
+    if (command === undefined) return false;
+    const does = doing(event);
+    if (does === null) return false;
+    event.preventDefault();
+    if (does === "take") take(command);
+    else if (does === "leave") leave(text);
+    else choose({ text, at: around(at, does, commands.length) });
+    return true;
+  };
+  const popup = open ? { id, active: optionId(id, at) } : null;
+  const list = { id, commands, active: at, status, onChoose: take };
+  return { open, press, popup, list, helping, closeHelp: () => help(false) };
+}
+
+function doing(event: KeyboardEvent): 1 | -1 | "take" | "leave" | null {
+  if (event.shiftKey || event.altKey || event.ctrlKey || event.metaKey) return null;
+  switch (event.key) {
+    case "ArrowDown":
+      return 1;
+    case "ArrowUp":
+      return -1;
+    case "Enter":
+    case "Tab":
+      return "take";
+    case "Escape":
+      return "leave";
+    default:
+      return null;
+  }
+}

@@ -1,9 +1,0 @@
-/** JSON is put on lines of its own; anything else stays as it is. */
-export function pretty(text: string): string {
-  if (!/^\s*[[{]/.test(text)) return text;
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}

@@ -1,0 +1,38 @@
+/** A value with subscribers, and a hook to read it. */
+
+import { useSyncExternalStore } from "react";
+
+export class Store<T> {
+  #value: T;
+  readonly #watchers = new Set<() => void>();
+
+  constructor(value: T) {
+    this.#value = value;
+  }
+
+  readonly get = (): T => this.#value;
+
+  /** Watchers are told only when the value is another one. */
+  set(value: T): void {
+    if (Object.is(value, this.#value)) return;
+    this.#value = value;
+    for (const tell of this.#watchers) tell();
+  }
+
+  change(by: (value: T) => T): void {
+    this.set(by(this.#value));
+  }
+
+  readonly subscribe = (tell: () => void): (() => void) => {
+    this.#watchers.add(tell);
+    return () => this.#watchers.delete(tell);
+  };
+}
+
+/** What a component needs of a store. `pick` must give the same object for the same value. */
+export function useStore<T>(store: Store<T>): T;
+export function useStore<T, U>(store: Store<T>, pick: (value: T) => U): U;
+export function useStore<T, U>(store: Store<T>, pick?: (value: T) => U): T | U {
+  const get = () => (pick === undefined ? store.get() : pick(store.get()));
+  return useSyncExternalStore(store.subscribe, get);
+}

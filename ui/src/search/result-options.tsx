@@ -1,0 +1,153 @@
+/** Options of the search: chats, messages in them, and commands. */
+
+import {
+  Archive,
+  CornerDownRight,
+  Inbox,
+  Keyboard,
+  ListFilter,
+  LogOut,
+  MessageSquare,
+  PanelLeft,
+  Settings,
+  SquarePen,
+} from "lucide-react";
+import type { ReactNode } from "react";
+import type { Schemas } from "../api/schema";
+import { session, signOut } from "../api/session";
+import type { Chat } from "../api/types";
+import { THEMES } from "../sidebar/sidebar-foot";
+import { prefer, preferences } from "../store/preferences";
+import { nameOf } from "../ui/format";
+import { NARROW } from "../ui/media-query";
+import { attempt } from "../ui/notices";
+import { isNamed, type Pill, pillName } from "./query";
+
+export type Piece = Schemas["Piece"];
+
+export interface Option {
+  readonly key: string;
+  readonly icon: ReactNode;
+  readonly name: readonly Piece[];
+  /** Behind the name: when, or which keys. */
+  readonly hint?: string;
+  readonly keys?: string;
+  readonly chat?: Chat;
+  /** Stands below the one before it. */
+  readonly inside?: boolean;
+  readonly choose: () => void;
+}
+
+export interface Group {
+  readonly name: string;
+  readonly options: readonly Option[];
+}
+
+type Go = (address: string) => void;
+
+const SIZE = 16;
+const plain = (text: string): readonly Piece[] => [{ text }];
+
+/** A chat, and below it the places where it has what was looked for. */
+export function ofChat(chat: Chat, go: Go): readonly Option[] {
+  const matches = chat.matches ?? [];
+  const title = matches.find(({ number }) => number === null)?.snippet;
+  return [
+    {
+      key: chat.id,
+      icon: chat.archived ? <Archive size={SIZE} /> : <MessageSquare size={SIZE} />,
+      name: title ?? plain(nameOf(chat)),
+      chat,
+      choose: () => go(`/chats/${chat.id}`),
+    },
+    ...matches.filter(({ number }) => number !== null).map((match) => ofMatch(chat, match, go)),
+  ];
+}
+
+function ofMatch(chat: Chat, { number, snippet }: Schemas["Match"], go: Go): Option {
+  return {
+    key: `${chat.id}-${number}`,
+    icon: <CornerDownRight size={SIZE} />,
+    name: snippet,
+    inside: true,
+    choose: () => go(`/chats/${chat.id}#m${number}`),
+  };
+}
+
+export function ofPill(pill: Pill, choose: () => void): Option {
+  const icon = <ListFilter size={SIZE} />;
+  return { key: `pill-${pill}`, icon, name: plain(`Only: ${pillName(pill)}`), choose };
+}
+
+/** By their addresses. */
+const SECTIONS = {
+  models: "models",
+  providers: "providers and keys",
+  agents: "agents",
+  appearance: "appearance",
+  account: "account",
+} as const;
+
+interface Doing {
+  readonly name: string;
+  readonly icon: ReactNode;
+  readonly keys?: string;
+  readonly choose: () => void;
+}
+
+/** Things to do, by their names. */
+export function commands(text: string, go: Go, showKeys: () => void): readonly Option[] {
+  const all = [...places(go, showKeys), ...settings(go), ...themes(), ...leaving()];
+  return all
+    .filter(({ name }) => text === "" || isNamed(name, text))
+    .map(({ name, ...rest }) => ({ key: `do-${name}`, name: plain(name), ...rest }));
+}
+
+function places(go: Go, showKeys: () => void): readonly Doing[] {
+  const { sidebar } = preferences.get();
+  const hiding: Doing = {
+    name: sidebar ? "Hide the list" : "Show the list",
+    icon: <PanelLeft size={SIZE} />,
+    keys: "Alt+B",
+    choose: () => prefer({ sidebar: !sidebar }),
+  };
+  return [
+    {
+      name: "New chat",
+      icon: <SquarePen size={SIZE} />,
+      keys: "Alt+N",
+      choose: () => go("/new"),
+    },
+    { name: "Inbox", icon: <Inbox size={SIZE} />, keys: "Alt+I", choose: () => go("/inbox") },
+    {
+      name: "Show archived chats",
+      icon: <Archive size={SIZE} />,
+      choose: () => go(`${location.pathname}?archived=yes`),
+    },
+    ...(matchMedia(NARROW).matches ? [] : [hiding]),
+    { name: "Keyboard shortcuts", icon: <Keyboard size={SIZE} />, keys: "?", choose: showKeys },
+  ];
+}
+
+function settings(go: Go): readonly Doing[] {
+  return Object.entries(SECTIONS).map(([section, name]) => ({
+    name: `Settings: ${name}`,
+    icon: <Settings size={SIZE} />,
+    choose: () => go(`/settings/${section}`),
+  }));
+}
+
+function themes(): readonly Doing[] {
+  return THEMES.map(({ theme, name, Icon }) => ({
+    name: `Theme: ${name.toLowerCase()}`,
+    icon: <Icon size={SIZE} />,
+    choose: () => prefer({ theme }),
+  }));
+}
+
+function leaving(): readonly Doing[] {
+  const now = session.get();
+  if (now.is !== "in" || now.me.mode === "local") return [];
+  const icon = <LogOut size={SIZE} />;
+  return [{ name: "Sign out", icon, choose: () => void attempt(signOut) }];
+}

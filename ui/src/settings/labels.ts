@@ -1,0 +1,163 @@
+/** Labels and validation of the settings: models, tools, providers, tokens. Pure. */
+
+import type { Schemas } from "../api/schema";
+import type { Agent, Effort, Me, Model, Provider } from "../api/types";
+import { effortWords } from "../chat/models";
+import { count } from "../ui/format";
+
+type Price = NonNullable<Model["price"]>;
+export type Tool = Schemas["ToolShown"];
+export type Token = Schemas["Token"];
+
+export function windowWords(tokens: number | null): string {
+  return tokens === null ? "window unknown" : `${count(tokens)} tokens`;
+}
+
+export function effortsWords(efforts: readonly Effort[] | null): string {
+  if (efforts === null) return "effort unknown";
+  const [first, ...others] = efforts;
+  if (first === undefined) return "fixed effort";
+  const last = others.at(-1);
+  const words = (effort: Effort) => effortWords(effort).toLowerCase();
+  return `effort ${last === undefined ? words(first) : `${words(first)} to ${words(last)}`}`;
+}
+
+/** Dollars for a million tokens. */
+export function priceWords(price: Price | null): string {
+  if (price === null) return "price unknown";
+  if (price.input === 0 && price.output === 0) return "free";
+  const words = `${dollars(price.input)} in, ${dollars(price.output)} out`;
+  const { long } = price;
+  if (long == null) return words;
+  return `${words} (${priceWords(long)} for prompts over ${count(long.above ?? 0)})`;
+}
+
+function dollars(value: number): string {
+  return Number.isInteger(value) || value < 0.1 ? `$${value}` : `$${value.toFixed(2)}`;
+}
+
+/** What a call of the tool waits for; null if nothing. */
+export function waitWords({ waits_for, approval }: Tool): string | null {
+  if (waits_for === "answer") return "you answer";
+  if (waits_for === "client") return "your program runs it";
+  if (waits_for === "child") return "waits for another chat";
+  if (waits_for === "approval" || approval === "ask") return "asks you first";
+  return approval === "depends" ? "may ask you first" : null;
+}
+
+export function effectWords(effect: Tool["effect"]): string {
+  switch (effect) {
+    case "pure":
+      return "changes nothing";
+    case "idempotent":
+      return "safe to repeat";
+    case "once":
+      return "never repeated automatically";
+    case "commit":
+      return "changes chats";
+  }
+}
+
+export interface ProviderState {
+  readonly words: string;
+  readonly look: "good" | "bad" | "off";
+}
+
+/** `mayStore`: whether the user can store a key here. */
+export function stateOf(provider: Provider, mayStore = false): ProviderState {
+  const { usable, broken, remedy, key, variables, needs_key, url, stored } = provider;
+  if (!usable) {
+    // Where it is asked cannot be set here.
+    const isKeyAll = needs_key !== false && url !== null && !stored;
+    const here = mayStore && isKeyAll && remedy != null ? "store its key here, or " : "";
+    const words = capital(here + (remedy ?? "it is not available"));
+    return { words, look: broken ? "bad" : "off" };
+  }
+  if (key === "stored") return { words: "Ready, with the key stored here.", look: "good" };
+  if (key === "environment") {
+    const from = variables.length === 1 ? ` (${variables[0]})` : "";
+    return { words: `Ready, with a key from the server's environment${from}.`, look: "good" };
+  }
+  return { words: "Ready. It needs no key.", look: "good" };
+}
+
+export function capital(text: string): string {
+  const whole = text.endsWith(".") ? text : `${text}.`;
+  return whole.charAt(0).toUpperCase() + whole.slice(1);
+}
+
+/** Those that can be used first, then those whose settings are wrong, each by name. */
+export function inOrder(providers: readonly Provider[]): readonly Provider[] {
+  const rank = ({ usable, broken }: Provider) => (usable ? 0 : broken ? 1 : 2);
+  return providers.toSorted(
+    (one, other) => rank(one) - rank(other) || one.name.localeCompare(other.name),
+  );
+}
+
+/**
+ * Whether a key of it means something here. One that needs none may still be asked for one where
+ * somebody has said that it runs: at an address of their own.
+ */
+export function takesKey({ needs_key, stored, usable }: Provider): boolean {
+  return needs_key !== false || stored === true || usable;
+}
+
+/** What is wrong with a key before it is sent; null when nothing is seen. */
+export function keyMistake(key: string): string | null {
+  if (key.trim() === "") return "Paste the key here.";
+  if (/\s/.test(key.trim())) return "A key contains no white space: copy it again.";
+  return null;
+}
+
+/** What else a first key of a provider may change; null when nothing else. */
+export function moveWarning({ usable, default: model }: Provider): string | null {
+  if (usable || model === null) return null;
+  return (
+    `${model} may then answer wherever no other model is chosen, including in existing chats. ` +
+    "Choose a model in a chat to keep it there."
+  );
+}
+
+type Answers = Pick<Agent, "name" | "model">;
+
+/** Which agents have another model than before, in words; null when none has. */
+export function movedWords(before: readonly Answers[], now: readonly Answers[]): string | null {
+  const old = new Map(before.map(({ name, model }) => [name, model]));
+  const moved = now.filter(({ name, model }) => (old.get(name) ?? model) !== model);
+  if (moved.length === 0) return null;
+  const each = moved.map(({ name, model }) => `${name} now answers with ${model}`);
+  return `${each.join(", ")}, including in chats where no other model is chosen.`;
+}
+
+export type Life =
+  | { readonly is: "good"; readonly until: number | null }
+  | { readonly is: "expired" }
+  | { readonly is: "revoked" };
+
+/** `now` in milliseconds. */
+export function lifeOf({ expires_at, revoked_at }: Token, now: number): Life {
+  if (revoked_at != null) return { is: "revoked" };
+  if (expires_at != null && expires_at / 1000 <= now) return { is: "expired" };
+  return { is: "good", until: expires_at ?? null };
+}
+
+export function mayAdminister({ role, scopes }: Me): boolean {
+  return role === "admin" && scopes.includes("admin");
+}
+
+export interface TokenWish {
+  readonly name: string;
+  readonly scopes: readonly string[];
+}
+
+export interface Mistakes {
+  readonly name?: string;
+  readonly scopes?: string;
+}
+
+export function tokenMistakes({ name, scopes }: TokenWish): Mistakes {
+  return {
+    ...(name.trim() === "" && { name: "Say what it is for." }),
+    ...(scopes.length === 0 && { scopes: "Choose at least one." }),
+  };
+}

@@ -1,0 +1,183 @@
+/** The row of a chat in the sidebar. */
+
+import { Ellipsis, MessageCircleQuestion, OctagonPause, TriangleAlert } from "lucide-react";
+import { type KeyboardEvent, type MouseEvent, memo, useRef, useState } from "react";
+import { Link } from "wouter";
+import type { Chat } from "../api/types";
+import { giveFocusBack, useFocusHandedOn } from "../ui/focus";
+import { moment, nameOf } from "../ui/format";
+import { Menu } from "../ui/menu";
+import { TitleField } from "../ui/title-field";
+import { type Actions, itemsOf } from "./actions";
+import { type ChatStatus, chatStatusOf, statusLineOf, WORDS } from "./chat-status";
+
+/** Null while it has none. */
+function titleOf(chat: Chat): string | null {
+  return chat.title?.trim() || null;
+}
+
+interface Props {
+  readonly chat: Chat;
+  readonly isOpen: boolean;
+  /** Where Tab enters the list. */
+  readonly isStop: boolean;
+  readonly href: string;
+  /** How long ago it changed. */
+  readonly time: string;
+  /** When it began, where another one has its name. */
+  readonly begun: string | null;
+  /** The model that its agent has. */
+  readonly usual: string | null;
+  readonly actions: Actions;
+}
+
+export const ChatRow = memo(function ChatRow(props: Props) {
+  const { chat, isOpen, actions } = props;
+  const [isRenaming, setRenaming] = useState(false);
+  const line = useRef<HTMLLIElement>(null);
+  useFocusHandedOn(line, rowBeside);
+  const menu = useMenu(() => giveFocusBack(line.current?.querySelector("a")));
+  const mayChange = chat.mine !== false;
+  const press = (event: KeyboardEvent) => {
+    if (event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) {
+      menu.open(event, line.current);
+    } else if (event.key === "F2" && mayChange) setRenaming(true);
+    else if (event.key === "Delete" && mayChange) actions.remove(chat);
+    else return;
+    event.preventDefault();
+  };
+  const finish = () => {
+    setRenaming(false);
+    requestAnimationFrame(() => giveFocusBack(line.current?.querySelector("a")));
+  };
+  const rename = () => setRenaming(true);
+  return (
+    <li
+      ref={line}
+      className="sidebar-row"
+      data-standing={chatStatusOf(chat, isOpen)}
+      data-open={isOpen || undefined}
+    >
+      {isRenaming ? (
+        <TitleField
+          label="Title"
+          className="sidebar-row-input"
+          title={chat.title ?? ""}
+          name={nameOf(chat)}
+          onSave={(title) => actions.rename(chat, title)}
+          onDone={finish}
+        />
+      ) : (
+        <RowLink {...props} onKeyDown={press} onMenu={menu.open} />
+      )}
+      <button
+        type="button"
+        className="sidebar-row-more"
+        aria-label={`Actions for ${titleOf(chat) ?? "this chat"}`}
+        aria-haspopup="menu"
+        aria-expanded={menu.at !== null}
+        // By keyboard there is Shift+F10 on the row: one stop less for each.
+        tabIndex={-1}
+        onClick={(event) => menu.toggle(event.currentTarget)}
+      >
+        <Ellipsis size={16} />
+      </button>
+      {menu.at && (
+        <Menu
+          label="Actions for this chat"
+          at={menu.at}
+          items={itemsOf(chat, actions, { rename, isOpen })}
+          onClose={menu.close}
+        />
+      )}
+    </li>
+  );
+});
+
+function rowBeside(row: HTMLElement): HTMLElement | null | undefined {
+  const beside = row.nextElementSibling ?? row.previousElementSibling;
+  const others = row.closest(".sidebar-list")?.querySelectorAll<HTMLElement>("[data-stop]") ?? [];
+  return (
+    beside?.querySelector<HTMLElement>("[data-stop]") ??
+    [...others].find((other) => !row.contains(other))
+  );
+}
+
+interface LinkProps extends Props {
+  readonly onKeyDown: (event: KeyboardEvent) => void;
+  readonly onMenu: (event: MouseEvent, row: HTMLElement | null) => void;
+}
+
+function RowLink(props: LinkProps) {
+  const { chat, isOpen, isStop, href, time, begun, usual, onKeyDown, onMenu } = props;
+  const standing = chatStatusOf(chat, isOpen);
+  const title = titleOf(chat);
+  return (
+    <Link
+      href={href}
+      className="sidebar-row-link"
+      aria-current={isOpen ? "page" : undefined}
+      tabIndex={isStop ? 0 : -1}
+      title={nameOf(chat)}
+      data-stop=""
+      onKeyDown={onKeyDown}
+      onContextMenu={(event: MouseEvent<HTMLAnchorElement>) =>
+        onMenu(event, event.currentTarget.parentElement)
+      }
+    >
+      <span className="sidebar-row-icon">
+        <Icon of={standing} />
+      </span>
+      <span className="sidebar-row-title" data-none={title === null || undefined}>
+        {nameOf(chat)}
+      </span>
+      <time className="sidebar-row-time" dateTime={new Date(chat.updated_at / 1000).toISOString()}>
+        <span title={moment(chat.updated_at)}>{time}</span>
+      </time>
+      <span className="sidebar-row-said">
+        {begun !== null && `Begun ${begun} · `}
+        {statusLineOf(chat, usual)}
+      </span>
+      {WORDS[standing] && <span className="hidden-text">, {WORDS[standing]}</span>}
+    </Link>
+  );
+}
+
+function Icon({ of }: { readonly of: ChatStatus }) {
+  switch (of) {
+    case "working":
+    case "stopping":
+      return <span className="spinner" />;
+    case "waiting":
+      return <MessageCircleQuestion size={16} />;
+    case "failed":
+      return <TriangleAlert size={15} />;
+    case "stopped":
+      return <OctagonPause size={15} />;
+    case "unread":
+      return <span className="sidebar-row-dot" />;
+    case "idle":
+      return null;
+  }
+}
+
+/** Where the menu of a row is open; null when it is not. */
+function useMenu(focusRow: () => void) {
+  const [at, setAt] = useState<HTMLElement | { x: number; y: number } | null>(null);
+  return {
+    at,
+    /** At the pointer; by a key, below the row. */
+    open(event: MouseEvent | KeyboardEvent, row: HTMLElement | null) {
+      event.preventDefault();
+      const box = row?.getBoundingClientRect();
+      const pointed = "clientX" in event && event.clientX > 0 && event.button === 2;
+      if (pointed) setAt({ x: event.clientX, y: event.clientY });
+      else if (box !== undefined) setAt({ x: box.left + 24, y: box.bottom - 8 });
+    },
+    toggle: (button: HTMLElement) => setAt(at === null ? button : null),
+    close() {
+      setAt(null);
+      focusRow();
+    },
+  };
+}

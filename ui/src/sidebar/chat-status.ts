@@ -1,0 +1,60 @@
+/** The status of a chat in the sidebar, and its second line. Pure. */
+
+import type { Chat } from "../api/types";
+
+export type ChatStatus =
+  | "working"
+  | "stopping"
+  | "waiting"
+  | "failed"
+  | "stopped"
+  | "unread"
+  | "idle";
+
+export function chatStatusOf(chat: Chat, isOpen = false): ChatStatus {
+  if (chat.status === "error" || chat.stranded) return "failed";
+  if (chat.needs_me || waitsForOwner(chat)) return "waiting";
+  if (chat.status === "running" || chat.status === "requires_action") return "working";
+  if (chat.status === "interrupting") return "stopping";
+  // What is on the screen has been read, whatever the server knows of it yet.
+  if (chat.unread && !isOpen) return "unread";
+  if (chat.outcome?.reason === "max_steps") return "stopped";
+  return "idle";
+}
+
+/** Labels of the status icons for screen readers; empty for an idle chat. */
+export const WORDS: Readonly<Record<ChatStatus, string>> = {
+  working: "working",
+  stopping: "stopping",
+  waiting: "waiting for you",
+  failed: "failed",
+  stopped: "stopped early",
+  unread: "unread",
+  idle: "",
+};
+
+/** The second line: what matters most of it. `usual`: the model that its agent has. */
+export function statusLineOf(chat: Chat, usual: string | null = null): string {
+  if (chat.status === "error") return chat.error?.message ?? "It failed.";
+  if (chat.stranded) return `No worker runs the agent ${chat.agent}.`;
+  if (chat.needs_me) return "Needs your answer";
+  if (waitsForOwner(chat)) return "Waiting for an answer";
+  if (chat.retry !== null)
+    return `Retrying, attempt ${chat.retry.attempt + 1} of ${chat.retry.of}…`;
+  if (chat.status === "running") return "Working…";
+  if (chat.status === "requires_action") return "Waiting for another agent";
+  if (chat.status === "interrupting") return "Stopping…";
+  if (chat.mine === false) return chat.owner_name ?? "Someone else";
+  if (chat.outcome?.reason === "max_steps") return "Stopped at the step limit";
+  return modelName(chat.model ?? usual) ?? chat.agent;
+}
+
+/** A chat of another user that waits: for whom is unknown. One's own waits for a chat instead. */
+function waitsForOwner(chat: Chat): boolean {
+  return chat.status === "requires_action" && chat.mine === false;
+}
+
+/** Without the provider before it, which takes the room of what tells them apart. */
+function modelName(model: string | null): string | null {
+  return model?.split(/[/:]/).at(-1) || model;
+}

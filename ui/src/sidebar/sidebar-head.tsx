@@ -1,0 +1,126 @@
+/** The head of the sidebar: logo, new chat, inbox and search; as a rail when collapsed. */
+
+import { Inbox, PanelLeftClose, PanelLeftOpen, Search, SquarePen } from "lucide-react";
+import { type ReactNode, type RefObject, useRef } from "react";
+import { Link, useRoute } from "wouter";
+import { useNeeds } from "../approvals/tab-title";
+import { Keys } from "../shortcuts";
+import type { ChatList } from "../store/chats";
+import { prefer } from "../store/preferences";
+import { IconButton } from "../ui/button";
+import { useFocusHandedOn } from "../ui/focus";
+import { useNarrow } from "../ui/media-query";
+import { SmallConnectionStatus } from "./connection-status";
+import { FilterButton } from "./filter";
+import { Logo } from "./logo";
+
+interface Props {
+  readonly list: ChatList;
+  readonly onSearch: () => void;
+}
+
+const SIZE = 17;
+
+export function Head({ list, onSearch }: Props) {
+  const needs = useNeeds(list);
+  const narrow = useNarrow();
+  return (
+    <header className="sidebar-head">
+      <div className="sidebar-top">
+        <Link href="/" className="sidebar-name">
+          <Logo />
+          Holdfast
+        </Link>
+        <FilterButton />
+        {!narrow && (
+          <IconButton
+            label="Hide the list (Alt+B)"
+            data-toggle="list"
+            onClick={() => prefer({ sidebar: false })}
+          >
+            <PanelLeftClose size={SIZE} />
+          </IconButton>
+        )}
+      </div>
+      <Place
+        href="/new"
+        icon={<SquarePen size={SIZE} />}
+        name="New chat"
+        hint={<Keys of="Alt+N" />}
+      />
+      <button type="button" className="sidebar-link" onClick={onSearch}>
+        <Search size={SIZE} />
+        <span>Search</span>
+        <Keys of="Ctrl+K" />
+      </button>
+      <Place href="/inbox" icon={<Inbox size={SIZE} />} name="Inbox" hint={<Count of={needs} />} />
+    </header>
+  );
+}
+
+interface PlaceProps {
+  readonly href: string;
+  readonly icon: ReactNode;
+  readonly name: string;
+  readonly hint: ReactNode;
+}
+
+function Place({ href, icon, name, hint }: PlaceProps) {
+  const [isHere] = useRoute(href);
+  return (
+    <Link href={href} className="sidebar-link" aria-current={isHere ? "page" : undefined}>
+      {icon}
+      <span>{name}</span>
+      {hint}
+    </Link>
+  );
+}
+
+function Count({ of }: { readonly of: number }) {
+  if (of === 0) return <Keys of="Alt+I" />;
+  return (
+    <span className="sidebar-count">
+      {of}
+      <span className="hidden-text"> waiting for you</span>
+    </span>
+  );
+}
+
+/** Of what is hidden or shown in place of the other: the way back has the focus then. */
+export function useFocusToToggle(ref: RefObject<HTMLElement | null>): void {
+  useFocusHandedOn(ref, () => null, '[data-toggle="list"]');
+}
+
+/** What is left of the list when it is hidden. */
+export function Rail({ list, onSearch }: Props) {
+  const needs = useNeeds(list);
+  const rail = useRef<HTMLElement>(null);
+  useFocusToToggle(rail);
+  return (
+    <nav ref={rail} className="sidebar-rail" aria-label="Chats">
+      <IconButton
+        label="Show the list (Alt+B)"
+        data-toggle="list"
+        onClick={() => prefer({ sidebar: true })}
+      >
+        <PanelLeftOpen size={SIZE} />
+      </IconButton>
+      <Link href="/new" className="sidebar-rail-link" aria-label="New chat" title="New chat">
+        <SquarePen size={SIZE} />
+      </Link>
+      <IconButton label="Search" onClick={onSearch}>
+        <Search size={SIZE} />
+      </IconButton>
+      <Link
+        href="/inbox"
+        className="sidebar-rail-link"
+        aria-label={needs > 0 ? `Inbox: ${needs} waiting for you` : "Inbox"}
+        title="Inbox"
+        data-on={needs > 0 || undefined}
+      >
+        <Inbox size={SIZE} />
+      </Link>
+      <SmallConnectionStatus list={list} />
+    </nav>
+  );
+}

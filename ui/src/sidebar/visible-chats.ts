@@ -1,0 +1,66 @@
+/** The chats that the sidebar shows now, after filters and collapsed sections. */
+
+import { useEffect, useLayoutEffect, useMemo, useRef } from "react";
+import { useLocation, useRoute, useSearch } from "wouter";
+import { useStore } from "../reactive/store";
+import type { ChatList } from "../store/chats";
+import { prefer, preferences } from "../store/preferences";
+import { useNow } from "../ui/clock";
+import { type Filters, filtersOf, howMany, queryOf, wantedFor } from "./filters";
+import type { FrozenOrder, Key, Section } from "./sections";
+import { sections } from "./sections";
+
+const EVERY = 30_000;
+
+export interface VisibleChats {
+  readonly sections: readonly Section[];
+  readonly filters: Filters;
+  /** To be put behind the address of whatever is opened from the list. */
+  readonly query: string;
+  readonly open: string | null;
+  readonly now: number;
+}
+
+export function useVisibleChats(list: ChatList, hold: FrozenOrder | null): VisibleChats {
+  const chats = useStore(list.chats, ({ byId }) => byId);
+  const folded = useStore(preferences, (now) => now.folded);
+  const [filters] = useFilters();
+  const open = useOpenChat();
+  const now = useNow(EVERY);
+  const shown = useMemo(
+    () => sections({ chats, now, filters, collapsed: new Set(folded), hold, open }),
+    [chats, now, filters, folded, hold, open],
+  );
+  useEffect(() => list.show(wantedFor(filters)), [list, filters]);
+  return { sections: shown, filters, query: queryOf(filters), open, now };
+}
+
+export function useOpenChat(): string | null {
+  const [isOpen, params] = useRoute("/chats/:id");
+  return isOpen ? params.id : null;
+}
+
+/** Filters survive navigation to a URL that does not name them. */
+export function useFilters(): readonly [Filters, (filters: Filters) => void] {
+  const [path, navigate] = useLocation();
+  const search = useSearch();
+  const named = useMemo(() => filtersOf(search), [search]);
+  const last = useRef({ path, filters: named });
+  const areLost =
+    path !== last.current.path && howMany(named) === 0 && howMany(last.current.filters) > 0;
+  const filters = areLost ? last.current.filters : named;
+  useLayoutEffect(() => {
+    last.current = { path, filters };
+    if (areLost) navigate(path + queryOf(filters) + location.hash, { replace: true });
+  }, [path, filters, areLost, navigate]);
+  const change = (wanted: Filters) => {
+    last.current = { path, filters: wanted };
+    navigate(path + queryOf(wanted) + location.hash, { replace: true });
+  };
+  return [filters, change];
+}
+
+export function fold(key: Key, isFolded: boolean): void {
+  const others = preferences.get().folded.filter((each) => each !== key);
+  prefer({ folded: isFolded ? [...others, key] : others });
+}

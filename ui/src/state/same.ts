@@ -1,4 +1,0 @@
-/** Whether two lists hold the very same things in the same order. */
-export function same(one: readonly unknown[], other: readonly unknown[]): boolean {
-  return one.length === other.length && one.every((each, at) => Object.is(each, other[at]));
-}

@@ -1,0 +1,51 @@
+/** Sends unsent messages of chats that are no longer open. */
+
+import type { LineState } from "../api/socket";
+import { storedNames } from "../reactive/local-storage";
+import { Store } from "../reactive/store";
+import { Outbox, PREFIX } from "./outbox";
+
+/** The chats that are open on this page: they send what is theirs. */
+const open = new Store<ReadonlySet<string>>(new Set());
+
+export function chatOpened(chat: string): void {
+  open.change((all) => new Set([...all, chat]));
+}
+
+export function chatClosed(chat: string): void {
+  open.change((all) => new Set([...all].filter((each) => each !== chat)));
+}
+
+/** Whenever the server can be reached, and when a chat is left; until what it gives is called. */
+export function sendInBackground(line: Store<LineState>): () => void {
+  const sending = new Map<string, Outbox>();
+  const look = () => {
+    for (const [chat, outbox] of [...sending]) {
+      // One that is done knows nothing of what other tabs have left since.
+      if (open.get().has(chat) || outbox.isDone) end(sending, chat);
+    }
+    if (line.get().is !== "open") return;
+    for (const chat of chatsWithUnsent()) {
+      if (open.get().has(chat) || sending.has(chat)) continue;
+      const outbox = new Outbox(chat);
+      sending.set(chat, outbox);
+      outbox.open(line);
+    }
+  };
+  const stops = [line.subscribe(look), open.subscribe(look)];
+  look();
+  return () => {
+    for (const stop of stops) stop();
+    for (const chat of [...sending.keys()]) end(sending, chat);
+  };
+}
+
+function end(sending: Map<string, Outbox>, chat: string): void {
+  sending.get(chat)?.close();
+  sending.delete(chat);
+}
+
+function chatsWithUnsent(): ReadonlySet<string> {
+  const names = storedNames(PREFIX).map((name) => name.slice(PREFIX.length));
+  return new Set(names.map((name) => name.slice(0, name.lastIndexOf("."))));
+}

@@ -1,0 +1,69 @@
+import { describe, expect, it } from "vitest";
+import { call, result } from "../../store/fixtures";
+import type { CallBlock } from "../../store/rows";
+import { patches } from "../patch";
+import { changeOf, compared } from "./call-diff";
+import { valuesOf } from "./partial";
+
+const DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b";
+
+function block(tool: string, values: object, change: Partial<CallBlock> = {}): CallBlock {
+  return {
+    type: "call",
+    call: call("1", tool, values),
+    result: null,
+    resultAt: null,
+    live: null,
+    action: null,
+    writing: false,
+    seconds: null,
+    ...change,
+  };
+}
+
+function of(given: CallBlock) {
+  return changeOf(given, valuesOf(given.call.arguments));
+}
+
+const EDIT = { path: "x", edits: [{ old_text: "a", new_text: "b" }] };
+const WRITE = { path: "x", content: "one\ntwo\n" };
+
+describe("the change that a call makes", () => {
+  it("is what its result says", () => {
+    const done = block("edit_file", EDIT, { result: result("1", "edit_file", DIFF) });
+    expect(of(done)).toEqual({ is: "patch", text: DIFF });
+  });
+
+  it.each(["failed", "refused", "interrupted", "lost", "skipped", "edited"] as const)(
+    "is nothing when the call was %s",
+    (outcome) => {
+      const over = { ...result("1", "edit_file", DIFF), outcome };
+      expect(of(block("edit_file", EDIT, { result: over }))).toEqual({ is: "none" });
+      expect(of(block("write_file", WRITE, { result: over }))).toEqual({ is: "none" });
+    },
+  );
+
+  it("of a new file is every line of it", () => {
+    const said = "Wrote x (2 lines, 8 B): a new file.";
+    const change = of(block("write_file", WRITE, { result: result("1", "write_file", said) }));
+    expect(change.is === "patch" && patches(change.text)[0]).toMatchObject({
+      isNew: true,
+      added: 2,
+      removed: 0,
+    });
+  });
+
+  it("of a file that held the same is none", () => {
+    const said = "x already holds exactly this: nothing was changed.";
+    const done = block("write_file", WRITE, { result: result("1", "write_file", said) });
+    expect(of(done)).toEqual({ is: "none" });
+  });
+
+  it("is made from what the model wrote until there is a result", async () => {
+    const change = of(block("edit_file", EDIT, { writing: true }));
+    expect(change).toEqual({ is: "edits", path: "x", edits: [{ old: "a", new: "b" }] });
+    const [patch] = patches(await compared("x", [{ old: "same\na", new: "same\nb" }]));
+    expect(patch).toMatchObject({ file: "x", added: 1, removed: 1 });
+    expect(patch?.lines.map(({ mark }) => mark)).toEqual(["same", "removed", "added"]);
+  });
+});

@@ -1,0 +1,72 @@
+/** The diff of a call that edits or writes a file. Pure but for the diff library. */
+
+import type { CallBlock } from "../../store/rows";
+import { isPatch } from "../patch";
+import { objects, text, type Values } from "./partial";
+import { textOf } from "./results";
+import { isOver, stateOf } from "./state";
+
+export type Change =
+  | { readonly is: "patch"; readonly text: string }
+  /** To be compared: the file's previous content is unknown. */
+  | { readonly is: "edits"; readonly path: string; readonly edits: readonly Edit[] }
+  /** It was not made, or nothing is known of it yet. */
+  | { readonly is: "none" };
+
+export interface Edit {
+  readonly old: string;
+  readonly new: string;
+}
+
+const NONE: Change = { is: "none" };
+
+/** A call that did not do it has no diff: it would say that something was done. */
+export function changeOf(block: CallBlock, values: Values): Change {
+  const state = stateOf(block);
+  if (isOver(state) && state !== "done") return NONE;
+  const said = textOf(block.result);
+  if (isPatch(said)) return { is: "patch", text: said };
+  const planned = block.live?.preview ?? "";
+  if (!isOver(state) && isPatch(planned)) return { is: "patch", text: planned };
+  return block.call.tool === "write_file"
+    ? written(values, state === "done", said)
+    : edited(values);
+}
+
+function written(values: Values, isDone: boolean, said: string): Change {
+  // What the file held before is not told: it may all have been there.
+  if (isDone && !said.includes("a new file")) return NONE;
+  const content = text(values, "content");
+  if (content === "") return NONE;
+  return { is: "patch", text: allNew(text(values, "path"), content) };
+}
+
+export function allNew(path: string, content: string): string {
+  const lines = content.replace(/\n$/, "").split("\n");
+  const head = `--- /dev/null\n+++ b/${path}\n@@ -0,0 +1,${lines.length} @@\n`;
+  return head + lines.map((line) => `+${line}`).join("\n");
+}
+
+function edited(values: Values): Change {
+  const edits = objects(values, "edits").map((edit) => ({
+    old: text(edit, "old_text"),
+    new: text(edit, "new_text"),
+  }));
+  return edits.length === 0 ? NONE : { is: "edits", path: text(values, "path"), edits };
+}
+
+/** One hunk for each edit, counted from its own first line: where it stands is not known. */
+export async function compared(path: string, edits: readonly Edit[]): Promise<string> {
+  const { createTwoFilesPatch } = await import("diff");
+  return edits
+    .map((edit) => {
+      const made = createTwoFilesPatch(`a/${path}`, `b/${path}`, ended(edit.old), ended(edit.new));
+      return made.replace(/^=+\n/, "").trimEnd();
+    })
+    .join("\n");
+}
+
+/** Else the last lines of both would be said to lack their ends. */
+function ended(given: string): string {
+  return given === "" || given.endsWith("\n") ? given : `${given}\n`;
+}

@@ -1,0 +1,31 @@
+import { expect, it } from "vitest";
+import { addressOf } from "./file-url";
+
+const file = { type: "file", media_type: "image/png" } as const;
+
+it("a file that was uploaded is read by way of the chat, for all who may read that", () => {
+  expect(addressOf({ ...file, ref: "holdfast:f/1" }, "c 1")).toEqual({
+    href: "/api/v1/chats/c%201/files/f%2F1",
+    isPicture: true,
+    isRemote: false,
+  });
+});
+
+it("bytes that can act are for saving only", () => {
+  const svg = { ...file, media_type: "image/svg+xml", data: "PHN2Zz4=" };
+  expect(addressOf(svg, "c")).toEqual({
+    href: "data:application/octet-stream;base64,PHN2Zz4=",
+    isPicture: false,
+    isRemote: false,
+  });
+});
+
+it("what is elsewhere is not fetched, only linked to, and only when that is safe", () => {
+  expect(addressOf({ ...file, ref: "https://example.com/p.png" }, "c")).toMatchObject({
+    href: "https://example.com/p.png",
+    isPicture: false,
+    isRemote: true,
+  });
+  expect(addressOf({ ...file, ref: "javascript:alert(1)" }, "c").href).toBeNull();
+  expect(addressOf(file, "c").href).toBeNull();
+});

@@ -1,0 +1,39 @@
+/** URLs of attached files, and whether they can be shown inline. Pure. */
+
+import { PREFIX } from "../api/schema";
+import type { File } from "../api/types";
+import { safeLink } from "./links";
+
+export interface Address {
+  /** Where it is saved from, or shown; null when it is nowhere. */
+  readonly href: string | null;
+  /** The page may show it where it stands. */
+  readonly isPicture: boolean;
+  /** On another host. */
+  readonly isRemote: boolean;
+}
+
+/** Nothing of them can act. An SVG can. */
+const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"]);
+
+const OURS = "holdfast:";
+
+export function addressOf(file: File, chatId: string): Address {
+  const { ref, data, media_type } = file;
+  const isPicture = PICTURES.has(media_type);
+  if (data != null) {
+    // Anything else is for saving, not for the browser to open.
+    const type = isPicture ? media_type : "application/octet-stream";
+    return { href: `data:${type};base64,${data}`, isPicture, isRemote: false };
+  }
+  if (ref?.startsWith(OURS)) {
+    const id = encodeURIComponent(ref.slice(OURS.length));
+    const href = `${PREFIX}/chats/${encodeURIComponent(chatId)}/files/${id}`;
+    return { href, isPicture, isRemote: false };
+  }
+  return { href: safeLink(ref ?? ""), isPicture: false, isRemote: true };
+}
+
+export function nameOf(file: File): string {
+  return file.name || (file.media_type.startsWith("image/") ? "Picture" : "File");
+}

@@ -1,0 +1,35 @@
+/** Calls back when the window was resized, for elements that are on the page. */
+
+import { whenIdle, whenVisible } from "./when-visible";
+
+const all = new Set<() => void>();
+let listening = false;
+
+/** Calls back after each change: of what is not laid out, once it is near. Gives what stops that. */
+export function onResize(element: HTMLElement, look: () => void): () => void {
+  let stop = () => {};
+  const again = () => {
+    stop();
+    if (element.checkVisibility({ contentVisibilityAuto: true })) look();
+    else stop = whenVisible(element, look);
+  };
+  listen();
+  all.add(again);
+  return () => {
+    all.delete(again);
+    stop();
+  };
+}
+
+/** Once for all of them. */
+function listen(): void {
+  if (listening) return;
+  listening = true;
+  let stop = () => {};
+  addEventListener("resize", () => {
+    stop();
+    stop = whenIdle(() => {
+      for (const again of all) again();
+    });
+  });
+}

@@ -1,0 +1,53 @@
+/** A row of the timeline, by kind. */
+
+import { memo } from "react";
+import type { OpenChat } from "../store/chat";
+import type { Row } from "../store/rows";
+import { AnswerRow } from "./answer";
+import { CheckpointRow, NoteRow } from "./note-rows";
+import { PromptRow } from "./prompt";
+
+interface Props {
+  readonly chat: OpenChat;
+  readonly row: Row;
+  readonly modelBefore: string | null;
+  /** Of an edit: the message that is changed, or one that would go with it. */
+  readonly place: "" | "edited" | "gone";
+}
+
+const NAMES: Readonly<Record<Row["kind"], string>> = {
+  prompt: "Your message",
+  answer: "Answer",
+  checkpoint: "Summary",
+  note: "Note",
+};
+
+/** The same element for a row that is being written and for the message that it becomes. */
+export const RowView = memo(function RowView({ chat, row, modelBefore, place }: Props) {
+  return (
+    <article
+      className="timeline-row"
+      data-row={row.key}
+      data-kind={row.kind}
+      data-live={row.stored === null || undefined}
+      data-place={place || undefined}
+      inert={place === "gone"}
+      aria-label={NAMES[row.kind]}
+    >
+      <Content chat={chat} row={row} modelBefore={modelBefore} />
+    </article>
+  );
+});
+
+function Content({ chat, row, modelBefore }: Omit<Props, "place">) {
+  switch (row.kind) {
+    case "prompt":
+      return <PromptRow chat={chat} stored={row.stored} />;
+    case "answer":
+      return <AnswerRow chat={chat} row={row} modelBefore={modelBefore} />;
+    case "checkpoint":
+      return <CheckpointRow stored={row.stored} />;
+    case "note":
+      return <NoteRow stored={row.stored} />;
+  }
+}

@@ -1,0 +1,34 @@
+/** Hooks for the current time and for countdowns. */
+
+import { useEffect, useState } from "react";
+
+/** The current time, updated while the page is visible. */
+export function useNow(every: number): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+/** Whole seconds until a time; none when it has come. */
+export function secondsUntil(at: number, now: number): number {
+  return Math.max(0, Math.ceil((at - now) / 1_000));
+}
+
+/** The same wherever it is shown: it changes when a second is over, and not by a clock of its own. */
+export function useSecondsUntil(at: number): number {
+  const [left, setLeft] = useState(() => secondsUntil(at, Date.now()));
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      const now = Date.now();
+      setLeft(secondsUntil(at, now));
+      if (at > now) timer = setTimeout(look, ((at - now) % 1_000) + 1);
+    };
+    look();
+    return () => clearTimeout(timer);
+  }, [at]);
+  return left;
+}

@@ -1,0 +1,59 @@
+/** Hooks that keep the keyboard focus when its element disappears. */
+
+import { type RefObject, useLayoutEffect, useRef } from "react";
+import { isCoarse } from "./media-query";
+
+/**
+ * When what has the focus goes, something near gets it: else a keyboard user would start again at
+ * the top of the page. `next` is asked while it is still there; what `otherwise` selects, when it is
+ * gone.
+ */
+export function useFocusHandedOn(
+  ref: RefObject<HTMLElement | null>,
+  next: (gone: HTMLElement) => HTMLElement | null | undefined,
+  otherwise = ".composer-field",
+): void {
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only when it goes
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (element === null) return;
+    // A button that is disabled while it has the focus loses it to no element and fires no event.
+    let wasInside = element.contains(document.activeElement);
+    const look = (event: FocusEvent) => {
+      wasInside = element.contains(event.target as Node);
+    };
+    document.addEventListener("focusin", look);
+    return () => {
+      document.removeEventListener("focusin", look);
+      if (wasInside) handOn(next(element) ?? null, otherwise);
+    };
+  }, []);
+}
+
+function handOn(to: HTMLElement | null, otherwise: string): void {
+  requestAnimationFrame(() => {
+    if (document.activeElement !== document.body) return;
+    if (to?.isConnected) to.focus();
+    // A finger needs no focus, and would get a keyboard on top of what it came for.
+    else if (!isCoarse()) document.querySelector<HTMLElement>(otherwise)?.focus();
+  });
+}
+
+/** Returns the focus of a closed popup to its opener, unless the user has moved on. */
+export function giveFocusBack(to: HTMLElement | null | undefined): void {
+  const now = document.activeElement;
+  const isFree = now === null || now === document.body || now.closest("[popover]") !== null;
+  if (isFree) to?.focus();
+}
+
+/** Where a form and what opens it take each other's place: the one that came gets the focus. */
+export function useFocusInPlace<T extends HTMLElement>(what: string): RefObject<T | null> {
+  const place = useRef<T>(null);
+  const before = useRef(what);
+  useLayoutEffect(() => {
+    if (before.current === what) return;
+    before.current = what;
+    giveFocusBack(place.current?.querySelector<HTMLElement>("input, button"));
+  }, [what]);
+  return place;
+}

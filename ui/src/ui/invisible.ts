@@ -1,0 +1,64 @@
+/** Invisible characters, which a model reads and a person does not see. Pure. */
+
+/** Where such characters belong to what is seen: flags of regions, families of emoji. */
+const PROPER = [
+  /\u{1F3F4}[\u{E0061}-\u{E007A}\u{E0030}-\u{E0039}]+\u{E007F}/gu,
+  /(?<=\p{Extended_Pictographic}|\p{Emoji_Modifier}|\uFE0F|\u20E3)\u200D(?=\p{Extended_Pictographic})/gu,
+  /(?<=[\p{Emoji}\p{Extended_Pictographic}])[\uFE0E\uFE0F]/gu,
+  // Joins or parts letters of scripts that need it.
+  /(?<=[\p{L}\p{M}])[\u200C\u200D](?=[\p{L}\p{M}])/gu,
+];
+
+const DIRECTION = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu;
+/** Control characters but for tab and line ends; blanks without width, fillers, tags, selectors. */
+const HIDDEN =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u115F\u1160\u200B-\u200D\u2060-\u2065\u206A-\u206F\u3164\uFEFF\uFFA0\uFFF0-\uFFFB]|\u034F|[\u17B4\u17B5]|[\u180B-\u180F]|[\uFE00-\uFE0F]|[\u{1D173}-\u{1D17A}]|[\u{E0000}-\u{E0FFF}]/gu;
+
+export interface Invisible {
+  readonly hidden: number;
+  /** Those that turn the order of what is seen. */
+  readonly turning: number;
+}
+
+export function invisible(text: string): Invisible {
+  const rest = PROPER.reduce((left, proper) => left.replace(proper, ""), text);
+  return { hidden: count(rest, HIDDEN), turning: count(rest, DIRECTION) };
+}
+
+const PROPER_OR_INVISIBLE = new RegExp(
+  [`(${PROPER.map((each) => each.source).join("|")})`, HIDDEN.source, DIRECTION.source].join("|"),
+  "gu",
+);
+
+/** The text with an escape such as \\u202e for each character that is not seen as itself. */
+export function escapeInvisible(text: string): string {
+  return text.replace(PROPER_OR_INVISIBLE, (found, proper?: string) =>
+    proper !== undefined ? found : Array.from(found, escapeOne).join(""),
+  );
+}
+
+function escapeOne(character: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  const hex = code.toString(16);
+  return code > 0xffff ? `\\u{${hex}}` : `\\u${hex.padStart(4, "0")}`;
+}
+
+function count(text: string, what: RegExp): number {
+  return text.match(what)?.length ?? 0;
+}
+
+/** Null when there is nothing to warn of. */
+export function warning(text: string): string | null {
+  const { hidden, turning } = invisible(text);
+  const what = [
+    hidden > 0 ? characters(hidden, "invisible") : null,
+    turning > 0 ? characters(turning, "text-direction") : null,
+  ].filter((each) => each !== null);
+  if (what.length === 0) return null;
+  return `This contains ${what.join(" and ")}. The model reads more than you see.`;
+}
+
+function characters(count: number, kind: string): string {
+  return `${count} ${kind} ${count === 1 ? "character" : "characters"}`;
+}

@@ -1,0 +1,40 @@
+/** A popover with a small form. */
+
+import { type ReactNode, useLayoutEffect, useRef } from "react";
+import { giveFocusBack } from "./focus";
+import { type Place, place } from "./position";
+
+interface Props {
+  readonly at: Place;
+  readonly label: string;
+  readonly onClose: () => void;
+  readonly children: ReactNode;
+}
+
+/** A small form beside what opened it. It closes with Escape or a click elsewhere. */
+export function Popover({ at, label, onClose, children }: Props) {
+  const popover = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = popover.current;
+    if (element === null) return;
+    if (!element.matches(":popover-open")) element.showPopover();
+    place(element, at);
+    element.querySelector<HTMLElement>("input:checked, input, button, select")?.focus();
+  }, [at]);
+  return (
+    <div
+      ref={popover}
+      className="floating"
+      role="dialog"
+      aria-label={label}
+      popover="auto"
+      onToggle={(event) => {
+        if (event.newState !== "closed") return;
+        onClose();
+        if (at instanceof HTMLElement) giveFocusBack(at);
+      }}
+    >
+      {children}
+    </div>
+  );
+}
