@@ -217,10 +217,10 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
 
 async def writer_of(host: Any, chat: Any) -> Any:
     """What speaks for a chat that runs."""
-    from holdfast.live.buffer import Attempt
+    from holdfast.live.buffer import AttemptId
 
     row = await chat.read()
-    return host.feed.live.open(chat.id, Attempt(row.epoch, row.history_version, row.attempt))
+    return host.feed.live.open(chat.id, AttemptId(row.epoch, row.history_version, row.attempt))
 
 
 def path_of(chat: Any) -> str:

@@ -34,7 +34,7 @@ from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
-from holdfast.kernel.results import Unencodable, given, mark_stop, result
+from holdfast.kernel.results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.stop_guard import Guard
@@ -221,7 +221,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 "use approve(action), or Deny(reason)"
             )
         try:
-            made = given(call, value)
+            made = result_from_value(call, value)
         except Unencodable as error:
             raise ConfigError(
                 f"the result for {call.id} is {error}: "

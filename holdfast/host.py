@@ -138,8 +138,8 @@ async def open(
     `url` is `sqlite:///chats.db` or `postgresql://…`. Unfinished chats of an earlier process are
     resumed at once. `worker=None` stores and reads chats and leaves driving them to other
     processes. `titles` generates a title after a chat's first turn: with the chat's own model, or
-    with the one given. `observer` is notified of what the worker does: `Metering`, `Tracing`, or
-    your own. `listen_url` is the same database without a pooler, if `url` leads through one.
+    with the one given. `observer` is notified of what the worker does: `MetricsObserver`, `Tracing`
+    or your own. `listen_url` is the same database without a pooler, if `url` leads through one.
     """
     from holdfast.store.url import open_database, warn_of_polling
 

@@ -34,7 +34,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.chat.stream import ChatChanged, LiveDelta
 from holdfast.chat.transitions import claims
 from holdfast.host import serving
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Tool
@@ -204,7 +204,7 @@ async def test_a_fork_is_a_chat_of_its_own(db: Database, clock: Clock) -> None:
 
 
 async def test_compacting_is_asked_for_when_there_is_something(db: Database, clock: Clock) -> None:
-    sections = "\n".join(f"## {name}\n-" for name in SECTIONS)
+    sections = "\n".join(f"## {name}\n-" for name in SUMMARY_SECTIONS)
     async with hosting(db, clock, ["word " * 500, sections]) as host:
         chat = await host.create(None)
         with pytest.raises(ChatError, match="nothing to compact"):

@@ -13,8 +13,8 @@ from holdfast.kernel.context import without_calls
 from holdfast.kernel.messages import (
     TRANSPARENT,
     Checkpoint,
-    Kind,
     Message,
+    MessageKind,
     ToolCall,
     ToolResult,
 )
@@ -23,7 +23,11 @@ Complaint: TypeAlias = tuple[int, str, str]
 """Number of the violated invariant, the row, and what is wrong with it."""
 Numbered: TypeAlias = tuple[int, Message]
 
-ROLES: Final[Mapping[Kind, str]] = {"prompt": "user", "answer": "assistant", "results": "tool"}
+ROLES: Final[Mapping[MessageKind, str]] = {
+    "prompt": "user",
+    "answer": "assistant",
+    "results": "tool",
+}
 """Role of the message kinds that people and models write. Holdfast writes the others."""
 
 
@@ -107,7 +111,7 @@ def _shape(number: int, message: Message) -> Iterator[Complaint]:
 # --- Edits --------------------------------------------------------------------------------------
 
 
-def edits(messages: Iterable[tuple[int, Kind, bool]]) -> Iterator[Complaint]:
+def edits(messages: Iterable[tuple[int, MessageKind, bool]]) -> Iterator[Complaint]:
     """Yield what is wrong with superseded messages. Takes all messages: kind, and superseded or
     not.
 

@@ -20,7 +20,14 @@ from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.events import Action
-from holdfast.kernel.messages import Kind, Message, Role, ToolResult, Visibility, decode
+from holdfast.kernel.messages import (
+    Message,
+    MessageKind,
+    MessageRole,
+    ToolResult,
+    Visibility,
+    decode,
+)
 
 Raw: TypeAlias = Mapping[str, Any]
 """A row as a mapping from column names."""
@@ -39,8 +46,8 @@ class MessageRow(Struct, frozen=True, kw_only=True):
 
     number: int
     revision: int
-    role: Role
-    kind: Kind
+    role: MessageRole
+    kind: MessageKind
     visibility: Visibility
     body: Message
     epoch: int | None

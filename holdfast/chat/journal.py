@@ -12,8 +12,8 @@ from holdfast.chat.rows import SELECT_MESSAGE, Call, Stored, document, stored_of
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import (
-    Outcome,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     encode,
     results_message,
@@ -22,7 +22,7 @@ from holdfast.kernel.results import TOOK_EFFECT, result
 from holdfast.kernel.turn import Turn, fold_all
 from holdfast.store.database import Row, Tx
 
-WHY: Final[Mapping[Outcome, str]] = {
+WHY: Final[Mapping[ToolOutcome, str]] = {
     "interrupted": "Interrupted by the user.",
     "skipped": "Skipped because of a new message from the user.",
     "edited": "Void: the user edited an earlier message.",
@@ -95,7 +95,7 @@ async def open_calls(tx: Tx, chat_id: str) -> tuple[ToolCall, ...]:
     return turn_of(await read_tail(tx, chat_id)).open
 
 
-async def answer_open(locked: Locked, outcome: Outcome, why: str | None = None) -> None:
+async def answer_open(locked: Locked, outcome: ToolOutcome, why: str | None = None) -> None:
     """Give every open call a result: the recorded one, or one that says why there is none."""
     calls = await open_calls(locked.tx, locked.chat.id)
     if not calls:
@@ -107,7 +107,9 @@ async def answer_open(locked: Locked, outcome: Outcome, why: str | None = None) 
     locked.set(deadline=None)
 
 
-def _last_word(call: ToolCall, known: Call | None, outcome: Outcome, why: str | None) -> ToolResult:
+def _last_word(
+    call: ToolCall, known: Call | None, outcome: ToolOutcome, why: str | None
+) -> ToolResult:
     if known is not None and known.result is not None:
         return known.result
     text = why or WHY[outcome]

@@ -9,7 +9,7 @@ from holdfast.chat.errors import QueuedNotFound, QueueFull, WrongOrder
 from holdfast.chat.journal import answer_open
 from holdfast.chat.row_lock import Locked
 from holdfast.chat.rows import Queued, Status, document
-from holdfast.kernel.messages import Message, Outcome, encode
+from holdfast.kernel.messages import Message, ToolOutcome, encode
 from holdfast.store.database import Tx
 
 MAX_WAITING: Final = 50
@@ -84,7 +84,7 @@ def steering(queue: Sequence[Queued]) -> list[Queued]:
     return [queued for queued in queue if queued.deliver != "queue"]
 
 
-async def deliver(locked: Locked, queued: Sequence[Queued], open_calls: Outcome) -> None:
+async def deliver(locked: Locked, queued: Sequence[Queued], open_calls: ToolOutcome) -> None:
     """Move messages from the queue to the history, after a result for every open call."""
     await answer_open(locked, open_calls)
     await drop(locked, queued)
@@ -102,7 +102,7 @@ def choose(locked: Locked, model: str | None, effort: str | None) -> None:
         locked.set(effort=effort)
 
 
-async def deliver_head_or_rest(locked: Locked, open_calls: Outcome) -> bool:
+async def deliver_head_or_rest(locked: Locked, open_calls: ToolOutcome) -> bool:
     """Deliver the head of the queue, or become idle. Returns whether anything was delivered."""
     never = not locked.chat.queue_version  # nothing was ever queued: there is nothing to read
     waiting = [] if never else head(await read_queue(locked.tx, locked.chat.id))

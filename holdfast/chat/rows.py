@@ -9,14 +9,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
 from msgspec import Struct, structs
 
 from holdfast.chat.errors import Corrupt, InvalidInput
-from holdfast.kernel.decide import Approved, CallState, Recorded, Started, Waiting
+from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import Failure, FormatError
 from holdfast.kernel.events import Action, ActionKind, EndReason
 from holdfast.kernel.messages import (
     AskedBy,
     CutBy,
     Message,
-    Outcome,
+    ToolOutcome,
     ToolResult,
     Usage,
     decode,
@@ -226,7 +226,7 @@ class Call(Struct, frozen=True, kw_only=True):
     finished_at: int | None = None
     result: ToolResult | None = None
     """Result of the call; None once it is in the history."""
-    outcome: Outcome | None = None
+    outcome: ToolOutcome | None = None
 
     @property
     def attempt(self) -> int:
@@ -239,7 +239,7 @@ class Call(Struct, frozen=True, kw_only=True):
         match self.state:
             case "waiting":
                 assert self.asked is not None  # guaranteed by a CHECK of the table
-                return Waiting(self.asked)
+                return AwaitingAction(self.asked)
             case "approved":
                 return self.approved
             case "started":

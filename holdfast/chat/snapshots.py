@@ -29,7 +29,7 @@ from holdfast.chat.transitions.claims import due, living
 from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
-from holdfast.kernel.messages import AskedBy, CutBy, Kind, Message
+from holdfast.kernel.messages import AskedBy, CutBy, Message, MessageKind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in
 from holdfast.kernel.turn import context_of
 from holdfast.store.database import Tx
@@ -355,7 +355,9 @@ async def read_first_prompt(tx: Tx, chat_id: str) -> str:
     return "" if row is None else stored_of(chat_id, row).message.text
 
 
-async def _last(tx: Tx, chat_id: str, kinds: Sequence[Kind], also: str = "") -> Stored | None:
+async def _last(
+    tx: Tx, chat_id: str, kinds: Sequence[MessageKind], also: str = ""
+) -> Stored | None:
     row = await tx.one(
         f"""
         {SELECT_MESSAGE}

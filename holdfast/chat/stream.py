@@ -42,7 +42,7 @@ from holdfast.chat.snapshots import (
 )
 from holdfast.kernel.messages import Tagged, Value
 from holdfast.live import broadcast as live
-from holdfast.live.buffer import Attempt, Delta
+from holdfast.live.buffer import AttemptId, DeltaRange
 from holdfast.live.fragments import Fragment
 from holdfast.store.database import Closed, Tx, Unavailable
 
@@ -152,8 +152,8 @@ class _Found(Struct, frozen=True, kw_only=True):
     more_before: int | None = None
 
     @property
-    def attempt(self) -> Attempt:
-        return Attempt(self.chat.epoch, self.chat.history_version, self.chat.attempt)
+    def attempt(self) -> AttemptId:
+        return AttemptId(self.chat.epoch, self.chat.history_version, self.chat.attempt)
 
     @property
     def runs(self) -> bool:
@@ -183,15 +183,15 @@ class ChatStream:
         self._ended = False
         # What the reader has.
         self._since = None if after is None else after.snapshot
-        self._shown: Attempt | None = None
+        self._shown: AttemptId | None = None
         self._seq = 0
         if after is not None and after.seq:
-            self._shown = Attempt(after.epoch, after.history, after.attempt)
+            self._shown = AttemptId(after.epoch, after.history, after.attempt)
             self._seq = after.seq
         self._actions: tuple[Pending, ...] | None = () if after is None else None
         # The last query result.
         self._found: _Found | None = None
-        self._at: Attempt | None = None
+        self._at: AttemptId | None = None
         """The current attempt of the chat."""
         self._context: tuple[int, int | None] = (-1, None)
         # What to query next.
@@ -199,16 +199,16 @@ class ChatStream:
         self._missed = self._news.missed
         self.due = 0.0
         """Time of the next query if no notice arrives, by the event loop's clock."""
-        self._held: list[Delta] = []
+        self._held: list[DeltaRange] = []
         """Deltas received and not emitted yet."""
-        self._over: Attempt | None = None
+        self._over: AttemptId | None = None
         """An attempt that ended and whose outcome is not known yet."""
         self._over_since = 0.0
         self._lost = False
         """Whether the reader's fragments of an attempt cannot be continued here."""
         self._was_void = False
         """Whether fragments were voided and no attempt has emitted anything since."""
-        self._reader: live.Reader | None = None
+        self._reader: live.DeltaReader | None = None
 
     # --- what it gives ---
 
@@ -313,7 +313,7 @@ class ChatStream:
             await self._wait()
 
     def _begin(self) -> None:
-        after = None if self._shown is None else live.Cursor(self._shown, self._seq)
+        after = None if self._shown is None else live.LiveCursor(self._shown, self._seq)
         self._reader = self._feed.live.watch(self._id, after)
         # Emitted first when the cursor cannot be continued.
         self._take()
@@ -337,7 +337,7 @@ class ChatStream:
     def _take(self) -> None:
         assert self._reader is not None
         for delivery in self._reader.take():
-            if type(delivery) is Delta:
+            if type(delivery) is DeltaRange:
                 self._held.append(delivery)
                 if self._at is None or delivery.attempt > self._at:
                     self._look_now = True
@@ -440,7 +440,7 @@ class ChatStream:
             elif delta.attempt == at:
                 self._show_one(delta)
 
-    def _show_one(self, delta: Delta) -> None:
+    def _show_one(self, delta: DeltaRange) -> None:
         shown = self._shown
         if shown is not None and (delta.first != self._seq + 1 or delta.attempt != shown):
             self._ready.append(self._void())
@@ -492,7 +492,7 @@ class ChatStream:
         if actions != found.actions:
             yield ActionsChanged(self._cursor, found.actions)
 
-    def _is_void(self, shown: Attempt, before: _Found | None, found: _Found) -> bool:
+    def _is_void(self, shown: AttemptId, before: _Found | None, found: _Found) -> bool:
         """Return whether the fragments of this attempt are out of date."""
         if shown != found.attempt or not found.runs or (self._lost and before is None):
             return True

@@ -11,7 +11,7 @@ from holdfast.cli import wording
 from holdfast.cli.terminal import Out
 from holdfast.cli.transcript import Page
 from holdfast.cli.wrap import folded
-from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
+from holdfast.kernel.messages import ToolCall, ToolOutcome, ToolResult
 
 PROGRESS: Final = 20
 """Lines of progress shown per call."""
@@ -129,7 +129,7 @@ class Calls:
         ending = self._ending(call, "ok", 0.0 if timed else seconds, last)
         self._page.lines(*self._folded(ending))
 
-    def _ending(self, call: Call, outcome: Outcome, seconds: float, words: str) -> str:
+    def _ending(self, call: Call, outcome: ToolOutcome, seconds: float, words: str) -> str:
         """The line about how a call ended: below its others, or with its name."""
         below = self._page.about is call
         said = [] if below else [call.title]

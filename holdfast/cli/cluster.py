@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from holdfast.chat.host import Host
-    from holdfast.observe.metrics import Meters
+    from holdfast.observe.metrics import MetricRegistry
     from holdfast.server.identity.origin_check import Front
     from holdfast.server.relay.secret import Secret
 
@@ -105,7 +105,9 @@ def _url_of(name: str, port: int) -> str | None:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def attach(app: web.Application, link: Link | None, host: Host, meters: Meters) -> web.Application:
+def attach(
+    app: web.Application, link: Link | None, host: Host, meters: MetricRegistry
+) -> web.Application:
     """Add the endpoints for other replicas to an application."""
     from holdfast.server.relay.publisher import Owner, OwnerOptions
 
@@ -120,7 +122,7 @@ def attach(app: web.Application, link: Link | None, host: Host, meters: Meters) 
 
 
 @asynccontextmanager
-async def asking(link: Link | None, host: Host, meters: Meters) -> AsyncIterator[None]:
+async def asking(link: Link | None, host: Host, meters: MetricRegistry) -> AsyncIterator[None]:
     """Subscribe to other replicas for the chats that are read here."""
     from holdfast.server.relay.subscriber import Relay
 
@@ -138,7 +140,7 @@ async def asking(link: Link | None, host: Host, meters: Meters) -> AsyncIterator
 
 
 @asynccontextmanager
-async def answering(link: Link, host: Host, meters: Meters) -> AsyncIterator[int]:
+async def answering(link: Link, host: Host, meters: MetricRegistry) -> AsyncIterator[int]:
     """Serve other replicas only; yields the port."""
     from aiohttp import web
 

@@ -17,7 +17,15 @@ from holdfast.cli.locked_file import LockedFile, NotSaved
 from holdfast.kernel import results
 from holdfast.kernel.admission import Middleware, Proceed
 from holdfast.kernel.errors import ConfigError, FormatError
-from holdfast.kernel.messages import FORMAT, Message, ToolCall, ToolResult, Value, encode, load
+from holdfast.kernel.messages import (
+    MESSAGE_FORMAT,
+    Message,
+    ToolCall,
+    ToolResult,
+    Value,
+    encode,
+    load,
+)
 from holdfast.kernel.messages import decode as decoded
 from holdfast.kernel.tool import Tool, Values
 from holdfast.kernel.turn import Turn, fold_all
@@ -142,7 +150,7 @@ class SavedHistory:
         started = tuple(call.id for call in kept.turn.open if call.id in begun)
         if (messages, started) != (self._kept.messages, self._started):
             beside = Raw(encode(started)) if started else None
-            content = _File(FORMAT, kept.encoded, beside)
+            content = _File(MESSAGE_FORMAT, kept.encoded, beside)
             self._file.replace(msgspec.json.encode(content))
         self._kept, self._started, self._trouble = kept, started, None
         for call_id in started:

@@ -14,8 +14,8 @@ from holdfast.cli.settings import Settings
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.observe.logs import LogFormat, LogLevel, set_up_logs
-from holdfast.observe.metrics import Meters
-from holdfast.observe.metrics_observer import Metering
+from holdfast.observe.metrics import MetricRegistry
+from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.observe.observer import Observer, several
 from holdfast.observe.redact import Redactor, secrets_in
 from holdfast.providers.catalog import PROVIDERS
@@ -34,7 +34,7 @@ class Where(NamedTuple):
 
 
 class Observing(NamedTuple):
-    meters: Meters
+    meters: MetricRegistry
     observer: Observer
     redact: Redactor
     log: LogFormat
@@ -65,12 +65,12 @@ def observing(
     settings: Settings, options: ServeOptions, where: Where, environ: Mapping[str, str]
 ) -> Observing:
     """Set up logs, and return the observers of a worker and a server. Raises `ConfigError`."""
-    redact, meters = Redactor(), Meters()
+    redact, meters = Redactor(), MetricRegistry()
     redact.know(*_secrets(settings, environ))
     for url in (where.database, where.listen_url or ""):
         if password := urlsplit(url).password:
             redact.know(unquote(password))
-    observers: list[Observer] = [Metering(meters)]
+    observers: list[Observer] = [MetricsObserver(meters)]
     if settings.traces.enabled or options.traces:
         from holdfast.observe.tracing import Tracing
 

@@ -13,7 +13,7 @@ from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Compacted, Delivery, Summary
-from holdfast.kernel.messages import CutBy, File, Message, Outcome, ToolCall, ToolResult
+from holdfast.kernel.messages import CutBy, File, Message, ToolCall, ToolOutcome, ToolResult
 
 PREVIEW: Final = 60
 """Lines of a preview shown."""
@@ -29,7 +29,7 @@ DIFF: Final[Mapping[str, Style]] = {
     "+": "green",
     "-": "red",
 }
-OUTCOMES: Final[Mapping[Outcome, str]] = {
+OUTCOMES: Final[Mapping[ToolOutcome, str]] = {
     "ok": "",
     "failed": "failed",
     "refused": "refused",
@@ -59,7 +59,7 @@ CUT: Final[Mapping[CutBy, str]] = {
 }
 
 
-def marks(outcome: Outcome) -> tuple[Style, str]:
+def marks(outcome: ToolOutcome) -> tuple[Style, str]:
     if outcome == "ok":
         return "green", "✓"
     return ("red" if outcome in ("failed", "timed_out", "lost") else "yellow"), "✗"

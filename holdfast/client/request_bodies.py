@@ -20,7 +20,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     user_message,
 )
-from holdfast.kernel.results import Unencodable, given
+from holdfast.kernel.results import Unencodable, result_from_value
 from holdfast.kernel.tool import Deny
 
 Plain = dict[str, Any]
@@ -75,7 +75,7 @@ def answer_of(call_id: str, value: Resolution) -> Plain:
     if isinstance(value, Deny):
         return {"type": "deny", "reason": value.reason}
     try:
-        result = given(ToolCall(call_id, "", ""), value)
+        result = result_from_value(ToolCall(call_id, "", ""), value)
     except Unencodable as error:
         raise ConfigError(
             f"the result for {call_id} is {error}: "

@@ -28,9 +28,9 @@ from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.tool import (
     Allow,
     Children,
+    CompletedAwaitable,
     Decision,
     Deny,
-    Nothing,
     Rewrite,
     Tool,
     ToolContext,
@@ -302,7 +302,7 @@ def _cut(preview: str, limit: int) -> str:
 
 def _no_progress(text: str, data: object = None) -> Awaitable[None]:
     """Progress callback of a call that has not begun: does nothing."""
-    return Nothing()
+    return CompletedAwaitable()
 
 
 async def awaited(value: Any) -> Any:

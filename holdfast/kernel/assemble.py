@@ -10,7 +10,7 @@ from msgspec.structs import astuple, replace
 
 from holdfast.kernel.events import Event, ToolCalled, ToolFinished, Warned
 from holdfast.kernel.messages import (
-    Finish,
+    FinishReason,
     Message,
     Metadata,
     Part,
@@ -38,7 +38,7 @@ from holdfast.kernel.model import (
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import complaint
 
-FINISHES: Final = get_args(Finish)
+FINISH_REASONS: Final = get_args(FinishReason)
 HALF_WRITTEN: Final = "Not run: the call was still being written when the answer ended."
 MOST_TOKENS: Final = 2**53
 """Maximum token count, small enough that sums of many fit into a database integer."""
@@ -62,7 +62,7 @@ class Assembly:
 
     def __init__(self, model: str, ports: Ports, taken: Container[str] = ()) -> None:
         self.model = model
-        self.finish: Finish | None = None
+        self.finish: FinishReason | None = None
         """Why the model stopped; None until it did."""
         self.usage: Usage | None = None
         """Usage so far; for a cut answer, what had been reported until then."""
@@ -139,7 +139,7 @@ class Assembly:
     def message(self) -> Message:
         """The complete answer. Call only once it is finished."""
         assert self.finish is not None
-        finish: Finish = self.finish
+        finish: FinishReason = self.finish
         parts: list[Part] = []
         for part in self._parts:
             if isinstance(part, _OpenCall):
@@ -323,8 +323,10 @@ class Assembly:
     def _finish(self, delta: Finished) -> None:
         if self._open is not None:
             self._close()
-        if delta.finish not in FINISHES:
-            raise TypeError(f"the model finished with {delta.finish!r}: use one of {FINISHES}")
+        if delta.finish not in FINISH_REASONS:
+            raise TypeError(
+                f"the model finished with {delta.finish!r}: use one of {FINISH_REASONS}"
+            )
         self.finish = delta.finish
         if delta.usage is not None:
             self.usage = _possible(delta.usage)

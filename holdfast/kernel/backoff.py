@@ -18,7 +18,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.kernel.result import Failed
 
 
-class Patience:
+class Backoff:
     """The wait between two attempts."""
 
     def __init__(

@@ -13,7 +13,7 @@ from types import TracebackType
 from holdfast.kernel.timer import call_later
 
 
-class Stop:
+class CancelOnce:
     """Enter it in the task to be cancelled; call `cancel` from anywhere in the same event loop."""
 
     __slots__ = ("_again", "_before", "_called", "_loop", "_made", "_task", "_timer")
@@ -42,7 +42,7 @@ class Stop:
             self._task.cancel()
             self._timer = call_later(self._loop, self._again, self._fire)
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> CancelOnce:
         self._task = asyncio.current_task(self._loop)
         assert self._task is not None
         self._before = self._task.cancelling()

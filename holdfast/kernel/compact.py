@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.kernel.context import (
-    Cut,
+    CompactionPlan,
     Trim,
     covered,
     estimate_text,
@@ -41,7 +41,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import Block, Request, Settings
 from holdfast.kernel.policy import Context
 
-SECTIONS: Final = (
+SUMMARY_SECTIONS: Final = (
     "Goal",
     "Constraints",
     "Decisions",
@@ -51,7 +51,7 @@ SECTIONS: Final = (
     "Next steps",
 )
 
-INSTRUCTIONS: Final = """\
+SUMMARY_INSTRUCTIONS: Final = """\
 You write the memory of an assistant whose conversation has become too long to be kept whole. \
 You are given the conversation, and the earlier memory if there is one. Write the new memory: \
 whoever continues has only that and the newest messages.
@@ -78,13 +78,13 @@ What to do next, beginning with the very next action.
 Keep what is in the earlier memory and still true; change what is not. Be dense. Do not answer the \
 conversation, do not greet, do not call tools."""
 
-PREFIX: Final = (
+SUMMARY_PREFIX: Final = (
     "The conversation before this point was replaced by the following summary of it. "
     "Go on from there.\n\n"
 )
 
 
-EMPTY: Final = "the summary is empty"
+EMPTY_SUMMARY: Final = "the summary is empty"
 
 
 class SummaryFailed(ModelError):
@@ -100,7 +100,7 @@ class SummaryFailed(ModelError):
         )
 
 
-class Situation(Struct, frozen=True):
+class CompactionInput(Struct, frozen=True):
     """Input of a compaction."""
 
     history: Sequence[Message]
@@ -119,7 +119,7 @@ class Situation(Struct, frozen=True):
         return Trim(self.policy.trim_over, self.policy.trim_to)
 
 
-class Summarized(Struct, frozen=True):
+class SummaryAnswer(Struct, frozen=True):
     """An answer to a summary request."""
 
     text: str
@@ -127,7 +127,7 @@ class Summarized(Struct, frozen=True):
     """Whether the answer was cut by length."""
 
 
-Ask = Callable[[Request], Awaitable[Summarized]]
+SummaryCall = Callable[[Request], Awaitable[SummaryAnswer]]
 """Function that calls the summary's model. Retries failures that may pass with the same input, and
 raises the others."""
 
@@ -135,14 +135,14 @@ raises the others."""
 # --- Without a model ----------------------------------------------------------------------------
 
 
-def by_trimming(now: Situation) -> Message | None:
+def by_trimming(now: CompactionInput) -> Message | None:
     """A checkpoint that only shortens old tool results, if that is enough."""
     if now.asked_by is not None or now.limit is None:
         return None
     earlier = last_checkpoint(now.history)
     known = earlier.checkpoint if earlier is not None else None
     covers = covered(now.history)
-    cut = Cut(
+    cut = CompactionPlan(
         covers,
         known.pinned if known else None,
         trim_before(now.history, now.policy.keep_results),
@@ -155,7 +155,9 @@ def by_trimming(now: Situation) -> Message | None:
     return without_summary(earlier, _checkpoint(now, cut, after=after, summarized=False))
 
 
-def _checkpoint(now: Situation, cut: Cut, *, after: int, summarized: bool) -> Checkpoint:
+def _checkpoint(
+    now: CompactionInput, cut: CompactionPlan, *, after: int, summarized: bool
+) -> Checkpoint:
     return Checkpoint(
         cut.covers,
         cut.trims,
@@ -169,12 +171,12 @@ def _checkpoint(now: Situation, cut: Cut, *, after: int, summarized: bool) -> Ch
     )
 
 
-def _context_tokens(now: Situation) -> int:
+def _context_tokens(now: CompactionInput) -> int:
     most = now.policy.context_tokens
     return most if now.window is None else min(most, now.window // 8)
 
 
-def _size_with(now: Situation, message: Message) -> int:
+def _size_with(now: CompactionInput, message: Message) -> int:
     return size_after(
         now.size, view(now.history, now.trim), view([*now.history, message], now.trim), now.overhead
     )
@@ -193,7 +195,7 @@ def entry_for_people(checkpoint: Checkpoint) -> Message:
 # --- With a model -------------------------------------------------------------------------------
 
 
-async def by_summary(now: Situation, ask: Ask) -> tuple[Message, str | None]:
+async def by_summary(now: CompactionInput, ask: SummaryCall) -> tuple[Message, str | None]:
     """A checkpoint with a summary, and a warning if the summary is incomplete.
 
     A summary that is empty, cut by length or not shorter than what it replaces is requested again
@@ -214,7 +216,7 @@ async def by_summary(now: Situation, ask: Ask) -> tuple[Message, str | None]:
         except ModelError as error:
             if error.kind not in ("empty_response", "context_overflow"):
                 raise
-            failure = SummaryFailed(EMPTY) if error.kind == "empty_response" else error
+            failure = SummaryFailed(EMPTY_SUMMARY) if error.kind == "empty_response" else error
             continue
         message = _summary_message(now, cut, answer.text)
         fatal, problem = _judge(answer, message)
@@ -229,17 +231,17 @@ async def by_summary(now: Situation, ask: Ask) -> tuple[Message, str | None]:
     return usable
 
 
-def _keep(now: Situation) -> int:
+def _keep(now: CompactionInput) -> int:
     """Tokens of the newest steps that are kept: at most a quarter, so that the request shrinks."""
     quarter = now.size // 4
     return quarter if now.window is None else min(quarter, now.window * now.policy.keep // 100)
 
 
-def _summary_message(now: Situation, cut: Cut, text: str) -> Message:
+def _summary_message(now: CompactionInput, cut: CompactionPlan, text: str) -> Message:
     def made(after: int) -> Message:
         return Message(
             "user",
-            (Text(PREFIX + text.strip()),),
+            (Text(SUMMARY_PREFIX + text.strip()),),
             "checkpoint",
             "model",
             checkpoint=_checkpoint(now, cut, after=after, summarized=True),
@@ -248,23 +250,25 @@ def _summary_message(now: Situation, cut: Cut, text: str) -> Message:
     return made(_size_with(now, made(now.size)))
 
 
-def _judge(answer: Summarized, message: Message) -> tuple[bool, str]:
+def _judge(answer: SummaryAnswer, message: Message) -> tuple[bool, str]:
     """Whether a summary is unusable, and its problem."""
     checkpoint = message.checkpoint
     assert checkpoint is not None
     if not answer.text.strip():
-        return True, EMPTY
+        return True, EMPTY_SUMMARY
     if answer.cut:
         return True, "the summary was cut off"
     if checkpoint.after >= checkpoint.before:
         return True, "the summary is not shorter than what it replaces"
-    missing = [section for section in SECTIONS if f"## {section}" not in answer.text]
+    missing = [section for section in SUMMARY_SECTIONS if f"## {section}" not in answer.text]
     return False, f"the summary lacks {', '.join(missing)}" if missing else ""
 
 
-def summary_request(now: Situation, cut: Cut, earlier: Message | None, attempt: int) -> Request:
+def summary_request(
+    now: CompactionInput, cut: CompactionPlan, earlier: Message | None, attempt: int
+) -> Request:
     """The request for a summary of what is before the cut; each further attempt sends less."""
-    memory = earlier.text.removeprefix(PREFIX) if earlier is not None else ""
+    memory = earlier.text.removeprefix(SUMMARY_PREFIX) if earlier is not None else ""
     longest, room = _shares(now, memory)
     messages = _to_summarize(now, cut)
     lines = transcript(messages, result_length=now.policy.trim_to * 2, room=room)
@@ -277,26 +281,28 @@ def summary_request(now: Situation, cut: Cut, earlier: Message | None, attempt: 
     pieces.append(f"<conversation>\n{lines}\n</conversation>")
     pieces.append("Write the new memory now.")
     return Request(
-        system=(Block(INSTRUCTIONS),),
+        system=(Block(SUMMARY_INSTRUCTIONS),),
         messages=(Message("user", (Text("\n\n".join(pieces)),), "prompt"),),
         settings=Settings(max_output_tokens=longest),
     )
 
 
-def _to_summarize(now: Situation, cut: Cut) -> list[Message]:
+def _to_summarize(now: CompactionInput, cut: CompactionPlan) -> list[Message]:
     """Messages that the summary replaces. Pinned context is sent separately."""
     positions = range(covered(now.history), cut.covers)
     there = [now.history[at] for at in positions if at not in cut.context]
     return [message for message in there if message.visibility != "user"]
 
 
-def _shares(now: Situation, memory: str) -> tuple[int, int | None]:
+def _shares(now: CompactionInput, memory: str) -> tuple[int, int | None]:
     """Tokens of the window for the summary and for the conversation that it is made from."""
     if now.window is None:
         return now.policy.summary_tokens, None
     longest = min(now.policy.summary_tokens, now.window // 4)
     spare = min(2_000, now.window // 8)  # margin for the error of our estimate
-    room = now.window - longest - spare - estimate_text(INSTRUCTIONS) - estimate_text(memory)
+    room = (
+        now.window - longest - spare - estimate_text(SUMMARY_INSTRUCTIONS) - estimate_text(memory)
+    )
     return longest, max(100, room)
 
 

@@ -90,7 +90,7 @@ class Trim(Struct, frozen=True):
     """Length in characters to which it is shortened."""
 
 
-class Removed(Struct, frozen=True):
+class RemovedParts(Struct, frozen=True):
     """Number of parts left out of requests because no provider would accept them."""
 
     calls: int = 0
@@ -99,7 +99,7 @@ class Removed(Struct, frozen=True):
     """Results without a call."""
 
 
-NOTHING_REMOVED: Final = Removed()
+NOTHING_REMOVED: Final = RemovedParts()
 
 
 class Projection:
@@ -177,7 +177,7 @@ class Projection:
         return repaired
 
     def _count(self, calls: int, results: int) -> None:
-        self.removed = Removed(self.removed.calls + calls, self.removed.results + results)
+        self.removed = RemovedParts(self.removed.calls + calls, self.removed.results + results)
 
     def _take_results(self, message: Message) -> None:
         if len(message.parts) == self._missing == len(self._awaited) == 1:
@@ -389,7 +389,7 @@ def _middle_cut(content: Text, length: int) -> Text:
 # --- Where to cut -------------------------------------------------------------------------------
 
 
-class Cut(Struct, frozen=True):
+class CompactionPlan(Struct, frozen=True):
     """Plan of a compaction: it replaces everything before `covers`, except the pinned prompt and
     the pinned context."""
 
@@ -401,7 +401,7 @@ class Cut(Struct, frozen=True):
 
 def plan_cut(
     history: Sequence[Message], *, keep: int, keep_results: int, context_tokens: int = 0
-) -> Cut:
+) -> CompactionPlan:
     """Keep the newest steps that fit into `keep` tokens, and the last prompt wherever it is.
 
     Cuts only between steps, never between a call and its result. At least one answer is covered
@@ -424,7 +424,7 @@ def plan_cut(
     last_prompt = _last_prompt(history)
     pinned = last_prompt if last_prompt is not None and last_prompt < covers else None
     trims = max(covers, trim_before(history, keep_results))
-    return Cut(covers, pinned, trims, plan_context(history, covers, context_tokens))
+    return CompactionPlan(covers, pinned, trims, plan_context(history, covers, context_tokens))
 
 
 def plan_context(history: Sequence[Message], covers: int, tokens: int) -> tuple[int, ...]:

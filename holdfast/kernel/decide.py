@@ -20,7 +20,7 @@ from holdfast.kernel.turn import Turn
 # --- State committed beside the history ---------------------------------------------------------
 
 
-class Waiting(Struct, frozen=True):
+class AwaitingAction(Struct, frozen=True):
     """The call waits for input from outside."""
 
     action: Action
@@ -52,7 +52,7 @@ class Recorded(Struct, frozen=True):
     result: ToolResult
 
 
-CallState: TypeAlias = Union[Waiting, Approved, Started, Doubtful, Recorded]
+CallState: TypeAlias = Union[AwaitingAction, Approved, Started, Doubtful, Recorded]
 """State of an open call. A call without a state has not started."""
 
 
@@ -228,7 +228,7 @@ def _open_calls(turn: Turn, facts: Facts, rules: Rules) -> Step:
 def _may_run(call: ToolCall, state: CallState | None, rules: Rules) -> bool:
     if state is None:
         return call.tool not in rules.waits
-    return not isinstance(state, Waiting)
+    return not isinstance(state, AwaitingAction)
 
 
 def _ending(turn: Turn, rules: Rules) -> Finish | Recover | None:

@@ -1,9 +1,9 @@
 """Exceptions of the kernel, and the classification of any exception as a `Failure`.
 
-Each failure has a kind; `KINDS` states whether a kind can be retried, whether another model may
-help, and the sentence for people. `classify` reads structured facts first (status, the provider's
-code, our own exception types) and text last, and then only text the provider controls. Whether and
-when a call is retried is decided in `retry.py`.
+Each failure has a kind; `FAILURE_KINDS` states whether a kind can be retried, whether another model
+may help, and the sentence for people. `classify` reads structured facts first (status, the
+provider's code, our own exception types) and text last, and then only text the provider controls.
+Whether and when a call is retried is decided in `retry.py`.
 
     HoldfastError
     ├── ConfigError (also ValueError)   an option or argument is wrong
@@ -75,7 +75,7 @@ class KindFacts(Struct, frozen=True):
     """Sentence for people. `{model}` is the model's name."""
 
 
-KINDS: Final[Mapping[FailureKind, KindFacts]] = {
+FAILURE_KINDS: Final[Mapping[FailureKind, KindFacts]] = {
     "rate_limit": KindFacts(True, True, "{model} is rate limiting requests."),
     "overloaded": KindFacts(True, True, "{model} is overloaded."),
     "quota": KindFacts(
@@ -332,7 +332,7 @@ class ProviderError(ModelError):
 
 # --- Classification -----------------------------------------------------------------------------
 
-CODES: Final[Mapping[str, FailureKind]] = {
+SHARED_ERROR_CODES: Final[Mapping[str, FailureKind]] = {
     "insufficient_quota": "quota",
     "billing_error": "quota",
     "rate_limit_exceeded": "rate_limit",
@@ -356,7 +356,7 @@ CODES: Final[Mapping[str, FailureKind]] = {
 }
 """Error codes that several providers share. The file of each protocol adds its own."""
 
-STATUSES: Final[Mapping[int, FailureKind]] = {
+STATUS_KINDS: Final[Mapping[int, FailureKind]] = {
     401: "auth",
     402: "quota",
     403: "permission",
@@ -390,7 +390,7 @@ _RETRYABLE_5XX: Final = frozenset({500, 502, *range(520, 529)})
 
 def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
     """The kind of a provider's error: its code is more exact than its status, text comes last."""
-    kind = CODES.get(code or "")
+    kind = SHARED_ERROR_CODES.get(code or "")
     if kind is not None and kind not in _VAGUE:
         return kind
     # Some providers report a prompt that is too long as a plain "bad request" with a sentence.
@@ -398,8 +398,8 @@ def _kind_of(status: int | None, code: str | None, message: str) -> FailureKind:
         return "context_overflow"
     if status is None:
         return kind or "unknown"
-    if status in STATUSES:
-        return STATUSES[status]
+    if status in STATUS_KINDS:
+        return STATUS_KINDS[status]
     if status in _RETRYABLE_5XX:
         return "server"
     return "invalid_request" if 400 <= status < 500 else "unknown"
@@ -409,7 +409,7 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
     """Classify any exception as a `Failure`. Never raises."""
     error = ungrouped(error)
     kind = _kind_of_exception(error)
-    facts = KINDS[kind]
+    facts = FAILURE_KINDS[kind]
     status = retry_after = window = None
     retryable = facts.retryable
     if isinstance(error, ProviderError):
@@ -509,4 +509,4 @@ def describe(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-assert set(KINDS) == set(get_args(FailureKind))
+assert set(FAILURE_KINDS) == set(get_args(FailureKind))

@@ -31,21 +31,21 @@ from holdfast.kernel.admission import (
 )
 from holdfast.kernel.approval import canonical
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.decide import CallState, Recorded, Started, Waiting
+from holdfast.kernel.decide import AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import ToolFailed
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
-from holdfast.kernel.messages import Outcome, ToolCall, ToolResult
+from holdfast.kernel.messages import ToolCall, ToolOutcome, ToolResult
 from holdfast.kernel.timer import call_later
-from holdfast.kernel.tool import Commit, Nothing, Tool, ToolContext, Values
+from holdfast.kernel.tool import Commit, CompletedAwaitable, Tool, ToolContext, Values
 
 LOG: Final = logging.getLogger("holdfast")
 """Logger for tracebacks of tools, at INFO: the model reads only the exception's message."""
 RECORDED: Final = frozenset({"once", "idempotent"})
 """Effects of tools whose calls are recorded in the journal before they run, if there is one."""
-NOT_STARTED: Final[tuple[Outcome, str]] = ("interrupted", "Not started: the chat was stopped.")
+NOT_STARTED: Final[tuple[ToolOutcome, str]] = ("interrupted", "Not started: the chat was stopped.")
 
 
-class Executed(Struct, frozen=True):
+class BatchOutcome(Struct, frozen=True):
     """Outcome of a batch: results, and actions to wait for, in call order."""
 
     results: Sequence[ToolResult]
@@ -81,7 +81,7 @@ class _Entry:
         self.started_at = 0
         """When its function was called: wall clock, in microseconds."""
         self.outcome: ToolResult | Action | None = None
-        self.stopped: tuple[Outcome, str] | None = None
+        self.stopped: tuple[ToolOutcome, str] | None = None
         """Outcome and reason if the batch cancelled the call."""
         self.abandoned = False
         self.timers: list[asyncio.TimerHandle] = []
@@ -138,7 +138,7 @@ class Batch:
         self._reports = 0
         self._eager = True
         """Whether calls from the stream may still start: all before them could."""
-        self._halted: tuple[Outcome, str] | None = None
+        self._halted: tuple[ToolOutcome, str] | None = None
         """Outcome and reason for calls that are no longer started; None while calls start."""
         self._refusing = False
 
@@ -155,7 +155,7 @@ class Batch:
         self._enqueue(call)
         self._start()
 
-    async def run(self, calls: Sequence[ToolCall]) -> Executed:
+    async def run(self, calls: Sequence[ToolCall]) -> BatchOutcome:
         """Run the calls of a committed answer until all have a result or wait."""
         for call in calls:
             if call.id not in self._entries:
@@ -170,7 +170,7 @@ class Batch:
                 made.append(outcome)
             elif outcome is not None:
                 waiting.append(outcome)
-        return Executed(made, waiting)
+        return BatchOutcome(made, waiting)
 
     def steer(self) -> None:
         """A steering message waits: start no more calls; cancel those with on_steer='cancel'."""
@@ -242,7 +242,7 @@ class Batch:
             if isinstance(entry.outcome, ToolResult):
                 states[call_id] = Recorded(entry.outcome)
             elif isinstance(entry.outcome, Action):
-                states[call_id] = Waiting(entry.outcome)
+                states[call_id] = AwaitingAction(entry.outcome)
             elif entry.task is not None:
                 states[call_id] = Started()
         return states
@@ -338,20 +338,20 @@ class Batch:
 
     # --- stopping ---
 
-    def _halt(self, outcome: Outcome, why: str) -> None:
+    def _halt(self, outcome: ToolOutcome, why: str) -> None:
         if self._halted is None:
             self._halted = (outcome, why)
         waiting, self._queue = self._queue, []
         for entry in waiting:
             self._end(entry, results.result(entry.call, outcome, why))
 
-    def _cancel_all(self, outcome: Outcome, why: str) -> None:
+    def _cancel_all(self, outcome: ToolOutcome, why: str) -> None:
         self._halted = (outcome, why)
         self._halt(outcome, why)
         for entry in tuple(self._running):
             self._cancel(entry, outcome, why)
 
-    def _cancel(self, entry: _Entry, outcome: Outcome, why: str) -> None:
+    def _cancel(self, entry: _Entry, outcome: ToolOutcome, why: str) -> None:
         """Cancel a running call, once. One that does not end in time is abandoned."""
         if entry.stopped is not None or entry.task is None:
             return
@@ -491,7 +491,7 @@ class Batch:
             await self._show(entry, text, encoded)
 
         self._box.ports.from_thread(report)
-        return Nothing()
+        return CompletedAwaitable()
 
     def _show(self, entry: _Entry, text: str, data: str | None) -> Awaitable[None]:
         if entry.outcome is not None:  # a late report of a call that has ended

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.cancel_once import Stop
+from holdfast.kernel.cancel_once import CancelOnce
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import (
     ContentFiltered,
@@ -20,12 +20,12 @@ from holdfast.kernel.errors import (
     StreamTooLong,
 )
 from holdfast.kernel.events import Event, ToolCalled, Warned
-from holdfast.kernel.idle_timeout import Silence
+from holdfast.kernel.idle_timeout import IdleTimeout
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Delta, Model, Notice, Opened, Request, close
 from holdfast.kernel.policy import Stream
-from holdfast.kernel.result import Tally
+from holdfast.kernel.result import RunCounters
 
 BREATH: Final = 256
 """Number of events after which other tasks may run, even if the stream never waits."""
@@ -35,20 +35,20 @@ class Interrupted(Exception):
     """The run was interrupted while the model was answering."""
 
 
-class Caller:
+class ModelCaller:
     """Calls models for one run, one at a time.
 
     The path of a delta is short: whatever can be done less often is not done here.
     """
 
     def __init__(
-        self, limits: Stream, sink: Sink, interruption: Interruption, tally: Tally
+        self, limits: Stream, sink: Sink, interruption: Interruption, tally: RunCounters
     ) -> None:
         self._tally = tally
         self._limits = limits
         self._sink = sink
         self._interruption = interruption
-        self._silence = Silence(limits)
+        self._silence = IdleTimeout(limits)
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Caller:
         Raises `Interrupted`, or the error that made the attempt fail; `assembly` then has what
         arrived. `on_call` is called with each complete call; `show` may change or suppress events.
         """
-        stop = Stop(self._loop, self._limits.closing)
+        stop = CancelOnce(self._loop, self._limits.closing)
         self._silence.arm(stop.cancel)
         self._interruption.stop = stop.cancel
         tell = _Teller(self._sink, on_call, show)

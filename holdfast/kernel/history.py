@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.kernel.context import NOTHING_REMOVED, Projection, Removed, Trim
+from holdfast.kernel.context import NOTHING_REMOVED, Projection, RemovedParts, Trim
 from holdfast.kernel.messages import Message
 from holdfast.kernel.turn import Turn, fold, fold_all
 
@@ -40,7 +40,7 @@ class History:
         """The messages to send to a model."""
         return self._projection.messages()
 
-    def take_removed(self) -> Removed:
+    def take_removed(self) -> RemovedParts:
         """What was left out of `to_send` since the last call."""
         removed = self._projection.removed
         if removed is not NOTHING_REMOVED:

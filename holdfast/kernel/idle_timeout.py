@@ -11,7 +11,7 @@ from holdfast.kernel.policy import Stream
 from holdfast.kernel.timer import call_later
 
 
-class Silence:
+class IdleTimeout:
     """Cancels a stream that sends no event, or no content, for too long.
 
     An event only stores its time; when the one timer fires early, it is set again for the rest. The

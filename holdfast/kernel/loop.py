@@ -15,9 +15,10 @@ from holdfast.kernel import compact, prepare, results
 from holdfast.kernel.admission import CallContext
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.backoff import Patience, end_if_cancelled
+from holdfast.kernel.backoff import Backoff, end_if_cancelled
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import (
+    AwaitingAction,
     CallModel,
     CallState,
     Compact,
@@ -31,7 +32,6 @@ from holdfast.kernel.decide import (
     RequireAction,
     RunCalls,
     SkipCalls,
-    Waiting,
     decide,
     over_limit,
     size,
@@ -48,10 +48,10 @@ from holdfast.kernel.events import (
     Summary,
     ToolFinished,
 )
-from holdfast.kernel.execute import Batch, Executed
+from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.finish import check_output, interruption_marker, objection
-from holdfast.kernel.generate import Caller, Interrupted
+from holdfast.kernel.generate import Interrupted, ModelCaller
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.messages import (
@@ -67,7 +67,7 @@ from holdfast.kernel.messages import (
     with_runtime,
 )
 from holdfast.kernel.output import Repair
-from holdfast.kernel.result import Ending, Failed, RunResult, Tally
+from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.summarize import Summarizer
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ class Loop:
         """No step was made yet."""
         self._attempts = 0
         """At the last answer that was asked for."""
-        self._tally = Tally()
+        self._tally = RunCounters()
         self._sink: Sink
         self._clock: Callable[[], float]
-        self._caller: Caller
-        self._patience: Patience
+        self._caller: ModelCaller
+        self._patience: Backoff
         self._summarizer: Summarizer
         self._take_window(None)
 
@@ -151,8 +151,8 @@ class Loop:
     def _prepare(self, sink: Sink) -> None:
         """What needs the event loop, or somebody to tell things to."""
         agent, inbox, policy = self._agent, self._inbox, self._policy
-        self._caller = Caller(policy.stream, sink, self._interruption, self._tally)
-        self._patience = Patience(policy.retry, agent.ports, inbox, sink)
+        self._caller = ModelCaller(policy.stream, sink, self._interruption, self._tally)
+        self._patience = Backoff(policy.retry, agent.ports, inbox, sink)
         self._summarizer = Summarizer(
             prepare.summary_model(agent),
             agent.ports,
@@ -436,7 +436,7 @@ class Loop:
             self._inbox.on_steer = None
             self._interruption.stop = None
         for action in executed.waiting:
-            self._journal[action.call.id] = Waiting(action)
+            self._journal[action.call.id] = AwaitingAction(action)
         self._commit_results(executed.results)
 
     async def _interrupt_calls(self, why: str) -> None:
@@ -447,7 +447,7 @@ class Loop:
             batch.interrupt(f"Interrupted {why}.")
             self._commit_results((await self._run_batch(batch, open_calls)).results)
 
-    async def _run_batch(self, batch: Batch, calls: Sequence[ToolCall]) -> Executed:
+    async def _run_batch(self, batch: Batch, calls: Sequence[ToolCall]) -> BatchOutcome:
         try:
             return await batch.run(calls)
         except asyncio.CancelledError:
@@ -487,7 +487,7 @@ class Loop:
             await self._run_calls(unchecked)
             return None
         waiting = (self._journal[call.id] for call in calls)
-        actions = tuple(state.action for state in waiting if isinstance(state, Waiting))
+        actions = tuple(state.action for state in waiting if isinstance(state, AwaitingAction))
         return Ending("requires_action", actions=actions)
 
     # --- ends ---
@@ -532,7 +532,7 @@ class Loop:
 
     async def _compact(self, asked_by: AskedBy | None) -> None:
         """Shorten what is sent from now on; summarize it if shortening alone is not enough."""
-        now = compact.Situation(
+        now = compact.CompactionInput(
             self._history.messages,
             self._size(),
             self._rules.overhead,

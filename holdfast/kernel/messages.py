@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, FormatError
 
-Role = Literal["user", "assistant", "tool", "system"]
-Kind = Literal[
+MessageRole = Literal["user", "assistant", "tool", "system"]
+MessageKind = Literal[
     "prompt",  # written by a person: starts a turn
     "answer",  # written by a model
     "results",  # results of the tool calls of an answer
@@ -32,10 +32,10 @@ Injection = Literal[
     "guard",  # the stop guard objects to ending the turn
 ]
 Visibility = Literal["both", "user", "model"]
-Finish = Literal["stop", "tool_calls", "length", "content_filter", "interrupted", "error"]
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "interrupted", "error"]
 CutBy = Literal["content_filter", "length"]
 """Finish reasons of an answer that is shown but incomplete."""
-Outcome = Literal[
+ToolOutcome = Literal[
     "ok",
     "failed",
     "refused",
@@ -126,7 +126,7 @@ class ToolResult(Tagged, frozen=True, tag="result"):
     call_id: str
     tool: str
     content: tuple[Content, ...]
-    outcome: Outcome = "ok"
+    outcome: ToolOutcome = "ok"
     stops: bool = False
     """Whether the result ends the turn: an `ok` result of a stop-after tool."""
     provider_executed: bool = False
@@ -218,11 +218,11 @@ class Checkpoint(Value, frozen=True):
 class Message(Value, frozen=True):
     """One entry of a history. `kind` is its origin; `visibility` states who may see it."""
 
-    role: Role
+    role: MessageRole
     parts: tuple[Part, ...]
-    kind: Kind
+    kind: MessageKind
     visibility: Visibility = "both"
-    finish: Finish | None = None
+    finish: FinishReason | None = None
     """Why an answer ended; None for other messages."""
     usage: Usage | None = None
     """Tokens of the model call that produced an answer."""
@@ -318,9 +318,9 @@ def note(text: str) -> Message:
 
 # --- JSON ---------------------------------------------------------------------------------------
 
-FORMAT: Final = 2
+MESSAGE_FORMAT: Final = 2
 """Version of the message format. 2 added the times of tool results and the runtime of answers."""
-FORMATS: Final = frozenset({1, 2})
+READABLE_FORMATS: Final = frozenset({1, 2})
 """Versions that can be read. Version 1 is version 2 without times."""
 
 ESCAPE: Final = "\ue000"
@@ -412,7 +412,7 @@ def dump(messages: Sequence[Message]) -> bytes:
                 "dump(result.history)"
             )
     try:
-        return encode(_Stored(FORMAT, history))
+        return encode(_Stored(MESSAGE_FORMAT, history))
     except (TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"the history contains a value that is not JSON: {error}") from error
 
@@ -424,9 +424,9 @@ def load(data: bytes | str) -> tuple[Message, ...]:
             f"a {type(data).__name__} is not a stored history: pass what dump(…) returned"
         )
     version = decode(data, _Version).format
-    if version not in FORMATS:
+    if version not in READABLE_FORMATS:
         raise FormatError(
             f"this history has format {version}, and this version of holdfast reads up to "
-            f"{FORMAT}: upgrade holdfast"
+            f"{MESSAGE_FORMAT}: upgrade holdfast"
         )
     return decode(data, _Stored).messages

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
     File,
-    Finish,
+    FinishReason,
     Message,
     Metadata,
     Reasoning,
@@ -193,7 +193,7 @@ class Notice(Value, frozen=True):
 class Finished(Value, frozen=True):
     """The answer is complete. A stream that ends without this was cut."""
 
-    finish: Finish = "stop"
+    finish: FinishReason = "stop"
     usage: Usage | None = None
     metadata: Metadata | None = None
     window: int | None = None

@@ -18,7 +18,7 @@ from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult
 from holdfast.kernel.model import Shape
 from holdfast.kernel.policy import Policy
-from holdfast.kernel.schema import VALUE, BadArguments, complaint, form_of_answer
+from holdfast.kernel.schema import VALUE, BadArguments, complaint, output_form
 
 BRACKETS: Final = frozenset("{}[]")
 WRAPPED: Final = re.compile(rf'\{{\s*"{VALUE}"\s*:')
@@ -43,14 +43,14 @@ class Repair(Struct, frozen=True):
     text: str
 
 
-Verdict: TypeAlias = Union[Fits, Repair]
+OutputVerdict: TypeAlias = Union[Fits, Repair]
 
 
 class Output:
     """An output type: its schema for requests, and its validator. Built once per agent."""
 
     def __init__(self, wanted: Any) -> None:
-        form = form_of_answer(wanted)
+        form = output_form(wanted)
         schema = form.check.schema
         self.shape = Shape(schema, form.name, str(schema.get("description", "")))
         self._form = form
@@ -123,7 +123,9 @@ def _only_object(text: str) -> str | None:
     return text[start:end] if leads_up and BRACKETS.isdisjoint(before + text[end:]) else None
 
 
-def judge(output: Output, history: Sequence[Message], repairs: int, policy: Policy) -> Verdict:
+def judge(
+    output: Output, history: Sequence[Message], repairs: int, policy: Policy
+) -> OutputVerdict:
     """Whether a run may stop with its last answer. Raises `InvalidOutput` after the last repair.
 
     `repairs` is the number of repairs in this turn so far.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from holdfast.kernel.admission import Toolbox
-from holdfast.kernel.context import NOTHING_REMOVED, Removed, Trim, repaired
+from holdfast.kernel.context import NOTHING_REMOVED, RemovedParts, Trim, repaired
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
@@ -90,7 +90,7 @@ def _ask(name: str, hook: Callable[[tuple[Message, ...]], T], messages: tuple[Me
         raise PrepareError(f"{name} failed: {describe(error)}") from error
 
 
-def _log_removed(source: str, removed: Removed) -> None:
+def _log_removed(source: str, removed: RemovedParts) -> None:
     if removed != NOTHING_REMOVED:
         LOG.info(
             "sequence repair removed %d tool calls and %d tool results of %s from the request",

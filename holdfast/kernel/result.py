@@ -10,7 +10,7 @@ from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, HoldfastError
 from holdfast.kernel.events import Action, EndReason, Summary
 from holdfast.kernel.messages import CutBy, Message, ToolResult, Usage
-from holdfast.kernel.turn import FAILURES
+from holdfast.kernel.turn import FAILED_OUTCOMES
 
 
 class Ending(Struct, frozen=True):
@@ -85,7 +85,7 @@ class Failed(Exception):
         self.failure = failure
 
 
-class Tally:
+class RunCounters:
     """Counters for the summary of a run."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Tally:
             for part in message.parts:
                 if type(part) is ToolResult:
                     self._calls += 1
-                    self._errors += part.outcome in FAILURES and not part.expected
+                    self._errors += part.outcome in FAILED_OUTCOMES and not part.expected
 
     def usage(self, usage: Usage | None) -> None:
         """Count the usage of an attempt, including a failed one."""

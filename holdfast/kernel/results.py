@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.kernel.errors import ToolFailed, describe
-from holdfast.kernel.messages import Content, File, Outcome, Text, ToolCall, ToolResult
+from holdfast.kernel.messages import Content, File, Text, ToolCall, ToolOutcome, ToolResult
 from holdfast.kernel.tool import Tool
 
 MAX_ERROR: Final = 4_000
 """Characters of an exception that the model is shown."""
-MAX_NAME: Final = 100
+MAX_TOOL_NAME: Final = 100
 """Characters of a tool's name that the model made up."""
 MARKER: Final = 128
 """Bytes that are kept free for the word about what was cut."""
@@ -31,7 +31,9 @@ class Unencodable(Exception):
         super().__init__(f"a value of type {kind} that cannot be written as JSON: {reason}")
 
 
-def result(call: ToolCall, outcome: Outcome, text: str, *, expected: bool = False) -> ToolResult:
+def result(
+    call: ToolCall, outcome: ToolOutcome, text: str, *, expected: bool = False
+) -> ToolResult:
     return ToolResult(call.id, call.tool, (Text(text),), outcome, expected=expected)
 
 
@@ -46,14 +48,14 @@ def returned(
     if type(value) is str:
         return mark_stop(result(call, "ok", cut_middle(value, max_bytes)), tool)
     try:
-        made = given(call, value)
+        made = result_from_value(call, value)
     except Unencodable as error:
         text = f"{call.tool} returned {error}."
         return result(call, "failed", text if tool.effect == "pure" else text + TOOK_EFFECT)
     return mark_stop(fitted(made, max_bytes), tool)
 
 
-def given(call: ToolCall, value: object) -> ToolResult:
+def result_from_value(call: ToolCall, value: object) -> ToolResult:
     """What somebody gave as the result of a call: anything that a tool may return."""
     if not isinstance(value, ToolResult):
         return ToolResult(call.id, call.tool, content(value))
@@ -212,7 +214,7 @@ def _decode(data: bytes) -> str:
 
 def refused_unknown(call: ToolCall, known: Sequence[str]) -> ToolResult:
     names = ", ".join(known) or "none"
-    name = call.tool if len(call.tool) <= MAX_NAME else call.tool[:MAX_NAME] + "…"
+    name = call.tool if len(call.tool) <= MAX_TOOL_NAME else call.tool[:MAX_TOOL_NAME] + "…"
     return result(call, "refused", f"There is no tool named {name!r}. Known tools: {names}.")
 
 
@@ -235,7 +237,7 @@ def refused_exclusive(call: ToolCall, exclusive: str, alone: bool) -> ToolResult
 
 
 def stopped(
-    call: ToolCall, tool: Tool | None, outcome: Outcome, why: str, ended: bool
+    call: ToolCall, tool: Tool | None, outcome: ToolOutcome, why: str, ended: bool
 ) -> ToolResult:
     """The result of a call that was cancelled while it ran."""
     text = why

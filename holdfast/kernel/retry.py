@@ -24,10 +24,12 @@ class GiveUp(Struct, frozen=True):
     """Sentence for people, in addition to the failure's message."""
 
 
-Verdict: TypeAlias = Union[Wait, GiveUp]
+RetryDecision: TypeAlias = Union[Wait, GiveUp]
 
 
-def after(failure: Failure, attempt: int, policy: Retry, *, random: float, now: int) -> Verdict:
+def after(
+    failure: Failure, attempt: int, policy: Retry, *, random: float, now: int
+) -> RetryDecision:
     """Decide what follows after attempt number `attempt` (from 1) failed.
 
     `random` is uniform in [0, 1), `now` is the wall clock in microseconds.

@@ -18,7 +18,7 @@ from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
 from holdfast.kernel.result import RunFailed, RunOver, RunResult
 
-Ended: TypeAlias = tuple[RunResult, Exception | None]
+ResultAndCause: TypeAlias = tuple[RunResult, Exception | None]
 """The result of a run, and the exception that ended it."""
 
 
@@ -40,7 +40,7 @@ class Run:
         self._loop = loop
         self._inbox = inbox
         self._channel = Channel(buffer)
-        self._task: asyncio.Task[Ended] | None = None
+        self._task: asyncio.Task[ResultAndCause] | None = None
         self._readers = 0
         self._awaiting = 0
         self._closed = False
@@ -51,10 +51,10 @@ class Run:
     def __await__(self) -> Generator[Any, None, RunResult]:
         return self._outcome().__await__()
 
-    def __aiter__(self) -> Reader:
+    def __aiter__(self) -> EventReader:
         self._start()
         self._channel.listen()
-        return Reader(self, self._channel)
+        return EventReader(self, self._channel)
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -112,7 +112,7 @@ class Run:
 
     # --- beginning and end ---
 
-    def _start(self) -> asyncio.Task[Ended] | None:
+    def _start(self) -> asyncio.Task[ResultAndCause] | None:
         """The task of the run, started if it has not been; None if the run was closed first."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(
@@ -162,7 +162,7 @@ class Run:
         task.get_loop().call_soon_threadsafe(_drop, task, self._channel)
 
 
-class Reader:
+class EventReader:
     """Iterates over the events of a run, and keeps the run alive meanwhile."""
 
     def __init__(self, run: Run, channel: Channel) -> None:
@@ -170,7 +170,7 @@ class Reader:
         self._channel = channel
         run._readers += 1
 
-    def __aiter__(self) -> Reader:
+    def __aiter__(self) -> EventReader:
         return self
 
     async def __anext__(self) -> Event:
@@ -184,13 +184,13 @@ class Reader:
         self._run._without_reader()
 
 
-def _ended(loop: Loop, channel: Channel, task: asyncio.Task[Ended]) -> None:
+def _ended(loop: Loop, channel: Channel, task: asyncio.Task[ResultAndCause]) -> None:
     """Not in a `finally` of the task: one that is cancelled before its first line has none."""
     if loop.result is None and task.cancelled():
         loop.never_began(channel)
     channel.close()
 
 
-def _drop(task: asyncio.Task[Ended], channel: Channel) -> None:
+def _drop(task: asyncio.Task[ResultAndCause], channel: Channel) -> None:
     channel.abandon()
     task.cancel()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.backoff import Patience
+from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.compact import Situation, Summarized, by_summary
+from holdfast.kernel.compact import CompactionInput, SummaryAnswer, by_summary
 from holdfast.kernel.errors import ModelError, classify, ungrouped
 from holdfast.kernel.events import Compacting, Event
-from holdfast.kernel.generate import Caller, Interrupted
+from holdfast.kernel.generate import Interrupted, ModelCaller
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request, TextDelta
@@ -23,8 +23,8 @@ class Summarizer:
         self,
         model: Model,
         ports: Ports,
-        caller: Caller,
-        patience: Patience,
+        caller: ModelCaller,
+        patience: Backoff,
         interruption: Interruption,
         sink: Sink,
     ) -> None:
@@ -36,7 +36,7 @@ class Summarizer:
         self._sink = sink
         self._asked_by: AskedBy | None = None
 
-    async def checkpoint(self, now: Situation) -> Message:
+    async def checkpoint(self, now: CompactionInput) -> Message:
         """A checkpoint with a summary. Raises `Interrupted`, or `Failed` if there is no summary."""
         self._asked_by = now.asked_by
         try:
@@ -47,7 +47,7 @@ class Summarizer:
             self._sink.warn(f"The conversation was summarized, but {problem}.")
         return message
 
-    async def _ask(self, request: Request) -> Summarized:
+    async def _ask(self, request: Request) -> SummaryAnswer:
         attempt = 0
         while True:
             attempt += 1
@@ -56,7 +56,7 @@ class Summarizer:
             try:
                 await self._caller.call(self._model, request, assembly, show=self._show)
                 message = assembly.message()
-                return Summarized(message.text, message.finish == "length")
+                return SummaryAnswer(message.text, message.finish == "length")
             except Interrupted:
                 raise
             except Exception as error:

@@ -8,19 +8,19 @@ from typing import Final
 from holdfast.kernel.messages import Message, Text
 from holdfast.kernel.model import Block, Effort, Request, Settings
 
-INSTRUCTIONS: Final = """\
+TITLE_INSTRUCTIONS: Final = """\
 You name conversations. You are given how one begins and what was last answered in it. Reply with \
 a title for it and nothing else: at most six words, on one line, in the language of the \
 conversation, without quotes, Markdown or a full stop. Do not answer the conversation."""
 BEGINS: Final = "The conversation begins:\n\n"
 ANSWERED: Final = "\n\nThe last answer:\n\n"
-SHARE: Final = 2_000
+MAX_EXCERPT: Final = 2_000
 """Characters of the prompt and of the answer that are shown to the model."""
-MAX_TOKENS: Final = 200
+MAX_TITLE_TOKENS: Final = 200
 """Maximum output: enough for a title and a model's minimal reasoning."""
-MAX_TOKENS_THINKING: Final = 1_000
+MAX_TITLE_TOKENS_THINKING: Final = 1_000
 """Maximum output of a model without an effort, which may reason first."""
-LONGEST: Final = 80
+MAX_TITLE: Final = 80
 
 _QUOTES: Final = "\"'“”„«»\u2018\u2019"
 _IN_FRONT: Final = " *-–—:;,#>"
@@ -30,17 +30,19 @@ _LABEL: Final = re.compile(r"^title\s*:", re.IGNORECASE)
 
 def title_request(prompt: str, answer: str, effort: Effort | None = "none") -> Request:
     """The request for a title. With `effort=None` no effort is sent."""
-    about = f"{BEGINS}{prompt[:SHARE]}{ANSWERED}{answer[:SHARE]}"
+    about = f"{BEGINS}{prompt[:MAX_EXCERPT]}{ANSWERED}{answer[:MAX_EXCERPT]}"
     return Request(
-        system=(Block(INSTRUCTIONS),),
+        system=(Block(TITLE_INSTRUCTIONS),),
         messages=(Message("user", (Text(about),), "prompt"),),
-        settings=Settings(max_output_tokens=MAX_TOKENS_THINKING if effort is None else MAX_TOKENS),
+        settings=Settings(
+            max_output_tokens=MAX_TITLE_TOKENS_THINKING if effort is None else MAX_TITLE_TOKENS
+        ),
         effort=effort,
     )
 
 
 def is_title_request(request: Request) -> bool:
-    return any(block.text == INSTRUCTIONS for block in request.system)
+    return any(block.text == TITLE_INSTRUCTIONS for block in request.system)
 
 
 def prompt_of(request: Request) -> str:
@@ -53,10 +55,10 @@ def cleaned(text: str) -> str | None:
     """The title in a model's answer, as one short line; None if there is none."""
     lines = (_line(line) for line in text.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")
-    if len(line) > LONGEST:
-        line = line[:LONGEST].rpartition(" ")[0].rstrip(_BEHIND) or line[: LONGEST - 1]
+    if len(line) > MAX_TITLE:
+        line = line[:MAX_TITLE].rpartition(" ")[0].rstrip(_BEHIND) or line[: MAX_TITLE - 1]
         line += "…"
-    return line[:LONGEST] or None
+    return line[:MAX_TITLE] or None
 
 
 def _line(text: str) -> str:

@@ -33,7 +33,7 @@ class Commit(Struct, frozen=True):
     writes: tuple[Any, ...] = ()
 
 
-class Nothing:
+class CompletedAwaitable:
     """An awaitable that completes at once; may be dropped without awaiting."""
 
     def __await__(self) -> Generator[Any, None, None]:

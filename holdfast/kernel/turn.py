@@ -26,7 +26,7 @@ class FailureStreak(Struct, frozen=True, gc=False):
     """Number of the last such answer in this turn, from 1."""
 
 
-FAILURES: Final = ("failed", "timed_out")
+FAILED_OUTCOMES: Final = ("failed", "timed_out")
 """Outcomes that count for the circuit breaker. A refusal, for example, is not the tool's fault."""
 NO_FAILURES: Final[Mapping[str, FailureStreak]] = MappingProxyType({})
 
@@ -147,7 +147,7 @@ def _results(turn: Turn, message: Message) -> Turn:
             open = _without(open, part.call_id)
             if part.outcome == "ok" or part.expected:
                 passed, failures = _pass(part.tool, passed, failures)
-            elif part.outcome in FAILURES and part.tool not in passed:
+            elif part.outcome in FAILED_OUTCOMES and part.tool not in passed:
                 failures = _count(part.tool, turn.steps, failures)
             stopped = stopped or (part.stops and part.outcome == "ok")
     return Turn(

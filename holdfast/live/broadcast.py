@@ -10,7 +10,7 @@ Guarantees for a reader:
 - joined, they equal what was put, up to the reader's position; if an attempt ends while it is being
   read, the reader still gets the rest;
 - when what was shown is void, because the attempt is over or the cursor cannot be resumed, a
-  `Reset` precedes everything else of the chat.
+  `AttemptReset` precedes everything else of the chat.
 
 Everything here belongs to one event loop.
 """
@@ -27,39 +27,39 @@ import anyio
 
 from holdfast.kernel.events import Event, Warned
 from holdfast.kernel.messages import Part, Tagged, Value
-from holdfast.live.buffer import OUTPUT_LIMIT, Attempt, Delta, Replay, Run
+from holdfast.live.buffer import OUTPUT_LIMIT, AttemptId, DeltaBuffer, DeltaRange, RelayDelta
 from holdfast.live.fragments import Fragment
 
 
-class Cursor(Value, frozen=True):
+class LiveCursor(Value, frozen=True):
     """A reader's position: an attempt, and the number of the last delta shown."""
 
-    attempt: Attempt
+    attempt: AttemptId
     seq: int
 
 
-class Reset(Tagged, frozen=True, tag="reset"):
+class AttemptReset(Tagged, frozen=True, tag="reset"):
     """Discard what was shown of this attempt."""
 
-    attempt: Attempt
+    attempt: AttemptId
 
 
-Delivery: TypeAlias = Union[Delta, Reset]
+LiveEvent: TypeAlias = Union[DeltaRange, AttemptReset]
 
 
-class Partial(Value, frozen=True):
+class LivePartial(Value, frozen=True):
     """The answer of a running attempt so far, stored in case its process dies."""
 
-    attempt: Attempt
+    attempt: AttemptId
     seq: int
     parts: tuple[Part, ...]
 
 
-class Batch(Value, frozen=True):
+class DeltaBatch(Value, frozen=True):
     """New deltas of an attempt, for another process."""
 
-    attempt: Attempt
-    runs: tuple[Run, ...]
+    attempt: AttemptId
+    runs: tuple[RelayDelta, ...]
 
 
 class _Wake:
@@ -85,9 +85,9 @@ class _Chat:
     __slots__ = ("current", "newest", "readers", "remembered", "taps", "wake")
 
     def __init__(self) -> None:
-        self.current: Replay | None = None
+        self.current: DeltaBuffer | None = None
         """Buffer of the running attempt."""
-        self.newest: Attempt | None = None
+        self.newest: AttemptId | None = None
         """Latest attempt that was opened or closed; it and older ones can no longer be opened."""
         self.readers = 0
         self.taps = 0
@@ -103,7 +103,7 @@ class _Chat:
         return self.readers > 0 or self.taps > 0
 
     @property
-    def own(self) -> Replay | None:
+    def own(self) -> DeltaBuffer | None:
         """Buffer of the running attempt, if it runs in this process."""
         current = self.current
         return None if current is None or current.mirrored else current
@@ -134,7 +134,7 @@ class _Chat:
             self.rouse()
 
 
-class Writer:
+class DeltaWriter:
     """Output of one attempt: a `Sink` that is never full.
 
     Once the attempt is closed, events that are put are discarded.
@@ -142,14 +142,14 @@ class Writer:
 
     __slots__ = ("_chat", "_replay", "full", "warnings")
 
-    def __init__(self, chat: _Chat, replay: Replay) -> None:
+    def __init__(self, chat: _Chat, replay: DeltaBuffer) -> None:
         self.full = False
         self.warnings: list[str] = []
         self._chat = chat
         self._replay = replay
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> AttemptId:
         return self._replay.attempt
 
     @property
@@ -184,7 +184,7 @@ class Writer:
         """Fragments reported by the calls of the running attempt."""
         return self._replay.of_calls()
 
-    def becomes(self, attempt: Attempt) -> bool:
+    def becomes(self, attempt: AttemptId) -> bool:
         """Continue as another attempt, keeping fragments of calls, if no reader saw any of this."""
         return not self.closed and self._replay.becomes(attempt)
 
@@ -193,7 +193,7 @@ class Writer:
         if not self.closed:
             self._chat.end()
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> DeltaWriter:
         return self
 
     def __exit__(
@@ -205,13 +205,13 @@ class Writer:
         self.close()
 
 
-class Reader:
+class DeltaReader:
     """A reader of a chat's deltas, until it is closed. Made by `Live.watch`."""
 
     __slots__ = ("_chat", "_ended", "_held", "_leave", "_reading", "_seq", "_void")
 
     def __init__(
-        self, chat: _Chat, after: Cursor | None, leave: Callable[[], None], patient: bool
+        self, chat: _Chat, after: LiveCursor | None, leave: Callable[[], None], patient: bool
     ) -> None:
         self._chat = chat
         self._leave = leave
@@ -219,9 +219,9 @@ class Reader:
         self._reading = chat.current
         """Buffer being read; kept after its attempt ends, until the rest is taken."""
         self._seq = 0
-        self._void: Attempt | None = None
+        self._void: AttemptId | None = None
         """Attempt that was shown elsewhere and cannot be resumed here."""
-        self._held: Cursor | None = None
+        self._held: LiveCursor | None = None
         """Cursor of an attempt shown elsewhere, which this process may still receive."""
         if after is not None:
             if patient and self._reading is None:
@@ -229,27 +229,27 @@ class Reader:
             else:
                 self._begin_after(after)
 
-    def _begin_after(self, cursor: Cursor) -> None:
+    def _begin_after(self, cursor: LiveCursor) -> None:
         self._held, self._reading = None, self._chat.current
         if _can_continue(self._reading, cursor):
             self._seq = cursor.seq
         else:
             self._void = cursor.attempt
 
-    def take(self) -> list[Delivery]:
+    def take(self) -> list[LiveEvent]:
         """All deliveries since the last call, as few as possible. Does not wait."""
         self._check()
         if self._held is not None and self._chat.current is not None:
             self._begin_after(self._held)
-        taken: list[Delivery] = []
+        taken: list[LiveEvent] = []
         if self._void is not None:
-            taken.append(Reset(self._void))
+            taken.append(AttemptReset(self._void))
             self._void = None
         reading = self._reading
         if reading is not self._chat.current:
             taken += self._rest()
             if reading is not None and self._seq:
-                taken.append(Reset(reading.attempt))
+                taken.append(AttemptReset(reading.attempt))
             self._reading, self._seq = self._chat.current, 0
         taken += self._rest()
         return taken
@@ -283,7 +283,7 @@ class Reader:
             self._ended = True
             self._leave()
 
-    def _rest(self) -> list[Delta]:
+    def _rest(self) -> list[DeltaRange]:
         reading = self._reading
         if reading is None or reading.seq == self._seq:
             return []
@@ -317,40 +317,40 @@ class Tap:
 
     __slots__ = ("_chat", "_leave", "_reading", "_seq", "_void")
 
-    def __init__(self, chat: _Chat, after: Cursor | None, leave: Callable[[], None]) -> None:
+    def __init__(self, chat: _Chat, after: LiveCursor | None, leave: Callable[[], None]) -> None:
         self._chat = chat
         self._leave: Callable[[], None] | None = leave
         self._reading = chat.own
         self._seq = 0
-        self._void: Attempt | None = None
+        self._void: AttemptId | None = None
         if after is not None:
             if _can_continue(self._reading, after):
                 self._seq = after.seq
             else:
                 self._void = after.attempt
 
-    def take(self) -> list[Batch | Reset]:
+    def take(self) -> list[DeltaBatch | AttemptReset]:
         """All batches and resets since the last call."""
-        taken: list[Batch | Reset] = []
+        taken: list[DeltaBatch | AttemptReset] = []
         if self._void is not None:
-            taken.append(Reset(self._void))
+            taken.append(AttemptReset(self._void))
             self._void = None
         reading, own = self._reading, self._chat.own
         taken += self._rest()
         if reading is not own:
             if reading is not None and self._seq:
-                taken.append(Reset(reading.attempt))
+                taken.append(AttemptReset(reading.attempt))
             self._reading, self._seq = own, 0
             taken += self._rest()
         return taken
 
-    def _rest(self) -> list[Batch]:
+    def _rest(self) -> list[DeltaBatch]:
         reading = self._reading
         if reading is None or reading.seq == self._seq:
             return []
         runs = tuple(reading.runs(self._seq))
         self._seq = reading.seq
-        return [Batch(reading.attempt, runs)]
+        return [DeltaBatch(reading.attempt, runs)]
 
     def when_roused(self, call: Callable[[], None]) -> None:
         """Call `call` once, when there may be something to take."""
@@ -367,26 +367,26 @@ class Mirror:
 
     __slots__ = ("_chat", "_leave", "_replay")
 
-    def __init__(self, chat: _Chat, replay: Replay, leave: Callable[[], None]) -> None:
+    def __init__(self, chat: _Chat, replay: DeltaBuffer, leave: Callable[[], None]) -> None:
         self._chat = chat
         self._replay = replay
         self._leave = leave
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> AttemptId:
         return self._replay.attempt
 
     @property
-    def cursor(self) -> Cursor:
+    def cursor(self) -> LiveCursor:
         """Position up to which the copy is complete."""
-        return Cursor(self._replay.attempt, self._replay.seq)
+        return LiveCursor(self._replay.attempt, self._replay.seq)
 
     @property
     def closed(self) -> bool:
         """Whether the mirror is closed, also by a newer attempt."""
         return self._chat.current is not self._replay
 
-    def add(self, runs: Iterable[Run]) -> None:
+    def add(self, runs: Iterable[RelayDelta]) -> None:
         """Append deltas; raises `ValueError` for a gap. Does nothing once closed."""
         if self.closed:
             return
@@ -401,7 +401,7 @@ class Mirror:
             self._leave()
 
 
-def _can_continue(replay: Replay | None, cursor: Cursor) -> bool:
+def _can_continue(replay: DeltaBuffer | None, cursor: LiveCursor) -> bool:
     """Whether a cursor belongs to this attempt and to a number that it has reached."""
     if replay is None or replay.attempt != cursor.attempt:
         return False
@@ -421,7 +421,7 @@ class Live:
         """Number of known chats: with an attempt, one not yet forgotten, or readers."""
         return len(self._chats)
 
-    def open(self, chat: str, attempt: Attempt, after: Writer | None = None) -> Writer:
+    def open(self, chat: str, attempt: AttemptId, after: DeltaWriter | None = None) -> DeltaWriter:
         """Start an attempt. An older one that still runs is closed.
 
         `after` is the writer of the previous attempt, if its calls continue in this one: what they
@@ -437,16 +437,16 @@ class Live:
         if newer and after is not None and not known.read and after.becomes(attempt):
             known.newest = attempt
             return after
-        replay = Replay(attempt, self._output_limit)
+        replay = DeltaBuffer(attempt, self._output_limit)
         if newer:
             known.end()
             known.newest, known.current = attempt, replay
             known.remembered = True
             for fragment in after.of_calls() if after is not None else ():
                 replay.put(fragment)
-        return Writer(known, replay)
+        return DeltaWriter(known, replay)
 
-    def close(self, chat: str, attempt: Attempt) -> None:
+    def close(self, chat: str, attempt: AttemptId) -> None:
         """End this attempt and all before it. None of them can be opened afterwards."""
         known = self._known(chat)
         known.remembered = True
@@ -473,16 +473,16 @@ class Live:
         if known is not None:
             known.rouse()
 
-    def partial(self, chat: str) -> Partial | None:
+    def partial(self, chat: str) -> LivePartial | None:
         """The answer of the running attempt so far; None if none runs here."""
         known = self._chats.get(chat)
         replay = None if known is None else known.own
         if replay is None:
             return None
-        return Partial(replay.attempt, replay.seq, replay.parts())
+        return LivePartial(replay.attempt, replay.seq, replay.parts())
 
     @asynccontextmanager
-    async def read(self, chat: str, after: Cursor | None = None) -> AsyncIterator[Reader]:
+    async def read(self, chat: str, after: LiveCursor | None = None) -> AsyncIterator[DeltaReader]:
         """Watch a chat for as long as the block lasts."""
         reader = self.watch(chat, after)
         try:
@@ -490,7 +490,7 @@ class Live:
         finally:
             reader.close()
 
-    def watch(self, chat: str, after: Cursor | None = None) -> Reader:
+    def watch(self, chat: str, after: LiveCursor | None = None) -> DeltaReader:
         """Read a chat: its running attempt from the start, or after a cursor. Close the reader.
 
         Where other processes are followed too, a cursor of an attempt unknown here becomes void
@@ -507,7 +507,7 @@ class Live:
             if not known.readers and self.on_watch is not None:
                 self.on_watch(chat)
 
-        return Reader(known, after, leave, patient=self.on_watch is not None)
+        return DeltaReader(known, after, leave, patient=self.on_watch is not None)
 
     # --- between processes ---
 
@@ -524,7 +524,7 @@ class Live:
         known = self._chats.get(chat)
         return known is not None and known.own is not None
 
-    def tap(self, chat: str, after: Cursor | None = None) -> Tap:
+    def tap(self, chat: str, after: LiveCursor | None = None) -> Tap:
         """Feed another process with this one's attempts of a chat, from the start or a cursor.
 
         Mirrored attempts are not passed on.
@@ -538,7 +538,7 @@ class Live:
 
         return Tap(known, after, leave)
 
-    def mirror(self, chat: str, attempt: Attempt) -> Mirror | None:
+    def mirror(self, chat: str, attempt: AttemptId) -> Mirror | None:
         """Start copying an attempt that runs elsewhere. None without readers, or for an old one.
 
         Unlike an attempt of this process it may start again: its numbers come from the one process
@@ -553,7 +553,7 @@ class Live:
                 return None
         known.end()
         known.newest = attempt
-        known.current = Replay(attempt, self._output_limit, mirrored=True)
+        known.current = DeltaBuffer(attempt, self._output_limit, mirrored=True)
         return Mirror(known, known.current, partial(self._tidy, chat, known))
 
     def _known(self, chat: str) -> _Chat:

@@ -20,9 +20,9 @@ from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.messages import Part, Tagged, Value, encode
 from holdfast.kernel.model import TextDelta
 from holdfast.live.fragments import (
+    EventOrFragment,
     Fragment,
     Omitted,
-    Shown,
     fragment_of,
     joined,
     kin,
@@ -36,16 +36,16 @@ from holdfast.live.fragments import (
 
 OUTPUT_LIMIT: Final = 1024 * 1024
 """Maximum bytes (as JSON) of tool progress and results kept for one attempt."""
-UNREAD: Final = 32
+MAX_UNREAD: Final = 32
 """Number of events that are collected before they are numbered."""
-FOLD: Final = 256
+MAX_LOOSE: Final = 256
 """Number of deltas that are collected before they are merged."""
-SHORT: Final = 256
+MAX_OMITTED_RESULT: Final = 256
 """Characters kept at either end of a result that does not fit."""
 _OUTPUT: Final = frozenset((ToolProgressed, ToolFinished))
 
 
-class Attempt(Value, frozen=True, order=True):
+class AttemptId(Value, frozen=True, order=True):
     """Identity of one attempt at a step. A later attempt compares greater, also a later owner's."""
 
     epoch: int
@@ -53,16 +53,16 @@ class Attempt(Value, frozen=True, order=True):
     attempt: int
 
 
-class Delta(Tagged, frozen=True, tag="delta"):
+class DeltaRange(Tagged, frozen=True, tag="delta"):
     """Content of the deltas `first` to `last` of an attempt, both included, from 1."""
 
-    attempt: Attempt
+    attempt: AttemptId
     first: int
     last: int
     fragment: Fragment
 
 
-class Run(Value, frozen=True, array_like=True):
+class RelayDelta(Value, frozen=True, array_like=True):
     """A delta for another process, with what it needs to continue from any number."""
 
     first: int
@@ -72,7 +72,7 @@ class Run(Value, frozen=True, array_like=True):
     """End of each number's text; empty for a single number, or without text."""
 
 
-class Replay:
+class DeltaBuffer:
     """The deltas of one attempt, in order and without a gap."""
 
     __slots__ = (
@@ -91,20 +91,20 @@ class Replay:
     )
 
     def __init__(
-        self, attempt: Attempt, limit: int = OUTPUT_LIMIT, *, mirrored: bool = False
+        self, attempt: AttemptId, limit: int = OUTPUT_LIMIT, *, mirrored: bool = False
     ) -> None:
         self.attempt = attempt
         self.mirrored = mirrored
         """Whether the attempt runs in another process and is copied here."""
         self._seq = 0
-        self._unread: list[Shown] = []
+        self._unread: list[EventOrFragment] = []
         """Events not numbered yet: most attempts end before a reader asks."""
-        self._folded: list[Delta] = []
+        self._folded: list[DeltaRange] = []
         self._ends: dict[int, array[int]] = {}
         """End of each delta's text, by the first number of the merged delta."""
         self._loose: list[Fragment] = []
         """The newest fragments, one for each number."""
-        self._given: tuple[int, int, list[Delta]] = (0, 0, [])
+        self._given: tuple[int, int, list[DeltaRange]] = (0, 0, [])
         self._limit = limit
         self._head = 0
         """Size of the tool output that is kept permanently."""
@@ -119,20 +119,20 @@ class Replay:
             self._number()
         return self._seq
 
-    def put(self, event: Shown) -> None:
+    def put(self, event: EventOrFragment) -> None:
         unread = self._unread
         unread.append(event)
-        if len(unread) >= UNREAD or type(event) is ToolProgressed:  # that can be large
+        if len(unread) >= MAX_UNREAD or type(event) is ToolProgressed:  # that can be large
             self._number()
 
     def of_calls(self) -> list[Fragment]:
         """Fragments reported by the calls that run here."""
-        said: Iterable[Shown] = self._unread
+        said: Iterable[EventOrFragment] = self._unread
         if self._seq:
             said = (delta.fragment for delta in self.after(0))
         return of_calls(said)
 
-    def becomes(self, attempt: Attempt) -> bool:
+    def becomes(self, attempt: AttemptId) -> bool:
         """Become another attempt, keeping fragments of calls. Refused once a delta has a number: a
         reader may have seen it."""
         if self._seq:
@@ -141,7 +141,7 @@ class Replay:
         self._unread = list(of_calls(self._unread))
         return True
 
-    def after(self, seq: int) -> list[Delta]:
+    def after(self, seq: int) -> list[DeltaRange]:
         """All deltas after this number, merged to as few as possible. Do not change the list.
 
         Readers at the same position get the same values, so that each is encoded once.
@@ -152,11 +152,11 @@ class Replay:
             self._given = (seq, self._seq, given)
         return given
 
-    def runs(self, seq: int) -> list[Run]:
+    def runs(self, seq: int) -> list[RelayDelta]:
         """All deltas after this number, for a replay in another process to `add`."""
         folded, runs = self.seq - len(self._loose), []
         if self._seq == seq + 1 > folded:  # the usual case
-            return [Run(self._seq, self._seq, self._loose[-1])]
+            return [RelayDelta(self._seq, self._seq, self._loose[-1])]
         if seq < folded:
             for delta in self._folded[self._index(seq + 1) :]:
                 runs.append(self._run(delta, max(seq, delta.first - 1)))
@@ -164,10 +164,10 @@ class Replay:
         loose = self._loose[start - folded :]
         for delta in self._runs(loose, start + 1):
             said = loose[delta.first - start - 1 : delta.last - start]
-            runs.append(Run(delta.first, delta.last, delta.fragment, _ends_of(said)))
+            runs.append(RelayDelta(delta.first, delta.last, delta.fragment, _ends_of(said)))
         return runs
 
-    def add(self, run: Run) -> None:
+    def add(self, run: RelayDelta) -> None:
         """Append the next deltas of a replay in another process."""
         count = run.last - run.first + 1
         if run.first != self.seq + 1 or count < 1 or (run.ends and len(run.ends) != count):
@@ -179,7 +179,7 @@ class Replay:
         for fragment in said:
             self._add(fragment)
 
-    def _run(self, delta: Delta, seq: int) -> Run:
+    def _run(self, delta: DeltaRange, seq: int) -> RelayDelta:
         """The part of a merged delta after this number, for another process."""
         ends: tuple[int, ...] = ()
         if delta.last > delta.first and not isinstance(delta.fragment, Omitted):
@@ -188,7 +188,7 @@ class Replay:
             ends = tuple(end - start for end in every[gone:])
         if seq >= delta.first:
             delta = self._cut(delta, seq)
-        return Run(delta.first, delta.last, delta.fragment, ends if len(ends) > 1 else ())
+        return RelayDelta(delta.first, delta.last, delta.fragment, ends if len(ends) > 1 else ())
 
     def parts(self) -> tuple[Part, ...]:
         """The answer so far."""
@@ -206,10 +206,10 @@ class Replay:
         self._loose.append(fragment)
         if type(fragment) in _OUTPUT:
             self._add_output()
-        elif len(self._loose) >= FOLD:
+        elif len(self._loose) >= MAX_LOOSE:
             self._fold()
 
-    def _after(self, seq: int) -> list[Delta]:
+    def _after(self, seq: int) -> list[DeltaRange]:
         folded = self.seq - len(self._loose)
         if seq >= folded:  # the usual case: the reader keeps up
             return self._runs(self._loose[seq - folded :], seq + 1)
@@ -219,18 +219,18 @@ class Replay:
             rest[0] = self._cut(rest[0], seq)
         return merged(rest + self._runs(self._loose, folded + 1))
 
-    def _runs(self, fragments: Sequence[Fragment], first: int) -> list[Delta]:
+    def _runs(self, fragments: Sequence[Fragment], first: int) -> list[DeltaRange]:
         """Fragments as deltas numbered from `first`, merging those that continue each other."""
         if len(fragments) == 1:
-            return [Delta(self.attempt, first, first, fragments[0])]
+            return [DeltaRange(self.attempt, first, first, fragments[0])]
         if fragments and all(type(fragment) is TextDelta for fragment in fragments):  # the usual
             whole = TextDelta("".join([fragment.text for fragment in fragments]))  # type: ignore[union-attr]
-            return [Delta(self.attempt, first, first + len(fragments) - 1, whole)]
+            return [DeltaRange(self.attempt, first, first + len(fragments) - 1, whole)]
         deltas = []
         for _, group in groupby(fragments, kin):
             run = list(group)
             fragment = run[0] if len(run) == 1 else joined(run)
-            deltas.append(Delta(self.attempt, first, first + len(run) - 1, fragment))
+            deltas.append(DeltaRange(self.attempt, first, first + len(run) - 1, fragment))
             first += len(run)
         return deltas
 
@@ -249,12 +249,12 @@ class Replay:
         """Index of the merged delta with this number."""
         return bisect_left(self._folded, seq, key=_last)
 
-    def _cut(self, delta: Delta, seq: int) -> Delta:
+    def _cut(self, delta: DeltaRange, seq: int) -> DeltaRange:
         """The part of a merged delta after this number."""
         fragment = delta.fragment
         if not isinstance(fragment, Omitted):  # which is the same wherever it is cut
             fragment = without_start(fragment, self._ends[delta.first][seq - delta.first])
-        return Delta(delta.attempt, seq + 1, delta.last, fragment)
+        return DeltaRange(delta.attempt, seq + 1, delta.last, fragment)
 
     # --- the limit of output ---
 
@@ -281,7 +281,7 @@ class Replay:
         delta = self._folded[index]
         output = delta.fragment
         if not isinstance(output, ToolProgressed):
-            self._folded[index] = replace(delta, fragment=shortened(output, SHORT))
+            self._folded[index] = replace(delta, fragment=shortened(output, MAX_OMITTED_RESULT))
             return
         gone = [replace(delta, fragment=Omitted((output.call_id,)))]
         if index and type(self._folded[index - 1].fragment) is Omitted:
@@ -291,14 +291,14 @@ class Replay:
         self._folded[index] = gone[0]
 
 
-def merged(deltas: Iterable[Delta]) -> list[Delta]:
+def merged(deltas: Iterable[DeltaRange]) -> list[DeltaRange]:
     """Deltas with neighbours merged that continue each other."""
     whole = []
     for _, group in groupby(deltas, lambda delta: kin(delta.fragment)):
         first, *more = group
         if more:
             fragment = joined([first.fragment, *(delta.fragment for delta in more)])
-            first = Delta(first.attempt, first.first, more[-1].last, fragment)
+            first = DeltaRange(first.attempt, first.first, more[-1].last, fragment)
         whole.append(first)
     return whole
 
@@ -310,5 +310,5 @@ def _ends_of(said: Sequence[Fragment]) -> tuple[int, ...]:
     return tuple(accumulate(map(len, texts(said))))
 
 
-def _last(delta: Delta) -> int:
+def _last(delta: DeltaRange) -> int:
     return delta.last

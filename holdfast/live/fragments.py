@@ -53,10 +53,10 @@ Fragment: TypeAlias = Union[
 ]
 
 
-Shown: TypeAlias = Union[Event, Fragment]
+EventOrFragment: TypeAlias = Union[Event, Fragment]
 
 
-def fragment_of(event: Shown) -> Fragment | None:
+def fragment_of(event: EventOrFragment) -> Fragment | None:
     """The fragment of an event; None if it is empty or reaches readers through the database."""
     kind = type(event)
     if kind is TextDelta or kind is ReasoningDelta or kind is ArgumentsDelta:
@@ -64,7 +64,7 @@ def fragment_of(event: Shown) -> Fragment | None:
     return _rare(event)
 
 
-def _rare(event: Shown) -> Fragment | None:
+def _rare(event: EventOrFragment) -> Fragment | None:
     """Fragments of rare events; for frequent ones a match is too slow."""
     match event:
         case TextDelta() | ReasoningDelta() | ArgumentsDelta():
@@ -81,13 +81,13 @@ def _rare(event: Shown) -> Fragment | None:
             assert_never(event)
 
 
-def of_calls(events: Iterable[Shown]) -> list[Fragment]:
+def of_calls(events: Iterable[EventOrFragment]) -> list[Fragment]:
     """Fragments reported by calls that run here, which are not part of a model's answer."""
     said = [event for event in events if type(event) in _OF_CALLS and not _ran_elsewhere(event)]
     return cast("list[Fragment]", said)
 
 
-def _ran_elsewhere(event: Shown) -> bool:
+def _ran_elsewhere(event: EventOrFragment) -> bool:
     return type(event) is ToolFinished and event.result.provider_executed
 
 

@@ -6,8 +6,8 @@ HTTP endpoint for metrics (`server/prometheus.py`) and the settings that enable 
 Ideas:
 
 - `Observer` is the one interface between a worker and whatever watches it. Each chat that the
-  worker drives gets a `Witness` from it. Both are called on the event loop between steps: they must
-  return quickly, never wait and never raise.
+  worker drives gets a `ChatObserver` from it. Both are called on the event loop between steps: they
+  must return quickly, never wait and never raise.
 - Log lines carry the chat, worker, epoch and attempt from a context variable, so that code which
   logs need not know them.
 - Secrets are removed once, at the exit: `redact.py` filters logs, traces and recordings.

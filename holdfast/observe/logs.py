@@ -16,27 +16,26 @@ from holdfast.kernel.escape import escape, escape_line
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
-PLACES: Final = ("chat", "worker", "epoch", "attempt")
 
 
-class Driven(Protocol):
-    """What a task works on, for its log lines."""
+class LogContext(Protocol):
+    """Fields that the log lines of a task carry."""
 
     @property
-    def place(self) -> Mapping[str, object]:
+    def log_fields(self) -> Mapping[str, object]:
         """Current chat, worker, epoch and attempt."""
         ...
 
 
-DRIVEN: Final[ContextVar[Driven | None]] = ContextVar("holdfast_driven", default=None)
-"""What the current task works on. Set once by a runner and inherited by all tasks that it starts;
+LOG_CONTEXT: Final[ContextVar[LogContext | None]] = ContextVar("holdfast_driven", default=None)
+"""Log fields of the current task. Set once by a runner and inherited by all tasks that it starts;
 read only when something is logged."""
 
 
-def place() -> Mapping[str, object]:
+def log_fields() -> Mapping[str, object]:
     """Chat, worker, epoch and attempt of the current task; empty outside of one."""
-    driven = DRIVEN.get()
-    return {} if driven is None else driven.place
+    context = LOG_CONTEXT.get()
+    return {} if context is None else context.log_fields
 
 
 class _Lines(logging.Formatter):
@@ -50,28 +49,28 @@ class _Lines(logging.Formatter):
     def _line(self, record: logging.LogRecord) -> str:
         raise NotImplementedError
 
-    def _trouble(self, record: logging.LogRecord) -> str | None:
+    def _traceback(self, record: logging.LogRecord) -> str | None:
         if record.exc_info and record.exc_info[0] is not None:
             return self.formatException(record.exc_info)
         return None
 
 
-class TextLines(_Lines):
+class TextLogFormatter(_Lines):
     """Lines of text: `10:42:07 warning holdfast.worker: retrying (chat 0193…, attempt 2)`."""
 
     def _line(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         message = escape_line(record.getMessage())
-        words = f"{at} {record.levelname.lower()} {record.name}: {message}"
-        about = ", ".join(f"{name} {value}" for name, value in place().items())
+        line = f"{at} {record.levelname.lower()} {record.name}: {message}"
+        about = ", ".join(f"{name} {value}" for name, value in log_fields().items())
         if about:
-            words += f" ({about})"
-        trouble = self._trouble(record)
+            line += f" ({about})"
+        error = self._traceback(record)
         # Indented, so that no line of an exception's text can pass for a line of the log.
-        return words if trouble is None else f"{words}\n{indent(escape(trouble), '  ')}"
+        return line if error is None else f"{line}\n{indent(escape(error), '  ')}"
 
 
-class JsonLines(_Lines):
+class JsonLogFormatter(_Lines):
     """JSON lines: `time`, `level`, `logger`, `message`, chat, worker, epoch, attempt, `error`."""
 
     def _line(self, record: logging.LogRecord) -> str:
@@ -81,11 +80,11 @@ class JsonLines(_Lines):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _plain(record.getMessage()),
-            **place(),
+            **log_fields(),
         }
-        trouble = self._trouble(record)
-        if trouble is not None:
-            line["error"] = _plain(trouble)
+        error = self._traceback(record)
+        if error is not None:
+            line["error"] = _plain(error)
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
@@ -105,14 +104,14 @@ def set_up_logs(
     Returns a function that undoes it.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter((JsonLines if form == "json" else TextLines)(redact))
+    handler.setFormatter((JsonLogFormatter if form == "json" else TextLogFormatter)(redact))
     root, ours = logging.getLogger(), logging.getLogger("holdfast")
     before = ours.level
     root.addHandler(handler)
     ours.setLevel(level.upper())
 
-    def take_back() -> None:
+    def undo() -> None:
         root.removeHandler(handler)
         ours.setLevel(before)
 
-    return take_back
+    return undo

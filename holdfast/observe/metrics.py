@@ -10,27 +10,42 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-SERIES: Final = 500
+MAX_SERIES: Final = 500
 """Maximum number of series of one meter, so that invented label values cannot fill memory."""
-OTHERS: Final = "other"
+OTHER_LABEL: Final = "other"
 """Label value of all series beyond that."""
-MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
-SHORT: Final = (
+METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+DATABASE_BUCKETS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 )  # fmt: skip
 """Histogram bounds in seconds for databases."""
-LONG: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+SECONDS_BUCKETS: Final = (
+    0.01,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
+)
 """Histogram bounds in seconds for models and tools."""
 
-Labels: TypeAlias = tuple[str, ...]
+MetricLabels: TypeAlias = tuple[str, ...]
 
 
-class Meter:
+class Metric:
     """Base of metrics: a name, its HELP text, and the names of its labels."""
 
     kind = "untyped"
 
-    def __init__(self, name: str, meaning: str, labels: Labels = ()) -> None:
+    def __init__(self, name: str, meaning: str, labels: MetricLabels = ()) -> None:
         self.name = name
         self.meaning = meaning
         self.labels = labels
@@ -42,27 +57,27 @@ class Meter:
         head = f"# HELP {self.name} {self.meaning}\n# TYPE {self.name} {self.kind}\n"
         return head + "".join(f"{line}\n" for line in self.lines())
 
-    def _of(self, values: Labels, *more: tuple[str, str]) -> str:
+    def _of(self, values: MetricLabels, *more: tuple[str, str]) -> str:
         pairs = [*zip(self.labels, values, strict=True), *more]
         inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
         return f"{{{inside}}}" if inside else ""
 
 
-class Counter(Meter):
+class Counter(Metric):
     """A value that only grows, per combination of labels."""
 
     kind = "counter"
 
-    def __init__(self, name: str, meaning: str, labels: Labels = ()) -> None:
+    def __init__(self, name: str, meaning: str, labels: MetricLabels = ()) -> None:
         super().__init__(name, meaning, labels)
-        self.values: dict[Labels, float] = {} if labels else {(): 0}
+        self.values: dict[MetricLabels, float] = {} if labels else {(): 0}
 
     def add(self, *labels: str, by: float = 1) -> None:
         try:
             self.values[labels] += by
         except KeyError:
-            if len(self.values) >= SERIES:
-                labels = (OTHERS,) * len(self.labels)
+            if len(self.values) >= MAX_SERIES:
+                labels = (OTHER_LABEL,) * len(self.labels)
             self.values[labels] = self.values.get(labels, 0) + by
 
     def lines(self) -> Iterator[str]:
@@ -70,7 +85,7 @@ class Counter(Meter):
             yield f"{self.name}{self._of(labels)} {value:.15g}"
 
 
-class Gauge(Meter):
+class Gauge(Metric):
     """A current value: counted up and down, or computed when it is read."""
 
     kind = "gauge"
@@ -93,17 +108,21 @@ class _Series:
         self.sum = 0.0
 
 
-class Histogram(Meter):
+class Histogram(Metric):
     """A distribution of values in buckets, per combination of labels."""
 
     kind = "histogram"
 
     def __init__(
-        self, name: str, meaning: str, labels: Labels = (), bounds: Sequence[float] = LONG
+        self,
+        name: str,
+        meaning: str,
+        labels: MetricLabels = (),
+        bounds: Sequence[float] = SECONDS_BUCKETS,
     ) -> None:
         super().__init__(name, meaning, labels)
         self.bounds = tuple(bounds)
-        self.series: dict[Labels, _Series] = {}
+        self.series: dict[MetricLabels, _Series] = {}
 
     def take(self, value: float, *labels: str) -> None:
         series = self.series.get(labels)
@@ -112,9 +131,9 @@ class Histogram(Meter):
         series.counts[bisect_left(self.bounds, value)] += 1
         series.sum += value
 
-    def _new(self, labels: Labels) -> _Series:
-        if len(self.series) >= SERIES:
-            labels = (OTHERS,) * len(self.labels)
+    def _new(self, labels: MetricLabels) -> _Series:
+        if len(self.series) >= MAX_SERIES:
+            labels = (OTHER_LABEL,) * len(self.labels)
         return self.series.setdefault(labels, _Series(len(self.bounds)))
 
     def lines(self) -> Iterator[str]:
@@ -127,14 +146,14 @@ class Histogram(Meter):
             yield f"{self.name}_count{self._of(labels)} {total}"
 
 
-M = TypeVar("M", bound=Meter)
+M = TypeVar("M", bound=Metric)
 
 
-class Meters:
+class MetricRegistry:
     """The registry: all metrics of a process."""
 
     def __init__(self) -> None:
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, Metric] = {}
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return self._add(Counter(name, meaning, labels))
@@ -143,7 +162,7 @@ class Meters:
         return self._add(Gauge(name, meaning, read))
 
     def histogram(
-        self, name: str, meaning: str, *labels: str, bounds: Sequence[float] = LONG
+        self, name: str, meaning: str, *labels: str, bounds: Sequence[float] = SECONDS_BUCKETS
     ) -> Histogram:
         return self._add(Histogram(name, meaning, labels, bounds))
 
@@ -153,7 +172,7 @@ class Meters:
         self._meters[meter.name] = meter
         return meter
 
-    def __iter__(self) -> Iterator[Meter]:
+    def __iter__(self) -> Iterator[Metric]:
         return iter(self._meters.values())
 
     def text(self) -> str:

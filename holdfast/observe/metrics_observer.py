@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.kernel.errors import Failure
-from holdfast.kernel.messages import Outcome, Usage
+from holdfast.kernel.messages import ToolOutcome, Usage
 from holdfast.kernel.model import Model, Request
-from holdfast.observe.metrics import Meters
-from holdfast.observe.observer import Compaction, Observer, Said, Stretch, Witness
+from holdfast.observe.metrics import MetricRegistry
+from holdfast.observe.observer import ChatObserver, Compaction, ModelCallOutcome, Observer, Stretch
 from holdfast.observe.sizes import prompt_bytes
 
-MESSAGES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
-BYTES: Final = tuple(4**power for power in range(3, 13))
+MESSAGE_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+BYTE_BUCKETS: Final = tuple(4**power for power in range(3, 13))
 """Histogram bounds from 64 bytes to 16 MiB."""
-UNKNOWN = "unknown"
+UNKNOWN_LABEL = "unknown"
 """Label of tools that do not exist: a model may invent any number of names."""
 
 
-class Metering(Observer, Witness):
+class MetricsObserver(Observer, ChatObserver):
     """Observer that updates the metrics of a process, for all its chats."""
 
-    def __init__(self, meters: Meters) -> None:
+    def __init__(self, meters: MetricRegistry) -> None:
         counter, histogram = meters.counter, meters.histogram
         self._running = meters.gauge(
             "holdfast_running_chats", "Number of chats that this process is driving."
@@ -48,13 +48,13 @@ class Metering(Observer, Witness):
             "holdfast_request_messages",
             "Number of messages in each model request.",
             "model",
-            bounds=MESSAGES,
+            bounds=MESSAGE_BUCKETS,
         )
         self._prompt = histogram(
             "holdfast_request_bytes",
             "Bytes of instructions and messages in each model request.",
             "model",
-            bounds=BYTES,
+            bounds=BYTE_BUCKETS,
         )
         self._retries = counter(
             "holdfast_retries_total",
@@ -67,7 +67,10 @@ class Metering(Observer, Witness):
             "holdfast_tool_seconds", "Run time of tool calls in seconds.", "tool"
         )
         self._results = histogram(
-            "holdfast_tool_result_bytes", "Size of tool results in bytes.", "tool", bounds=BYTES
+            "holdfast_tool_result_bytes",
+            "Size of tool results in bytes.",
+            "tool",
+            bounds=BYTE_BUCKETS,
         )
         self._calls = counter(
             "holdfast_tool_calls_total", "Tool calls by outcome.", "tool", "outcome"
@@ -85,10 +88,10 @@ class Metering(Observer, Witness):
         if taken_over:
             self._takeovers.add()
 
-    def drives(self, stretch: Stretch) -> Witness:
+    def drives(self, stretch: Stretch) -> ChatObserver:
         return self
 
-    def names(self, stretch: Stretch) -> Witness:
+    def names(self, stretch: Stretch) -> ChatObserver:
         return self
 
     def begins(self) -> None:
@@ -99,7 +102,7 @@ class Metering(Observer, Witness):
         self._prompt.take(prompt_bytes(request), model.name)
         return model
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ModelCallOutcome) -> None:
         if said.error is None:
             if said.why == "answer":
                 self._steps.add(said.model)
@@ -118,14 +121,14 @@ class Metering(Observer, Witness):
         if usage.cache_write:
             add(model, "cache_write", by=usage.cache_write)
 
-    def called(self, tool: str, outcome: Outcome, seconds: float, size: int) -> None:
-        self._calls.add(tool or UNKNOWN, outcome)
-        self._results.take(size, tool or UNKNOWN)
+    def called(self, tool: str, outcome: ToolOutcome, seconds: float, size: int) -> None:
+        self._calls.add(tool or UNKNOWN_LABEL, outcome)
+        self._results.take(size, tool or UNKNOWN_LABEL)
         if seconds > 0:  # others never ran
-            self._tools.take(seconds, tool or UNKNOWN)
+            self._tools.take(seconds, tool or UNKNOWN_LABEL)
 
     def retries(self, failure: Failure) -> None:
-        model = failure.model or UNKNOWN
+        model = failure.model or UNKNOWN_LABEL
         self._retries.add(model.partition(":")[0], model, failure.kind)
 
     def compacted(self, outcome: Compaction) -> None:

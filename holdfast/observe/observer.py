@@ -1,8 +1,8 @@
 """The `Observer` protocol: the one interface for metrics, traces and recordings of a worker.
 
-A worker has one `Observer`, and each chat that it drives gets a `Witness` from it. Both are called
-on the event loop, between steps: they must be quick, never wait and never raise. They are not
-notified of single deltas.
+A worker has one `Observer`, and each chat that it drives gets a `ChatObserver` from it. Both are
+called on the event loop, between steps: they must be quick, never wait and never raise. They are
+not notified of single deltas.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.kernel.admission import Middleware
 from holdfast.kernel.errors import Failure
-from holdfast.kernel.messages import Finish, Message, Outcome, Usage
+from holdfast.kernel.messages import FinishReason, Message, ToolOutcome, Usage
 from holdfast.kernel.model import (
     Delta,
     Finished,
@@ -43,7 +43,7 @@ class Stretch(Struct, frozen=True):
     """Current number of the attempt at the next step."""
 
 
-class Said(Struct, frozen=True):
+class ModelCallOutcome(Struct, frozen=True):
     """Outcome of one model call."""
 
     model: str
@@ -53,7 +53,7 @@ class Said(Struct, frozen=True):
     first: float | None = None
     """Seconds to the first delta of a complete answer."""
     usage: Usage | None = None
-    finish: Finish | None = None
+    finish: FinishReason | None = None
     """Why the model stopped; None if the call failed."""
     error: BaseException | None = None
     message: Callable[[], Message] | None = None
@@ -62,7 +62,7 @@ class Said(Struct, frozen=True):
     """Purpose of the call."""
 
 
-class Witness:
+class ChatObserver:
     """Observer of one chat while it is driven here. The base class ignores everything."""
 
     around: tuple[Middleware, ...] = ()
@@ -75,10 +75,10 @@ class Witness:
         """A model is about to be called. Returns the model to call: this one, or a wrapper."""
         return model
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ModelCallOutcome) -> None:
         """The model call that `asks` announced has ended, successfully or not."""
 
-    def called(self, tool: str, outcome: Outcome, seconds: float, size: int) -> None:
+    def called(self, tool: str, outcome: ToolOutcome, seconds: float, size: int) -> None:
         """A tool call has its result, of `size` bytes. `tool` is empty for an unknown tool."""
 
     def retries(self, failure: Failure) -> None:
@@ -100,19 +100,19 @@ class Observer:
     def claimed(self, taken_over: bool) -> None:
         """A chat was claimed; `taken_over` from a worker that died."""
 
-    def drives(self, stretch: Stretch) -> Witness:
+    def drives(self, stretch: Stretch) -> ChatObserver:
         """A chat is about to be driven; `begins` follows."""
-        return NOBODY
+        return UNOBSERVED_CHAT
 
-    def names(self, stretch: Stretch) -> Witness:
+    def names(self, stretch: Stretch) -> ChatObserver:
         """A title of an idle chat is about to be generated, with one model call.
 
         The chat is not driven meanwhile, so neither `begins` nor `ends` is called.
         """
-        return NOBODY
+        return UNOBSERVED_CHAT
 
 
-NOBODY = Witness()
+UNOBSERVED_CHAT = ChatObserver()
 UNOBSERVED = Observer()
 
 
@@ -131,16 +131,16 @@ class _Observers(Observer):
         for one in self._all:
             one.claimed(taken_over)
 
-    def drives(self, stretch: Stretch) -> Witness:
+    def drives(self, stretch: Stretch) -> ChatObserver:
         return _Witnesses([one.drives(stretch) for one in self._all])
 
-    def names(self, stretch: Stretch) -> Witness:
+    def names(self, stretch: Stretch) -> ChatObserver:
         return _Witnesses([one.names(stretch) for one in self._all])
 
 
-class _Witnesses(Witness):
-    def __init__(self, witnesses: Sequence[Witness]) -> None:
-        self._all = tuple(one for one in witnesses if one is not NOBODY)
+class _Witnesses(ChatObserver):
+    def __init__(self, witnesses: Sequence[ChatObserver]) -> None:
+        self._all = tuple(one for one in witnesses if one is not UNOBSERVED_CHAT)
         self.around = tuple(middleware for one in self._all for middleware in one.around)
 
     def begins(self) -> None:
@@ -152,11 +152,11 @@ class _Witnesses(Witness):
             model = one.asks(model, request)
         return model
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ModelCallOutcome) -> None:
         for one in self._all:
             one.answered(said)
 
-    def called(self, tool: str, outcome: Outcome, seconds: float, size: int) -> None:
+    def called(self, tool: str, outcome: ToolOutcome, seconds: float, size: int) -> None:
         for one in self._all:
             one.called(tool, outcome, seconds, size)
 
@@ -177,7 +177,7 @@ class _Witnesses(Witness):
             one.ends()
 
 
-class Watched:
+class ObservedModel:
     """A model for summaries and titles that notifies a witness of every call.
 
     It inspects each delta, which would be too slow for answers.
@@ -186,7 +186,7 @@ class Watched:
     def __init__(
         self,
         model: Model,
-        witness: Witness,
+        witness: ChatObserver,
         clock: Callable[[], float],
         why: Purpose = "summary",
     ) -> None:
@@ -226,6 +226,6 @@ class Watched:
         finally:
             whole = finished.finish if finished.finish != "interrupted" else None
             took, early = self._clock() - began, first if whole else None
-            said = Said(name, took, early, finished.usage, whole, error, why=self._why)
+            said = ModelCallOutcome(name, took, early, finished.usage, whole, error, why=self._why)
             self._witness.answered(said)
             await close(stream)

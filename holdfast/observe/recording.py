@@ -26,7 +26,7 @@ from holdfast.kernel.model import (
     TextDelta,
     close,
 )
-from holdfast.observe.observer import Observer, Stretch, Witness
+from holdfast.observe.observer import ChatObserver, Observer, Stretch
 
 LOG: Final = logging.getLogger("holdfast")
 
@@ -47,10 +47,10 @@ class Recorder(Observer):
         self._redact = redact
         self._now = now
 
-    def drives(self, stretch: Stretch) -> Witness:
+    def drives(self, stretch: Stretch) -> ChatObserver:
         return _Recorded(self, stretch, quote(stretch.chat, safe=""))
 
-    def names(self, stretch: Stretch) -> Witness:
+    def names(self, stretch: Stretch) -> ChatObserver:
         """Record titles in a separate file; the main file can be replayed as the chat's turns."""
         return _Recorded(self, stretch, f"{quote(stretch.chat, safe='')}.title")
 
@@ -81,7 +81,7 @@ class Recorder(Observer):
                 yield msgspec.structs.replace(first, text=hidden)
 
 
-class _Recorded(Witness):
+class _Recorded(ChatObserver):
     def __init__(self, recorder: Recorder, stretch: Stretch, name: str) -> None:
         self._write = partial(recorder.write, name, stretch)
         self._redacted = recorder.redacted

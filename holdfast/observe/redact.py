@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 
 HIDDEN: Final = "[hidden]"
-SHORTEST: Final = 6
+MIN_SECRET: Final = 6
 """Minimum length of a secret: a shorter value would match ordinary text."""
-NAMES: Final = (
+SECRET_NAMES: Final = (
     "authorization", "proxy-authorization", "api-key", "x-api-key",
     "x-goog-api-key", "x-session-key", "download-key", "x-auth-token", "access-token",
     "refresh-token",
@@ -24,7 +24,7 @@ SUGGESTIVE: Final = re.compile(
 )
 """Endings of names of environment variables that hold a secret."""
 
-_WORDS: Final = "|".join(name.replace("-", "[-_]?") for name in NAMES)
+_WORDS: Final = "|".join(name.replace("-", "[-_]?") for name in SECRET_NAMES)
 _NAMED: Final = re.compile(
     rf"""(?<![a-z0-9])(?P<name>(?:{_WORDS})\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic|token)\s+)?)
          (?P<value>[^\s"'\\,;&}}\])]+)""",
@@ -48,7 +48,7 @@ class Redactor:
     def know(self, *secrets: str) -> None:
         """Add values to redact."""
         for secret in secrets:
-            if len(secret.strip()) >= SHORTEST:
+            if len(secret.strip()) >= MIN_SECRET:
                 self._values.update(_spellings(secret.strip()))
         longest_first = sorted(self._values, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None

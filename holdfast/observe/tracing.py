@@ -15,13 +15,13 @@ from holdfast.kernel.errors import ConfigError, Failure, classify
 from holdfast.kernel.messages import ToolCall, encode
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.tool import Values
-from holdfast.observe.observer import Observer, Said, Stretch, Witness
+from holdfast.observe.observer import ChatObserver, ModelCallOutcome, Observer, Stretch
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
 
-PROVIDERS: Final[Mapping[str, str]] = {
+OTEL_PROVIDERS: Final[Mapping[str, str]] = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
     "google": "gcp.gemini",
@@ -30,7 +30,7 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "xai": "x_ai",
 }
 """Names of providers in the conventions, where they differ from ours."""
-FINISHES: Final[Mapping[str, str]] = {"tool_calls": "tool_call"}
+OTEL_FINISH_REASONS: Final[Mapping[str, str]] = {"tool_calls": "tool_call"}
 
 
 class Tracing(Observer):
@@ -53,14 +53,14 @@ class Tracing(Observer):
         self._tracer = trace.get_tracer("holdfast", tracer_provider=provider)
         self._content = redact if content else None
 
-    def drives(self, stretch: Stretch) -> Witness:
+    def drives(self, stretch: Stretch) -> ChatObserver:
         return _Traced(self._tracer, stretch, self._content)
 
-    def names(self, stretch: Stretch) -> Witness:
+    def names(self, stretch: Stretch) -> ChatObserver:
         return _Traced(self._tracer, stretch, self._content, turns=False)
 
 
-class _Traced(Witness):
+class _Traced(ChatObserver):
     def __init__(
         self,
         tracer: Tracer,
@@ -125,7 +125,7 @@ class _Traced(Witness):
         provider, _, name = model.name.partition(":")
         attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDERS.get(provider, provider),
+            "gen_ai.provider.name": OTEL_PROVIDERS.get(provider, provider),
             "gen_ai.request.model": name or provider,
             "gen_ai.request.stream": True,
             "gen_ai.conversation.id": self._stretch.chat,
@@ -142,7 +142,7 @@ class _Traced(Witness):
         self._asked = span, token
         return model
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ModelCallOutcome) -> None:
         if self._asked is None:
             return
         (span, token), self._asked = self._asked, None
@@ -218,10 +218,12 @@ def _settings(request: Request) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _facts(said: Said) -> dict[str, Any]:
+def _facts(said: ModelCallOutcome) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if said.finish is not None:
-        facts["gen_ai.response.finish_reasons"] = (FINISHES.get(said.finish, said.finish),)
+        facts["gen_ai.response.finish_reasons"] = (
+            OTEL_FINISH_REASONS.get(said.finish, said.finish),
+        )
     if said.first is not None:
         facts["gen_ai.response.time_to_first_chunk"] = said.first
     usage = said.usage

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 
 import msgspec
 
-from holdfast.kernel.errors import CODES, ConfigError, FailureKind, ProviderError
+from holdfast.kernel.errors import SHARED_ERROR_CODES, ConfigError, FailureKind, ProviderError
 from holdfast.providers.http import address
 
 MAX_BODY: Final = 64 * 1024
@@ -118,7 +118,7 @@ def _failure(
 def _named(error: Mapping[str, Any], codes: Codes) -> tuple[str | None, FailureKind | None]:
     """The provider's most exact word for an error, and the kind that it means."""
     words = list(_words(error))
-    kinds = {word: codes.get(word) or CODES.get(word) for word in words}
+    kinds = {word: codes.get(word) or SHARED_ERROR_CODES.get(word) for word in words}
     exact = [word for word in words if kinds[word] not in (None, *_VAGUE)]
     known = [word for word in words if kinds[word] is not None]
     code = next(iter((*exact, *known, *words)), None)

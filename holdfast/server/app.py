@@ -20,7 +20,7 @@ from holdfast.chat.errors import ChatNotFound, Corrupt
 from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import Ports
-from holdfast.observe.metrics import Meters
+from holdfast.observe.metrics import MetricRegistry
 from holdfast.server.chat_list_stream import Rosters
 from holdfast.server.fanout import Hub, StreamOptions
 from holdfast.server.identity.audit import keep_pruned
@@ -108,7 +108,7 @@ class Server:
         ports: Ports | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         access: Access = Access(),  # noqa: B008 - frozen
-        meters: Meters | None = None,
+        meters: MetricRegistry | None = None,
         base_urls: Mapping[str, str] = {},
     ) -> None:
         self.host = host
@@ -117,7 +117,7 @@ class Server:
         self.ports = ports or Ports()
         self.limits = limits
         self.access = access
-        self.meters = meters or Meters()
+        self.meters = meters or MetricRegistry()
         """Metrics of this process."""
         self.base_urls = base_urls
         """Base URLs of providers, where the settings override the default."""

@@ -12,7 +12,7 @@ from aiohttp import web
 from holdfast.chat.backlog import Load, read_load
 from holdfast.chat.host import Host
 from holdfast.chat.transitions.claims import Living
-from holdfast.observe.metrics import MEDIA, Gauge, Meters
+from holdfast.observe.metrics import METRICS_MEDIA_TYPE, Gauge, MetricRegistry
 from holdfast.server.fanout import Hub
 from holdfast.server.identity.slow_clients import patient_runner
 from holdfast.store.database import Database, StoreError
@@ -21,7 +21,7 @@ PATIENCE: Final = 2.0
 """Seconds to wait for the database; then its metrics are left out."""
 
 
-async def scrape(meters: Meters, db: Database, host: Host, hub: Hub | None = None) -> bytes:
+async def scrape(meters: MetricRegistry, db: Database, host: Host, hub: Hub | None = None) -> bytes:
     """All metrics as text. Those read from the database are left out while it is unavailable."""
     try:
         with anyio.fail_after(PATIENCE):
@@ -64,12 +64,14 @@ def _gauge(name: str, meaning: str, value: float) -> Gauge:
 
 @asynccontextmanager
 async def scraped_at(
-    name: str, port: int, meters: Meters, db: Database, host: Host
+    name: str, port: int, meters: MetricRegistry, db: Database, host: Host
 ) -> AsyncIterator[int]:
     """Serve /metrics and /healthz, without authentication; yield the port. Raises `OSError`."""
 
     async def metrics(request: web.Request) -> web.Response:
-        return web.Response(body=await scrape(meters, db, host), headers={"Content-Type": MEDIA})
+        return web.Response(
+            body=await scrape(meters, db, host), headers={"Content-Type": METRICS_MEDIA_TYPE}
+        )
 
     async def healthz(request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
-from holdfast.observe.metrics import SHORT, Meters
+from holdfast.observe.metrics import DATABASE_BUCKETS, MetricRegistry
 from holdfast.store.database import (
     Bulk,
     Database,
@@ -23,13 +23,13 @@ A = TypeVar("A")
 class Timed:
     """Wraps a database and measures the duration of each transaction, waiting included."""
 
-    def __init__(self, db: Database, meters: Meters) -> None:
+    def __init__(self, db: Database, meters: MetricRegistry) -> None:
         self._db = db
         self._seconds = meters.histogram(
             "holdfast_database_seconds",
             "Duration of database transactions in seconds, by kind.",
             "kind",
-            bounds=SHORT,
+            bounds=DATABASE_BUCKETS,
         )
         self._errors = meters.counter(
             "holdfast_database_errors_total", "Database transactions that failed, by kind.", "kind"

@@ -33,7 +33,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.errors import FailureKind, HoldfastError, ProviderError
-from holdfast.kernel.messages import File, Finish, Metadata, Source, Usage
+from holdfast.kernel.messages import File, FinishReason, Metadata, Source, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -163,7 +163,9 @@ def usage(
     return Usage(input, output, reasoning, cache_read, cache_write)
 
 
-def finish(reason: Finish, *, window: int | None = None, metadata: Metadata | None = None) -> Item:
+def finish(
+    reason: FinishReason, *, window: int | None = None, metadata: Metadata | None = None
+) -> Item:
     """End the turn for this reason instead of the one its content suggests."""
     return Finished(reason, None, metadata, window)
 
@@ -349,7 +351,7 @@ def _turn_for(turn: Turn, request: object) -> Item:
     return cast(Item, made)
 
 
-def _reason(steps: Sequence[Step]) -> Finish:
+def _reason(steps: Sequence[Step]) -> FinishReason:
     """Why a provider would say that it finished."""
     for step in steps:
         if isinstance(step, CallStarted) and not step.provider_executed:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from holdfast.kernel.errors import ConfigError, ToolFailed
-from holdfast.kernel.messages import Outcome, Text, ToolResult
+from holdfast.kernel.messages import Text, ToolOutcome, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.commands import environment as environments
 from holdfast.tools.commands.output import Output, ended
@@ -184,9 +184,11 @@ def _short(command: str, length: int = 80) -> str:
 # --- While it runs ------------------------------------------------------------------------------
 
 
-async def _follow(process: Process, output: Output, context: ToolContext, limit: float) -> Outcome:
+async def _follow(
+    process: Process, output: Output, context: ToolContext, limit: float
+) -> ToolOutcome:
     """Read the output until the command ends, or stop it. Everything has then stopped."""
-    outcome: Outcome
+    outcome: ToolOutcome
     try:
         async with asyncio.timeout(limit):
             await _show(process, output, context)
@@ -230,7 +232,7 @@ async def _take_rest(process: Process, output: Output) -> None:
 # --- After its end ------------------------------------------------------------------------------
 
 
-def _ending(outcome: Outcome, end: End, seconds: float, limit: float) -> str:
+def _ending(outcome: ToolOutcome, end: End, seconds: float, limit: float) -> str:
     """How it ended, as lines for the model."""
     lines = []
     if end.left:

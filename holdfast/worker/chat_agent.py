@@ -11,7 +11,7 @@ from holdfast.agent import Agent
 from holdfast.chat.rows import Chat
 from holdfast.kernel import prepare
 from holdfast.kernel.admission import Middleware, Toolbox
-from holdfast.kernel.compact import Situation
+from holdfast.kernel.compact import CompactionInput
 from holdfast.kernel.decide import Rules, size
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import AskedBy, Message
@@ -78,10 +78,10 @@ class Setup:
         if self.active is None and self.agent.active is not None:
             self.active = prepare.active_after(self.agent, history.before_last_calls())
 
-    def situation(self, history: History, asked_by: AskedBy | None) -> Situation:
+    def situation(self, history: History, asked_by: AskedBy | None) -> CompactionInput:
         """Return what a compaction is decided on."""
         messages: list[Message] = list(history.messages)
-        return Situation(
+        return CompactionInput(
             messages,
             size(history.turn, self.rules),
             self.rules.overhead,

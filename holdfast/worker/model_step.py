@@ -15,16 +15,22 @@ from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.runner import Outcome
 from holdfast.kernel import compact, prepare, retry
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.backoff import Patience
-from holdfast.kernel.compact import Situation
+from holdfast.kernel.backoff import Backoff
+from holdfast.kernel.compact import CompactionInput
 from holdfast.kernel.errors import Failure, classify
 from holdfast.kernel.failure_log import log_failure
-from holdfast.kernel.generate import Caller, Interrupted
+from holdfast.kernel.generate import Interrupted, ModelCaller
 from holdfast.kernel.messages import Message, Usage, with_runtime
 from holdfast.kernel.model import Model
-from holdfast.kernel.result import Tally
+from holdfast.kernel.result import RunCounters
 from holdfast.kernel.summarize import Summarizer
-from holdfast.observe.observer import NOBODY, Compaction, Said, Watched, Witness
+from holdfast.observe.observer import (
+    UNOBSERVED_CHAT,
+    ChatObserver,
+    Compaction,
+    ModelCallOutcome,
+    ObservedModel,
+)
 from holdfast.store.database import StoreError
 from holdfast.worker.chat_agent import Setup
 from holdfast.worker.fenced_chat import FencedChat
@@ -46,7 +52,7 @@ class Answering:
         calling: Calling,
         options: WorkerOptions,
         beside: Callable[..., Any],
-        witness: Witness,
+        witness: ChatObserver,
     ) -> None:
         self._book = book
         self._setup = setup
@@ -56,7 +62,7 @@ class Answering:
         self._beside = beside
         self._witness = witness
         self._loop = asyncio.get_running_loop()
-        self._caller: Caller | None = None
+        self._caller: ModelCaller | None = None
         self._keeper = _Keeper(options.partial)
         self._avoid: frozenset[str] = frozenset()
         """Models that failed at this step."""
@@ -68,9 +74,9 @@ class Answering:
         if self._caller is not None:
             self._caller.close()
 
-    def _call_with(self, tally: Tally) -> Caller:
+    def _call_with(self, tally: RunCounters) -> ModelCaller:
         policy, flight = self._setup.agent.policy, self._flight
-        return Caller(policy.stream, flight.screen, flight.interruption, tally)
+        return ModelCaller(policy.stream, flight.screen, flight.interruption, tally)
 
     # --- one attempt ---
 
@@ -116,7 +122,7 @@ class Answering:
             request = replace(request, messages=await self._book.with_files(request.messages))
         batch = self._calling.new_batch()
         if self._caller is None:
-            self._caller = self._call_with(Tally())
+            self._caller = self._call_with(RunCounters())
         self._flight.inbox.on_steer = batch.steer
         model = self._witness.asks(self._setup.model, request)
         began, first, error = self._loop.time(), None, None
@@ -127,7 +133,7 @@ class Answering:
             raise
         finally:
             self._flight.inbox.on_steer = None
-            if self._witness is not NOBODY:
+            if self._witness is not UNOBSERVED_CHAT:
                 self._witness.answered(_said(assembly, self._loop.time() - began, first, error))
             del error  # its traceback refers to this frame
 
@@ -252,11 +258,11 @@ class Answering:
         said = compact.entry_for_people(checkpoint)
         return Outcome(messages=(message, said), compacted=True, charges=charges)
 
-    async def _summarize(self, now: Situation) -> tuple[Message, tuple[Charge, ...]]:
-        agent, flight, tally = self._setup.agent, self._flight, Tally()
+    async def _summarize(self, now: CompactionInput) -> tuple[Message, tuple[Charge, ...]]:
+        agent, flight, tally = self._setup.agent, self._flight, RunCounters()
         model = prepare.summary_model(agent)
         caller = self._call_with(tally)
-        patience = Patience(
+        patience = Backoff(
             agent.policy.retry, agent.ports, flight.inbox, flight.screen, self._witness.retries
         )
         watched = _watched(model, self._witness, self._loop)
@@ -293,15 +299,17 @@ class Answering:
             )
 
 
-def _watched(model: Model, witness: Witness, loop: asyncio.AbstractEventLoop) -> Model:
-    return model if witness is NOBODY else Watched(model, witness, loop.time)
+def _watched(model: Model, witness: ChatObserver, loop: asyncio.AbstractEventLoop) -> Model:
+    return model if witness is UNOBSERVED_CHAT else ObservedModel(model, witness, loop.time)
 
 
 def _said(
     assembly: Assembly, seconds: float, first: float | None, error: BaseException | None
-) -> Said:
+) -> ModelCallOutcome:
     message = assembly.message if error is None else None
-    return Said(assembly.model, seconds, first, assembly.usage, assembly.finish, error, message)
+    return ModelCallOutcome(
+        assembly.model, seconds, first, assembly.usage, assembly.finish, error, message
+    )
 
 
 def cost(aside: Leftover) -> tuple[Charge, ...]:

@@ -42,7 +42,7 @@ from holdfast.kernel.decide import (
     decide,
     over_limit,
 )
-from holdfast.kernel.errors import KINDS, Failure, PromptTooLong, StillOverLimit, classify
+from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.finish import check_output, interruption_marker, objection
 from holdfast.kernel.messages import Injection, Message, Text, injected, note
@@ -50,7 +50,7 @@ from holdfast.kernel.output import Repair
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
 from holdfast.live.broadcast import Live
-from holdfast.observe.logs import DRIVEN
+from holdfast.observe.logs import LOG_CONTEXT
 from holdfast.observe.observer import UNOBSERVED, Observer, Stretch
 from holdfast.store.database import Database, StoreError
 from holdfast.worker.chat_agent import Setup
@@ -152,7 +152,7 @@ class Runner:
 
     async def run(self) -> None:
         """Drive the chat until it rests, has another owner, or this worker stops."""
-        DRIVEN.set(_LogPlace(self._book, self._worker_id))
+        LOG_CONTEXT.set(_LogPlace(self._book, self._worker_id))
         self._witness.begins()
         try:
             async with anyio.create_task_group() as group:
@@ -293,7 +293,9 @@ class Runner:
             reference = self._agent.ports.new_id()
             LOG.error("chat %s failed, reference %s", self.chat_id, reference, exc_info=error)
             failure = Failure(
-                "internal", KINDS["internal"].sentence, f"see the log for reference {reference}"
+                "internal",
+                FAILURE_KINDS["internal"].sentence,
+                f"see the log for reference {reference}",
             )
         if not self._loaded:  # it cannot be loaded, and may have changed
             await self._book.look()
@@ -510,7 +512,7 @@ class _LogPlace:
         self._known = {"chat": book.fence.chat, "worker": worker, "epoch": book.fence.epoch}
 
     @property
-    def place(self) -> Mapping[str, object]:
+    def log_fields(self) -> Mapping[str, object]:
         book = self._book()
         return self._known if book is None else {**self._known, "attempt": book.fence.attempt}
 

@@ -13,8 +13,8 @@ from holdfast.kernel.events import Event
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.inbox import Inbox, Interruption
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
-from holdfast.live.broadcast import Live, Writer
-from holdfast.live.buffer import Attempt
+from holdfast.live.broadcast import DeltaWriter, Live
+from holdfast.live.buffer import AttemptId
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Screen:
         self.put: Callable[[Event], None] = _to_nobody
         """Emits an event. Bound to the attempt directly, so that a delta costs one call less."""
         self._live = live
-        self._writer: Writer | None = None
+        self._writer: DeltaWriter | None = None
 
     @property
     def on(self) -> bool:
@@ -79,7 +79,7 @@ class Screen:
 
     def open(self, fence: Fence) -> None:
         """Begin an attempt. Fragments of an earlier one are void; its calls continue."""
-        attempt = Attempt(fence.epoch, fence.history_version, fence.attempt)
+        attempt = AttemptId(fence.epoch, fence.history_version, fence.attempt)
         if self._writer is None or self._writer.attempt != attempt:
             self._writer = self._live.open(fence.chat, attempt, after=self._writer)
             self.put = self._writer.put

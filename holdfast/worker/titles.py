@@ -24,14 +24,14 @@ from holdfast.chat.transitions import user
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import classify
 from holdfast.kernel.events import Event
-from holdfast.kernel.generate import Caller
+from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.model import Effort, Model, Request, known_efforts
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import model_of
-from holdfast.kernel.result import Tally
+from holdfast.kernel.result import RunCounters
 from holdfast.kernel.title import cleaned, title_request
-from holdfast.observe.observer import NOBODY, UNOBSERVED, Observer, Stretch, Watched
+from holdfast.observe.observer import UNOBSERVED, UNOBSERVED_CHAT, ObservedModel, Observer, Stretch
 from holdfast.store.database import Database, Tx
 
 LOG: Final = logging.getLogger("holdfast.worker")
@@ -151,13 +151,13 @@ class Titles:
     def _watched(self, model: Model, chat: Chat) -> Model:
         stretch = Stretch(chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: 1)
         witness = self._observer.names(stretch)
-        if witness is NOBODY:
+        if witness is UNOBSERVED_CHAT:
             return model
-        return Watched(model, witness, asyncio.get_running_loop().time, why="title")
+        return ObservedModel(model, witness, asyncio.get_running_loop().time, why="title")
 
     async def _ask(self, agent: Agent, model: Model, request: Request, said: Assembly) -> None:
         """Return the model's complete answer. No retries: the next turn asks again."""
-        caller = Caller(agent.policy.stream, _Nowhere(), Interruption(), Tally())
+        caller = ModelCaller(agent.policy.stream, _Nowhere(), Interruption(), RunCounters())
         try:
             await caller.call(model, request, said)
         finally:

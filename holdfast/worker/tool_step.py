@@ -19,12 +19,12 @@ from holdfast.chat.transitions.lifecycle import Write
 from holdfast.chat.transitions.runner import Outcome
 from holdfast.kernel import results
 from holdfast.kernel.admission import CallContext
-from holdfast.kernel.decide import Approved, CallState, Doubtful, Recorded, Waiting
+from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
-from holdfast.kernel.execute import Batch, Executed
+from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.messages import ToolCall, ToolResult, results_message
 from holdfast.kernel.tool import Tool
-from holdfast.observe.observer import NOBODY, Witness
+from holdfast.observe.observer import UNOBSERVED_CHAT, ChatObserver
 from holdfast.observe.sizes import result_bytes
 from holdfast.worker.chat_agent import Setup
 from holdfast.worker.fenced_chat import FencedChat, Moved
@@ -43,7 +43,7 @@ class Calling:
         setup: Setup,
         flight: RunningStep,
         beside: Callable[..., Any],
-        witness: Witness,
+        witness: ChatObserver,
     ) -> None:
         self._book = book
         self._setup = setup
@@ -109,7 +109,7 @@ class Calling:
                     known[call.id] = self._in_doubt(call, row)
             elif row.state == "approved" and row.asked is not None and row.asked.again:
                 known[call.id] = Doubtful(row.asked.attempt, row.approved)
-            elif row.fact is not None and not isinstance(row.fact, Waiting):
+            elif row.fact is not None and not isinstance(row.fact, AwaitingAction):
                 known[call.id] = row.fact
         return known
 
@@ -137,7 +137,7 @@ class Calling:
         if executed.results:
             await self.answer(executed.results, batch.writes)
 
-    async def _execute(self, calls: Sequence[ToolCall]) -> tuple[Executed, Batch]:
+    async def _execute(self, calls: Sequence[ToolCall]) -> tuple[BatchOutcome, Batch]:
         flight = self._flight
         flight.end_if_stopped()  # steering may have arrived while the journal was read
         self._setup.look_back(self._book.history)
@@ -245,7 +245,7 @@ class Calling:
     def _finished(self, finished: ToolFinished) -> None:
         """Handle a finished call. While others still run, its result is recorded separately."""
         made, batch = finished.result, self._flight.batch
-        if self._witness is not NOBODY:
+        if self._witness is not UNOBSERVED_CHAT:
             known = made.tool if made.tool in self._setup.agent.toolset else ""
             self._witness.called(known, made.outcome, finished.seconds, result_bytes(made))
         if batch is None or batch.left < 2 or not self._asked(made):

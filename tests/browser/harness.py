@@ -43,7 +43,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from holdfast.kernel.title import INSTRUCTIONS
+from holdfast.kernel.title import TITLE_INSTRUCTIONS
 from holdfast.testing import FakeProvider, Item, say
 from holdfast.testing.fake.dialect import Received
 
@@ -106,7 +106,7 @@ class Model:
         return Gate(self._loop)
 
     def _turn(self, received: Received) -> Item:
-        if INSTRUCTIONS[:40] in received.body.decode():
+        if TITLE_INSTRUCTIONS[:40] in received.body.decode():
             return say(self.title)
         self.asked.append(received)
         if not self._turns:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Route, WebSocketRoute, expect
 
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.model import PartEnded, ReasoningDelta
 from holdfast.testing import call, fail, lost
 from tests.browser.harness import Held, Model, Pages, Server, Talk, axe, imported, told
@@ -439,7 +439,7 @@ def test_a_failed_turn_says_what_happened_and_can_be_tried_again(talk: Talk, mod
 
 def test_a_conversation_is_summarized_on_demand(talk: Talk, model: Model) -> None:
     gate = model.gate()
-    summary = "".join(f"## {section}\nNone.\n" for section in SECTIONS)
+    summary = "".join(f"## {section}\nNone.\n" for section in SUMMARY_SECTIONS)
     model.says("A long answer. " * 500, [f"{summary}It was about ", gate, "nothing."])
     talk.says("Say a lot")
     expect(talk.rows.last).to_contain_text("A long answer.")

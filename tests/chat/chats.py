@@ -20,9 +20,9 @@ from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action, ActionKind
 from holdfast.kernel.messages import (
     Message,
-    Outcome,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     Usage,
     results_message,
@@ -78,7 +78,7 @@ def asks(call_id: str, tool: str = "work") -> ToolCall:
     return ToolCall(call_id, tool, "{}")
 
 
-def made(call_id: str, text: str = "done", outcome: Outcome = "ok") -> ToolResult:
+def made(call_id: str, text: str = "done", outcome: ToolOutcome = "ok") -> ToolResult:
     return ToolResult(call_id, "work", (Text(text),), outcome)
 
 

@@ -40,7 +40,7 @@ from holdfast.kernel.messages import Message, decode, encode
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Tool, ToolContext, tool
 from holdfast.live.broadcast import Live
-from holdfast.live.buffer import Attempt
+from holdfast.live.buffer import AttemptId
 from holdfast.store.database import Changed, Database, Missed, Unavailable
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, ports, say
 from tests.chat.chats import Chats, answer, asks, prompt
@@ -188,8 +188,8 @@ def stage(chats: Chats) -> Iterator[Stage]:
     made.close()
 
 
-def attempt(chat: Row) -> Attempt:
-    return Attempt(chat.epoch, chat.history_version, chat.attempt)
+def attempt(chat: Row) -> AttemptId:
+    return AttemptId(chat.epoch, chat.history_version, chat.attempt)
 
 
 def kinds(events: Iterable[StreamEvent]) -> list[str]:

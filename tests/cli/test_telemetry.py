@@ -22,7 +22,7 @@ from holdfast.cli.settings import LogSettings, Settings, TraceSettings, read_set
 from holdfast.cli.telemetry import Observing, Where, observing
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
-from holdfast.observe.metrics_observer import Metering
+from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.observe.redact import HIDDEN
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -42,7 +42,7 @@ def made(
 
 def test_by_default_there_are_numbers_and_lines_for_people_and_nothing_else() -> None:
     told = made()
-    assert isinstance(told.observer, Metering)
+    assert isinstance(told.observer, MetricsObserver)
     assert (told.log, told.level, told.recorded) == ("text", "warning", None)
 
 

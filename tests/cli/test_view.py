@@ -40,9 +40,9 @@ from holdfast.kernel.events import (
 from holdfast.kernel.messages import (
     File,
     Message,
-    Outcome,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     Usage,
     injected,
@@ -133,7 +133,7 @@ def preview(text: str, id: str = "c1") -> ToolProgressed:
 
 
 def finished(
-    text: str = "", outcome: Outcome = "ok", seconds: float = 0.0, id: str = "c1"
+    text: str = "", outcome: ToolOutcome = "ok", seconds: float = 0.0, id: str = "c1"
 ) -> ToolFinished:
     return ToolFinished(ToolResult(id, "t", (Text(text),), outcome), seconds)
 

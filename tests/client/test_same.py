@@ -23,7 +23,7 @@ from holdfast.client.host import RemoteHost
 from holdfast.client.queue import RemoteQueue
 from holdfast.client.stream import RemoteStream
 from holdfast.host import serving
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import File, Part, Source, Text
 from holdfast.kernel.tool import Deny
 from holdfast.server.identity.shares import NewShare, share
@@ -87,7 +87,7 @@ SCRIPT: list[Any] = [
     "paid",
     call("ask_user"),
     "thanks",
-    "\n".join(f"## {name}\n-" for name in SECTIONS),
+    "\n".join(f"## {name}\n-" for name in SUMMARY_SECTIONS),
     ["one ", pause(60), "two"],
     ["slow", pause(60)],
     "promoted",

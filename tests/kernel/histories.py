@@ -10,14 +10,14 @@ from holdfast.kernel.messages import (
     AskedBy,
     Checkpoint,
     File,
-    Finish,
+    FinishReason,
     Message,
-    Outcome,
     Part,
     Reasoning,
     Source,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     Usage,
     Visibility,
@@ -48,7 +48,7 @@ def provider_result(id: str = "p", text: str = "found") -> ToolResult:
 
 def answer(
     *parts: str | Part,
-    finish: Finish = "stop",
+    finish: FinishReason = "stop",
     usage: int | None = None,
     visibility: Visibility = "both",
 ) -> Message:
@@ -65,7 +65,7 @@ def answer(
 
 def result(
     id: str = "a",
-    outcome: Outcome = "ok",
+    outcome: ToolOutcome = "ok",
     *,
     tool: str = "read",
     text: str = "done",
@@ -118,7 +118,7 @@ def checkpoint(
 
 # --- Strategies ---------------------------------------------------------------------------------
 
-OUTCOMES: Final[tuple[Outcome, ...]] = (
+OUTCOMES: Final[tuple[ToolOutcome, ...]] = (
     "ok",
     "failed",
     "refused",
@@ -129,7 +129,7 @@ OUTCOMES: Final[tuple[Outcome, ...]] = (
     "lost",
     "timed_out",
 )
-FINISHES: Final[tuple[Finish, ...]] = (
+FINISHES: Final[tuple[FinishReason, ...]] = (
     "stop",
     "tool_calls",
     "length",

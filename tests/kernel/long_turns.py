@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast import Context, Policy, Tool, tool
-from holdfast.kernel.compact import INSTRUCTIONS, SECTIONS
+from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.context import estimate_all
 from holdfast.kernel.model import Request
 from holdfast.testing import ScriptedModel, call, usage
@@ -13,11 +13,11 @@ from holdfast.testing import ScriptedModel, call, usage
 WINDOW: Final = 32_000
 RESULT: Final = "word " * 720
 """About 900 tokens, and too short to be trimmed."""
-SUMMARY: Final = "\n".join(f"## {section}\nSome." for section in SECTIONS)
+SUMMARY: Final = "\n".join(f"## {section}\nSome." for section in SUMMARY_SECTIONS)
 
 
 def asks_for_summary(request: Request) -> bool:
-    return any(block.text == INSTRUCTIONS for block in request.system)
+    return any(block.text == SUMMARY_INSTRUCTIONS for block in request.system)
 
 
 class LongTurn:

@@ -14,7 +14,7 @@ from holdfast.kernel.context import whole_pairs
 from holdfast.kernel.events import Event, ToolCalled, ToolFinished, Warned
 from holdfast.kernel.messages import (
     File,
-    Finish,
+    FinishReason,
     Message,
     Reasoning,
     Source,
@@ -224,7 +224,7 @@ def test_a_call_keeps_its_place_among_the_parts() -> None:
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-def test_a_call_without_an_end_ends_with_the_answer(finish: Finish) -> None:
+def test_a_call_without_an_end_ends_with_the_answer(finish: FinishReason) -> None:
     deltas: list[Delta] = [
         CallStarted("a", "read"),
         ArgumentsDelta("a", "{}"),
@@ -237,7 +237,7 @@ def test_a_call_without_an_end_ends_with_the_answer(finish: Finish) -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "interrupted"])
-def test_of_an_answer_that_was_cut_the_incomplete_calls_are_dropped(finish: Finish) -> None:
+def test_of_an_answer_that_was_cut_the_incomplete_calls_are_dropped(finish: FinishReason) -> None:
     cut: list[Delta] = [CallStarted("b", "read"), ArgumentsDelta("b", '{"x": "half')]
     fed = Fed([TextDelta("See."), *spelled("a", "{}"), *cut, Finished(finish)])
     message = fed.assembly.message()
@@ -256,7 +256,9 @@ def test_an_answer_that_was_cut_in_its_only_call_has_none() -> None:
     ("said", "meant"),
     [("stop", "tool_calls"), ("tool_calls", "tool_calls"), ("length", "length")],
 )
-def test_that_there_are_calls_decides_why_the_answer_ended(said: Finish, meant: Finish) -> None:
+def test_that_there_are_calls_decides_why_the_answer_ended(
+    said: FinishReason, meant: FinishReason
+) -> None:
     assert message_of(*spelled("a", "{}"), Finished(said)).finish == meant
 
 
@@ -582,7 +584,9 @@ deltas_before_the_end: Final[st.SearchStrategy[Delta]] = st.one_of(
     st.just(Opened("other:model")),
     st.just(Notice("careful")),
 )
-ends: Final = st.builds(Finished, st.sampled_from(get_args(Finish)), st.none() | st.just(Usage(1)))
+ends: Final = st.builds(
+    Finished, st.sampled_from(get_args(FinishReason)), st.none() | st.just(Usage(1))
+)
 streams: Final = st.lists(deltas_before_the_end, max_size=20)
 
 TAKEN: Final = frozenset({"taken", "id-2"})

@@ -40,7 +40,7 @@ from holdfast import (
 )
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.events import Event, RunEnded, ToolFinished, ToolProgressed, ToolStarted
-from holdfast.kernel.messages import Finish
+from holdfast.kernel.messages import FinishReason
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -487,7 +487,7 @@ GOOD_CALLS = st.builds(
     st.sampled_from(["{}", '{"x": 1}', '{"x": "5"}']),
     id=st.none() | IDS,
 )
-FINISHES = st.sampled_from(get_args(Finish))
+FINISHES = st.sampled_from(get_args(FinishReason))
 TROUBLE: st.SearchStrategy[Item] = st.one_of(
     st.sampled_from([1, 20]).map(pause),
     st.sampled_from([401, 429, 500]).map(lambda status: fail(status=status)),

@@ -5,11 +5,11 @@ import asyncio
 import anyio
 import pytest
 
-from holdfast.kernel.cancel_once import Stop
+from holdfast.kernel.cancel_once import CancelOnce
 
 
-def a_stop() -> Stop:
-    return Stop(asyncio.get_running_loop(), again=5)
+def a_stop() -> CancelOnce:
+    return CancelOnce(asyncio.get_running_loop(), again=5)
 
 
 def now() -> float:
@@ -93,7 +93,7 @@ async def test_another_cancellation_passes() -> None:
 
 @pytest.mark.parametrize("first", ["stop", "cancel"])
 async def test_of_two_at_once_the_other_cancellation_wins(first: str) -> None:
-    stops: list[Stop] = []
+    stops: list[CancelOnce] = []
 
     async def block() -> None:
         stops.append(a_stop())

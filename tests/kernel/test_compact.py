@@ -22,7 +22,12 @@ from holdfast import (
     Tool,
     tool,
 )
-from holdfast.kernel.compact import INSTRUCTIONS, PREFIX, SECTIONS, transcript
+from holdfast.kernel.compact import (
+    SUMMARY_INSTRUCTIONS,
+    SUMMARY_PREFIX,
+    SUMMARY_SECTIONS,
+    transcript,
+)
 from holdfast.kernel.context import Trim, estimate, view
 from holdfast.kernel.errors import ConfigError, FailureKind
 from holdfast.kernel.events import (
@@ -40,9 +45,9 @@ from holdfast.kernel.messages import (
     Checkpoint,
     File,
     Message,
+    MessageRole,
     Part,
     Reasoning,
-    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -75,7 +80,9 @@ OVERFLOW: Final = fail("prompt is too long", status=400)
 
 
 def summary(word: str = "everything") -> str:
-    return "\n".join(f"## {section}\n{word} about {section.lower()}" for section in SECTIONS)
+    return "\n".join(
+        f"## {section}\n{word} about {section.lower()}" for section in SUMMARY_SECTIONS
+    )
 
 
 SUMMARY: Final = summary()
@@ -180,7 +187,7 @@ def kind(result: RunResult) -> FailureKind:
 
 
 def asks_for_summary(request: Request) -> bool:
-    return any(block.text == INSTRUCTIONS for block in request.system)
+    return any(block.text == SUMMARY_INSTRUCTIONS for block in request.system)
 
 
 def summaries(model: ScriptedModel) -> list[Request]:
@@ -432,7 +439,7 @@ async def test_a_summary_is_asked_for_with_the_conversation_and_nothing_else() -
     model = ScriptedModel([SUMMARY, "Done."])
     await agent(model, instructions="Be brief.", keep=0).run("Go on.", history=history)
     (request,) = summaries(model)
-    assert [block.text for block in request.system] == [INSTRUCTIONS]
+    assert [block.text for block in request.system] == [SUMMARY_INSTRUCTIONS]
     assert request.tools == ()
     conversation = asked(request)
     for line in (
@@ -447,8 +454,8 @@ async def test_a_summary_is_asked_for_with_the_conversation_and_nothing_else() -
 
 
 async def test_a_summary_is_asked_for_every_section() -> None:
-    for section in SECTIONS:
-        assert f"\n## {section}\n" in INSTRUCTIONS
+    for section in SUMMARY_SECTIONS:
+        assert f"\n## {section}\n" in SUMMARY_INSTRUCTIONS
 
 
 async def test_a_summary_is_not_told_what_is_for_people_or_what_was_only_thought() -> None:
@@ -511,7 +518,7 @@ async def test_a_summary_leaves_room_for_its_input(window: int) -> None:
     (request,) = summaries(model)
     longest = request.settings.max_output_tokens
     assert longest is not None
-    size = sum(map(estimate, request.messages)) + len(INSTRUCTIONS) // 4
+    size = sum(map(estimate, request.messages)) + len(SUMMARY_INSTRUCTIONS) // 4
     assert size + longest <= window
     assert "assistant: Words." in asked(request)
 
@@ -532,7 +539,7 @@ async def test_what_does_not_fit_is_left_out_at_the_old_end() -> None:
 # --- How the answer is judged -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missing", SECTIONS)
+@pytest.mark.parametrize("missing", SUMMARY_SECTIONS)
 async def test_a_summary_that_lacks_a_section_is_asked_for_again(missing: str) -> None:
     lacking = SUMMARY.replace(f"## {missing}", "")
     model = ScriptedModel([lacking, SUMMARY])
@@ -540,7 +547,7 @@ async def test_a_summary_that_lacks_a_section_is_asked_for_again(missing: str) -
     assert len(model.requests) == 2
     assert of(events, Warned) == []
     committed = [event.message for event in of(events, MessageCommitted)]
-    assert committed[0].text == PREFIX + SUMMARY
+    assert committed[0].text == SUMMARY_PREFIX + SUMMARY
 
 
 async def test_a_summary_that_still_lacks_a_section_is_taken_with_a_warning() -> None:
@@ -551,7 +558,7 @@ async def test_a_summary_that_still_lacks_a_section_is_taken_with_a_warning() ->
     assert "Decisions" in warned.text
     assert "Next steps" in warned.text
     assert "Goal" not in warned.text
-    assert of(events, MessageCommitted)[0].message.text == PREFIX + lacking.strip()
+    assert of(events, MessageCommitted)[0].message.text == SUMMARY_PREFIX + lacking.strip()
 
 
 UNUSABLE: Final[dict[str, Item]] = {
@@ -605,7 +612,7 @@ async def test_a_summary_with_all_but_a_section_is_better_than_none() -> None:
         model = ScriptedModel([lacking, worse, worse])
         events = await happened(agent(model).run(history=long_chat(), compact=True))
         assert len(of(events, Warned)) == 1
-        assert of(events, MessageCommitted)[0].message.text == PREFIX + lacking
+        assert of(events, MessageCommitted)[0].message.text == SUMMARY_PREFIX + lacking
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 4])
@@ -791,7 +798,7 @@ async def test_a_compaction_is_a_hidden_checkpoint_and_an_entry_for_people(
     at = next(n for n, message in enumerate(result.history) if message.kind == "checkpoint")
     hidden, entry = result.history[at : at + 2]
     assert (hidden.role, hidden.visibility) == ("user", "model")
-    assert hidden.text == PREFIX + SUMMARY
+    assert hidden.text == SUMMARY_PREFIX + SUMMARY
     made = hidden.checkpoint
     assert made is not None
     assert made.summarized
@@ -826,7 +833,7 @@ async def test_a_compacted_history_is_about_as_large_as_the_entry_says() -> None
 async def test_the_last_message_of_the_user_is_kept_verbatim() -> None:
     model = ScriptedModel([SUMMARY, "Done."])
     await agent(model, keep=0).run("Go on, exactly so.", history=long_chat())
-    assert texts(model.requests[-1]) == [PREFIX + SUMMARY, "Go on, exactly so."]
+    assert texts(model.requests[-1]) == [SUMMARY_PREFIX + SUMMARY, "Go on, exactly so."]
 
 
 async def test_the_last_message_of_the_user_is_kept_however_long_ago_it_was() -> None:
@@ -834,7 +841,7 @@ async def test_the_last_message_of_the_user_is_kept_however_long_ago_it_was() ->
     model = ScriptedModel([SUMMARY, "Done."])
     await agent(model).run(history=history)
     request = model.requests[-1]
-    assert texts(request)[:2] == [PREFIX + SUMMARY, "Build it, exactly so."]
+    assert texts(request)[:2] == [SUMMARY_PREFIX + SUMMARY, "Build it, exactly so."]
     assert_accepted(request)
 
 
@@ -913,7 +920,7 @@ async def test_whatever_is_compacted_the_next_request_is_accepted(
     result = await holdfast.run("What next?", history=compacted.history)
     request = answers(model)[-1]
     assert_accepted(request)
-    assert request.messages[0].text == PREFIX + summary("x")
+    assert request.messages[0].text == SUMMARY_PREFIX + summary("x")
     said_last = [m.text for m in history if m.kind == "prompt"][-1]
     assert texts(request).count(said_last) == 1
     assert texts(request)[-1] == "What next?"
@@ -938,7 +945,7 @@ async def test_a_later_summary_updates_the_earlier_one() -> None:
     assert "I build it." not in request
     assert len(checkpoints(result.history)) == 2
     assert [m.text for m in view(result.history, Trim(4_000, 1_000))] == [
-        PREFIX + summary("late"),
+        SUMMARY_PREFIX + summary("late"),
         "Now the roof.",
     ]
 
@@ -1198,7 +1205,7 @@ async def test_the_next_turn_is_compacted_after_a_failure() -> None:
 # --- Context messages ---------------------------------------------------------------------------
 
 
-def about(text: str, role: Role = "system") -> Message:
+def about(text: str, role: MessageRole = "system") -> Message:
     return Message(role, (Text(text),), "context", "model")
 
 
@@ -1212,7 +1219,9 @@ def starts(model: ScriptedModel) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("role", ["system", "user"])
-async def test_context_survives_every_summary_at_the_beginning_of_the_requests(role: Role) -> None:
+async def test_context_survives_every_summary_at_the_beginning_of_the_requests(
+    role: MessageRole,
+) -> None:
     first, *rest = long_chat()
     history = (first, about("Use tabs.", role), *rest)
     model = ScriptedModel([*grows(5)[:-1], "Done."])
@@ -1278,7 +1287,9 @@ async def test_without_a_share_no_context_survives() -> None:
 
 async def test_context_survives_that_an_earlier_version_covered_without_it() -> None:
     covered = Checkpoint(4, 4, 9_000, 900)
-    earlier = Message("user", (Text(PREFIX + SUMMARY),), "checkpoint", "model", checkpoint=covered)
+    earlier = Message(
+        "user", (Text(SUMMARY_PREFIX + SUMMARY),), "checkpoint", "model", checkpoint=covered
+    )
     history = (about("Use tabs."), *long_chat(), earlier, prompt("?"), said("I. " * 900, 9_000))
     model = ScriptedModel([SUMMARY, "Done."])
     await agent(model).run("Go on.", history=history)
@@ -1372,7 +1383,7 @@ async def test_a_turn_after_a_compaction_goes_as_usual() -> None:
     assert result.text == "Done."
     for request in model.requests:
         assert_accepted(request)
-        assert request.messages[0].text == PREFIX + SUMMARY
+        assert request.messages[0].text == SUMMARY_PREFIX + SUMMARY
     assert model.requests[1].messages[: len(model.requests[0].messages)] == (
         model.requests[0].messages
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.kernel.context import (
     FILE_TOKENS,
     NO_RESULT,
-    Cut,
+    CompactionPlan,
     Projection,
     Trim,
     covered,
@@ -32,8 +32,8 @@ from holdfast.kernel.messages import (
     Checkpoint,
     File,
     Message,
+    MessageRole,
     Reasoning,
-    Role,
     Source,
     Text,
     ToolCall,
@@ -70,7 +70,7 @@ wild: Final[st.SearchStrategy[list[Message]]] = st.lists(
     st.one_of(
         st.builds(
             Message,
-            st.sampled_from(get_args(Role)),
+            st.sampled_from(get_args(MessageRole)),
             st.lists(said | calls | made_results | of_the_provider, max_size=4).map(tuple),
             st.sampled_from(("prompt", "answer", "results", "injected", "marker")),
             shown,
@@ -457,8 +457,8 @@ def test_a_cut_keeps_the_newest_steps_that_fit() -> None:
 
 def test_a_cut_pins_the_last_prompt_when_it_is_covered() -> None:
     history = [prompt("1"), answer("a"), prompt("2"), *step(1), *step(2)]
-    assert plan_cut(history, keep=0, keep_results=9) == Cut(7, 2, 7)
-    assert plan_cut(history, keep=10**6, keep_results=9) == Cut(2, None, 2)
+    assert plan_cut(history, keep=0, keep_results=9) == CompactionPlan(7, 2, 7)
+    assert plan_cut(history, keep=10**6, keep_results=9) == CompactionPlan(2, None, 2)
 
 
 def test_a_cut_covers_something_new_however_much_may_be_kept() -> None:

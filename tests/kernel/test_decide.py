@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.kernel.context import estimate
 from holdfast.kernel.decide import (
     Approved,
+    AwaitingAction,
     CallModel,
     CallState,
     Compact,
@@ -28,7 +29,6 @@ from holdfast.kernel.decide import (
     SkipCalls,
     Started,
     Step,
-    Waiting,
     decide,
     over_limit,
     size,
@@ -76,8 +76,8 @@ def step_after(
     return decide(fold_all(history), facts, rules(**changes))
 
 
-def waiting(of: ToolCall) -> Waiting:
-    return Waiting(Action("approval", of, of.arguments, "digest"))
+def waiting(of: ToolCall) -> AwaitingAction:
+    return AwaitingAction(Action("approval", of, of.arguments, "digest"))
 
 
 A: Final = call("a")
@@ -610,7 +610,7 @@ def test_a_call_that_waits_is_never_run(
     if isinstance(step, RunCalls):
         for each in step.calls:
             state = facts.calls.get(each.id)
-            assert not isinstance(state, Waiting)
+            assert not isinstance(state, AwaitingAction)
             assert each.tool not in given_rules.waits or state is not None
 
 
@@ -736,7 +736,7 @@ class Drive:
         made = []
         for each in calls:
             state = states.get(each.id)
-            assert not isinstance(state, Waiting)
+            assert not isinstance(state, AwaitingAction)
             if state is None and self.draw(st.booleans()):
                 states[each.id] = waiting(each)
             else:

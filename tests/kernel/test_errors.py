@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.compact import SummaryFailed
 from holdfast.kernel.errors import (
-    CODES,
-    KINDS,
+    FAILURE_KINDS,
     MAX_DETAIL,
-    STATUSES,
+    SHARED_ERROR_CODES,
+    STATUS_KINDS,
     ConfigError,
     ContentFiltered,
     EmptyResponse,
@@ -76,7 +76,7 @@ class MuteConfig(ConfigError):
 
 
 def test_every_kind_has_its_facts() -> None:
-    assert set(KINDS) == set(get_args(FailureKind))
+    assert set(FAILURE_KINDS) == set(get_args(FailureKind))
 
 
 @pytest.mark.parametrize("kind", get_args(FailureKind))
@@ -140,8 +140,8 @@ def test_a_status_alone_says_the_kind(status: int | None, kind: FailureKind) -> 
 
 
 def test_every_status_of_the_table_has_the_retryability_of_its_kind() -> None:
-    for status, kind in STATUSES.items():
-        assert (status in RETRYABLE_STATUSES) is KINDS[kind].retryable, status
+    for status, kind in STATUS_KINDS.items():
+        assert (status in RETRYABLE_STATUSES) is FAILURE_KINDS[kind].retryable, status
 
 
 # --- Codes --------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_every_status_of_the_table_has_the_retryability_of_its_kind() -> None:
     ],
 )
 def test_a_code_alone_says_the_kind(code: str, kind: FailureKind) -> None:
-    assert CODES[code] == kind
+    assert SHARED_ERROR_CODES[code] == kind
     assert classify(ProviderError("", code=code)).kind == kind
 
 
@@ -246,13 +246,13 @@ def test_another_limit_than_the_window_is_no_overflow(message: str) -> None:
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 503, 529])
 def test_a_status_that_says_it_beats_the_text(status: int) -> None:
     error = ProviderError("prompt is too long: maximum context length", status=status)
-    assert classify(error).kind == STATUSES.get(status, "server")
+    assert classify(error).kind == STATUS_KINDS.get(status, "server")
 
 
 @pytest.mark.parametrize("code", ["rate_limit_error", "authentication_error", "timeout_error"])
 def test_a_code_that_says_it_beats_the_text(code: str) -> None:
     error = ProviderError("prompt is too long", status=400, code=code)
-    assert classify(error).kind == CODES[code]
+    assert classify(error).kind == SHARED_ERROR_CODES[code]
 
 
 WORDS: Final = (
@@ -325,13 +325,13 @@ def test_no_text_changes_what_a_telling_status_says(text: str, status: int) -> N
 def test_an_exception_has_the_kind_of_its_type(error: BaseException, kind: FailureKind) -> None:
     failure = classify(error)
     assert failure.kind == kind
-    assert failure.retryable is KINDS[kind].retryable
-    assert failure.failover is KINDS[kind].failover
+    assert failure.retryable is FAILURE_KINDS[kind].retryable
+    assert failure.failover is FAILURE_KINDS[kind].failover
 
 
 def test_every_model_error_of_ours_has_a_kind_of_the_table() -> None:
     for error in ModelError.__subclasses__():
-        assert error.kind in KINDS, error
+        assert error.kind in FAILURE_KINDS, error
 
 
 # --- What the provider wants --------------------------------------------------------------------
@@ -511,7 +511,7 @@ def test_whatever_a_provider_says_has_a_kind(
     message: str, status: int | None, code: str | None, retry_after: float | None
 ) -> None:
     error = ProviderError(message, status=status, code=code, retry_after=retry_after)
-    assert classify(error).kind in KINDS
+    assert classify(error).kind in FAILURE_KINDS
 
 
 # --- Wrapped and local errors -------------------------------------------------------------------

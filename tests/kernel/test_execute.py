@@ -29,7 +29,7 @@ from holdfast import (
 )
 from holdfast.kernel.admission import Gate, Proceed
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted, Warned
-from holdfast.kernel.messages import Outcome
+from holdfast.kernel.messages import ToolOutcome
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Decision, Values
 from holdfast.testing import Clock, ScriptedModel, call, call_raw, pause, ports
@@ -802,8 +802,8 @@ async def test_a_tool_may_know_its_call_and_its_deadline() -> None:
 # --- the outcomes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outcome", get_args(Outcome))
-async def test_a_tool_may_say_itself_what_the_outcome_is(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", get_args(ToolOutcome))
+async def test_a_tool_may_say_itself_what_the_outcome_is(outcome: ToolOutcome) -> None:
     @tool(stop_after=True)
     async def judge() -> ToolResult:
         return ToolResult("somebody's", "other", (Text("verdict"),), outcome, stops=True)

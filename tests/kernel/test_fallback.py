@@ -23,8 +23,8 @@ from holdfast import (
     Stream,
     tool,
 )
-from holdfast.kernel.compact import SECTIONS
-from holdfast.kernel.errors import KINDS, FailureKind
+from holdfast.kernel.compact import SUMMARY_SECTIONS
+from holdfast.kernel.errors import FAILURE_KINDS, FailureKind
 from holdfast.kernel.events import Event, Retrying, RunEnded, Warned
 from holdfast.kernel.messages import Message, Text, ToolCall, user_message
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
@@ -47,7 +47,7 @@ from holdfast.testing import (
 )
 
 BUSY: Final = fail(status=529)
-SUMMARY: Final = "\n".join(f"## {section}\nx" for section in SECTIONS)
+SUMMARY: Final = "\n".join(f"## {section}\nx" for section in SUMMARY_SECTIONS)
 
 
 def model(name: str, *script: Turn, window: int | None = None) -> ScriptedModel:
@@ -170,7 +170,7 @@ async def test_signs_of_life_are_not_the_beginning_of_an_answer(quiet: Item) -> 
 async def test_only_what_another_model_may_not_have_is_worth_asking_it(kind: FailureKind) -> None:
     a, b = model("a", fail("no", kind=kind)), model("b", "Here.")
     run = agent(a, b, retry=Retry(attempts=1)).run("Hello?")
-    if KINDS[kind].failover:
+    if FAILURE_KINDS[kind].failover:
         assert (await run).text == "Here."
     else:
         await failed(run)

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from holdfast.kernel.errors import ConfigError, FormatError, HoldfastError
 from holdfast.kernel.messages import (
     ESCAPE,
-    FORMAT,
+    MESSAGE_FORMAT,
     TRANSPARENT,
     Checkpoint,
     Content,
     File,
-    Finish,
+    FinishReason,
     Injection,
-    Kind,
     Message,
-    Outcome,
+    MessageKind,
+    MessageRole,
     Part,
     Reasoning,
-    Role,
     Source,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     Usage,
     Visibility,
@@ -108,7 +108,7 @@ parts: Final[st.SearchStrategy[Part]] = st.one_of(
         texts,
         texts,
         st.lists(text_parts | file_parts, max_size=3).map(tuple),
-        literal(Outcome),
+        literal(ToolOutcome),
         st.booleans(),
         st.booleans(),
         metadata,
@@ -117,11 +117,11 @@ parts: Final[st.SearchStrategy[Part]] = st.one_of(
 )
 messages: Final = st.builds(
     Message,
-    literal(Role),
+    literal(MessageRole),
     st.lists(parts, max_size=4).map(tuple),
-    literal(Kind).filter(lambda kind: kind != "checkpoint"),
+    literal(MessageKind).filter(lambda kind: kind != "checkpoint"),
     literal(Visibility),
-    st.none() | literal(Finish),
+    st.none() | literal(FinishReason),
     st.none() | st.builds(Usage, numbers, numbers, numbers, numbers, numbers, costs),
     st.none() | texts,
     st.none(),
@@ -240,7 +240,7 @@ def test_what_we_write_is_seen_by_whom_it_is_for() -> None:
 
 
 def test_what_is_transparent_is_what_nobody_has_to_answer() -> None:
-    assert set(get_args(Kind)) - TRANSPARENT == {"prompt", "answer", "results", "injected"}
+    assert set(get_args(MessageKind)) - TRANSPARENT == {"prompt", "answer", "results", "injected"}
 
 
 # --- Closed unions ------------------------------------------------------------------------------
@@ -342,14 +342,14 @@ def test_the_bytes_of_a_file_come_back_beside_text_that_needs_escaping() -> None
 
 
 def test_a_stored_history_says_its_format() -> None:
-    assert json.loads(dump([]))["format"] == FORMAT
+    assert json.loads(dump([]))["format"] == MESSAGE_FORMAT
 
 
-@pytest.mark.parametrize("version", [FORMAT + 1, 99, 0, -1, 2**80])
+@pytest.mark.parametrize("version", [MESSAGE_FORMAT + 1, 99, 0, -1, 2**80])
 def test_an_unknown_format_is_refused_by_name(version: int) -> None:
     with pytest.raises(FormatError, match=str(version)) as refused:
         load(json.dumps({"format": version, "messages": [{"new": "shape"}]}))
-    assert f"reads up to {FORMAT}" in str(refused.value)
+    assert f"reads up to {MESSAGE_FORMAT}" in str(refused.value)
     assert isinstance(refused.value, HoldfastError)
 
 
@@ -361,7 +361,7 @@ def test_a_history_of_format_1_is_read_and_written_in_the_current_one() -> None:
     (result,) = history[2].results
     assert (result.text, result.started_at, result.seconds) == ("Oslo: sunny", None, None)
     again = dump(history)
-    assert json.loads(again)["format"] == FORMAT
+    assert json.loads(again)["format"] == MESSAGE_FORMAT
     assert load(again) == history
     assert json.loads(again)["messages"] == json.loads(old.read_bytes())["messages"]
 

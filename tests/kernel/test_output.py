@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 from holdfast import ConfigError, Inject, Message, Policy, RunFailed, Stopping, Text, tool
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.events import Delivered, RunEnded
 from holdfast.kernel.messages import Injection, encode, injected, note
@@ -714,7 +714,7 @@ async def test_the_failure_names_the_model_that_answered() -> None:
 
 async def test_a_compaction_on_request_checks_nothing() -> None:
     first = await scripted(["It is large. " * 500]).run("Oslo?")
-    agent = scripted(["\n".join(f"## {section}" for section in SECTIONS)], output=City)
+    agent = scripted(["\n".join(f"## {section}" for section in SUMMARY_SECTIONS)], output=City)
     result = await agent.run(history=first.history, compact=True)
     assert (result.reason, result.output) == ("stop", None)
 

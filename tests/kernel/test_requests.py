@@ -16,7 +16,7 @@ from holdfast import (
     ProviderTool,
     Settings,
 )
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Retrying,
 )
@@ -83,7 +83,7 @@ async def test_the_agent_s_options_reach_every_request() -> None:
 async def test_provider_tools_are_in_every_request_and_not_in_one_for_a_summary() -> None:
     searches = ProviderTool("web_search", {"max_uses": 3}, {"acme": {"type": "search_1"}})
     long = json.dumps({"words": "many " * 1_000})
-    summary = "\n".join(f"## {section}\nx" for section in SECTIONS)
+    summary = "\n".join(f"## {section}\nx" for section in SUMMARY_SECTIONS)
     agent = scripted(
         [long, summary, "{}"],
         look,

@@ -13,7 +13,7 @@ from holdfast.kernel.errors import Failure, FailureKind, ProviderError, classify
 from holdfast.kernel.events import Event, MessageCommitted, Retrying, RunEnded
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import TextDelta
-from holdfast.kernel.retry import GiveUp, Verdict, Wait
+from holdfast.kernel.retry import GiveUp, RetryDecision, Wait
 from holdfast.testing import (
     START,
     ScriptedModel,
@@ -40,11 +40,11 @@ def failure(
     )
 
 
-def after(failure: Failure, attempt: int, policy: Retry, random: float) -> Verdict:
+def after(failure: Failure, attempt: int, policy: Retry, random: float) -> RetryDecision:
     return retry.after(failure, attempt, policy, random=random, now=START)
 
 
-def waited(verdict: Verdict) -> float:
+def waited(verdict: RetryDecision) -> float:
     assert isinstance(verdict, Wait)
     return verdict.seconds
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from holdfast import Agent, Inject, Message, Policy, Run, RunOver, Text, tool
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Delivered,
     MessageCommitted,
@@ -40,7 +40,7 @@ from tests.kernel.runs import (
     texts,
 )
 
-SUMMARY = "\n".join(f"## {section}\n-" for section in SECTIONS)
+SUMMARY = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
 
 
 def steered(agent: Agent, seconds: float, text: str = "Wait!", **given: Any) -> Run:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.kernel.title import (
-    LONGEST,
-    SHARE,
+    MAX_EXCERPT,
+    MAX_TITLE,
     cleaned,
     is_title_request,
     prompt_of,
@@ -39,16 +39,16 @@ def test_a_title_is_one_plain_line(said: str, title: str | None) -> None:
 def test_a_title_that_is_too_long_is_cut(said: str) -> None:
     title = cleaned(said)
     assert title is not None
-    assert len(title) <= LONGEST
+    assert len(title) <= MAX_TITLE
     assert title.endswith("…")
     assert said.startswith(title[:-1])
 
 
 def test_a_title_is_asked_for_with_little() -> None:
-    long = 10 * SHARE
+    long = 10 * MAX_EXCERPT
     request = title_request("p" * long, "a" * long)
-    assert len(request.messages[0].text) < 2 * SHARE + 100
-    assert prompt_of(request) == "p" * SHARE
+    assert len(request.messages[0].text) < 2 * MAX_EXCERPT + 100
+    assert prompt_of(request) == "p" * MAX_EXCERPT
     assert is_title_request(request)
     assert request.tools == ()
     assert request.settings.max_output_tokens is not None

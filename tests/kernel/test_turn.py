@@ -12,9 +12,9 @@ from msgspec import structs
 from holdfast.kernel.context import estimate, estimate_all
 from holdfast.kernel.messages import (
     Message,
-    Outcome,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     Usage,
     injected,
@@ -261,7 +261,7 @@ def test_a_result_for_another_call_closes_nothing() -> None:
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_a_result_of_any_outcome_closes_its_call(outcome: Outcome) -> None:
+def test_a_result_of_any_outcome_closes_its_call(outcome: ToolOutcome) -> None:
     assert not turn_of(prompt(), answer(call("a")), results(result("a", outcome))).open
 
 
@@ -360,7 +360,7 @@ def test_results_of_one_answer_that_are_committed_apart_count_once() -> None:
 
 
 @pytest.mark.parametrize("outcome", sorted(set(OUTCOMES) - {"ok", "failed", "timed_out"}))
-def test_only_failures_and_timeouts_count_and_only_a_success_resets(outcome: Outcome) -> None:
+def test_only_failures_and_timeouts_count_and_only_a_success_resets(outcome: ToolOutcome) -> None:
     turn = turn_of(prompt(), answer("1"), results(result("a", "failed")), answer("2"))
     assert fold(turn, results(result("a", outcome))).failures == {"read": FailureStreak(1, 1)}
 
@@ -406,7 +406,7 @@ def test_a_stop_after_tool_stops_until_something_is_delivered_or_injected() -> N
 
 
 @pytest.mark.parametrize("outcome", sorted(set(OUTCOMES) - {"ok"}))
-def test_a_stop_after_tool_that_did_not_succeed_does_not_stop(outcome: Outcome) -> None:
+def test_a_stop_after_tool_that_did_not_succeed_does_not_stop(outcome: ToolOutcome) -> None:
     assert not turn_of(prompt(), results(result("a", outcome, stops=True))).stopped
 
 

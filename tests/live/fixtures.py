@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.model import TextDelta
-from holdfast.live.broadcast import Cursor, Delivery, Live, Reset, Writer
-from holdfast.live.buffer import Attempt, Delta
+from holdfast.live.broadcast import AttemptReset, DeltaWriter, Live, LiveCursor, LiveEvent
+from holdfast.live.buffer import AttemptId, DeltaRange
 from holdfast.live.fragments import Fragment, joined, kin
 
 CHAT = "c"
-FIRST = Attempt(1, 1, 1)
-SECOND = Attempt(1, 1, 2)
-THIRD = Attempt(2, 1, 1)
+FIRST = AttemptId(1, 1, 1)
+SECOND = AttemptId(1, 1, 2)
+THIRD = AttemptId(2, 1, 1)
 
 
-def say(writer: Writer, *texts: str) -> None:
+def say(writer: DeltaWriter, *texts: str) -> None:
     for text in texts:
         writer.put(TextDelta(text))
 
@@ -31,15 +31,15 @@ def finished(text: str, call_id: str = "a") -> ToolFinished:
     return ToolFinished(ToolResult(call_id, "execute", (Text(text),)), 1.0)
 
 
-def text_of(deliveries: Iterable[Delivery]) -> str:
+def text_of(deliveries: Iterable[LiveEvent]) -> str:
     return "".join(
         delivery.fragment.text
         for delivery in deliveries
-        if isinstance(delivery, Delta) and isinstance(delivery.fragment, TextDelta)
+        if isinstance(delivery, DeltaRange) and isinstance(delivery.fragment, TextDelta)
     )
 
 
-async def shown(live: Live, after: Cursor | None = None) -> list[Delivery]:
+async def shown(live: Live, after: LiveCursor | None = None) -> list[LiveEvent]:
     """What somebody gets who looks in now."""
     async with live.read(CHAT, after) as reader:
         return reader.take()
@@ -60,16 +60,16 @@ def in_few(fragments: Iterable[Fragment]) -> list[Fragment]:
 class Client:
     """Somebody who is shown a chat, and fails at the first thing that does not fit."""
 
-    attempt: Attempt | None = None
+    attempt: AttemptId | None = None
     last: int = 0
     fragments: list[Fragment] = field(default_factory=list)
 
     @property
-    def cursor(self) -> Cursor | None:
-        return None if self.attempt is None else Cursor(self.attempt, self.last)
+    def cursor(self) -> LiveCursor | None:
+        return None if self.attempt is None else LiveCursor(self.attempt, self.last)
 
-    def see(self, delivery: Delivery) -> None:
-        if isinstance(delivery, Reset):
+    def see(self, delivery: LiveEvent) -> None:
+        if isinstance(delivery, AttemptReset):
             assert delivery.attempt == self.attempt, "a reset of what was never shown"
             self.attempt, self.last, self.fragments = None, 0, []
             return

@@ -20,14 +20,14 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.kernel.model import Delta as ModelDelta
-from holdfast.live.broadcast import Cursor, Live, Reader, Reset, Writer
-from holdfast.live.buffer import FOLD, Attempt
+from holdfast.live.broadcast import AttemptReset, DeltaReader, DeltaWriter, Live, LiveCursor
+from holdfast.live.buffer import MAX_LOOSE, AttemptId
 from holdfast.live.fragments import Fragment, fragment_of
 from holdfast.testing import ports
 from tests.live.fixtures import CHAT, FIRST, Client, finished, in_few, progress
 
 READERS = 3
-NONE = Attempt(0, 0, 0)
+NONE = AttemptId(0, 0, 0)
 
 texts = st.sampled_from(["", "a", "bc", "déf", "🙂", "\ud83d", "\ude00", "\x00", "x" * 50])
 calls = st.sampled_from(["a", "b"])
@@ -46,7 +46,11 @@ events: st.SearchStrategy[Event] = st.one_of(
 )
 who = st.integers(0, READERS - 1)
 happenings = st.one_of(
-    st.tuples(st.just("put"), events, st.sampled_from([1, 1, 1, 2, 7, FOLD - 1, FOLD, FOLD + 1])),
+    st.tuples(
+        st.just("put"),
+        events,
+        st.sampled_from([1, 1, 1, 2, 7, MAX_LOOSE - 1, MAX_LOOSE, MAX_LOOSE + 1]),
+    ),
     st.tuples(st.just("take"), who),
     st.tuples(st.just("cut"), who, st.floats(0, 1)),
     st.tuples(st.just("open"), st.integers(-1, 1), st.integers(-1, 1), st.integers(-1, 1)),
@@ -61,19 +65,19 @@ class World:
 
     live: Live
     block: AsyncExitStack
-    writer: Writer | None = None
-    newest: Attempt = NONE
-    said: dict[Attempt, list[Fragment]] = field(default_factory=dict)
-    readers: list[tuple[AsyncExitStack, Reader]] = field(default_factory=list)
+    writer: DeltaWriter | None = None
+    newest: AttemptId = NONE
+    said: dict[AttemptId, list[Fragment]] = field(default_factory=dict)
+    readers: list[tuple[AsyncExitStack, DeltaReader]] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
-    reading: list[Attempt | None] = field(default_factory=list)
+    reading: list[AttemptId | None] = field(default_factory=list)
     """The attempt that each reader saw running, and so has a right to see to its end."""
 
     @property
-    def running(self) -> Attempt | None:
+    def running(self) -> AttemptId | None:
         return None if self.writer is None else self.writer.attempt
 
-    async def connect(self, after: Cursor | None = None) -> tuple[AsyncExitStack, Reader]:
+    async def connect(self, after: LiveCursor | None = None) -> tuple[AsyncExitStack, DeltaReader]:
         block = await self.block.enter_async_context(AsyncExitStack())
         return block, await block.enter_async_context(self.live.read(CHAT, after))
 
@@ -95,7 +99,7 @@ class World:
     def take(self, who: int) -> None:
         client = self.clients[who]
         for delivery in self.readers[who][1].take():
-            if isinstance(delivery, Reset) and delivery.attempt == self.reading[who]:
+            if isinstance(delivery, AttemptReset) and delivery.attempt == self.reading[who]:
                 assert in_few(client.fragments) == in_few(self.said[delivery.attempt])
             client.see(delivery)
         self.reading[who] = self.running
@@ -117,7 +121,7 @@ class World:
 
     def open(self, epoch: int, version: int, number: int) -> None:
         newest = self.newest
-        attempt = Attempt(
+        attempt = AttemptId(
             newest.epoch + epoch, newest.history_version + version, newest.attempt + number
         )
         writer = self.live.open(CHAT, attempt)

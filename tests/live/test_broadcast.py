@@ -11,8 +11,15 @@ from holdfast.kernel.channel import Sink
 from holdfast.kernel.events import Compacting, MessageCommitted, RunStarted, ToolStarted, Warned
 from holdfast.kernel.messages import Reasoning, Text
 from holdfast.kernel.model import CallStarted, ReasoningDelta, TextDelta
-from holdfast.live.broadcast import Cursor, Delivery, Live, Partial, Reader, Reset
-from holdfast.live.buffer import FOLD, OUTPUT_LIMIT, UNREAD, Attempt, Delta
+from holdfast.live.broadcast import (
+    AttemptReset,
+    DeltaReader,
+    Live,
+    LiveCursor,
+    LiveEvent,
+    LivePartial,
+)
+from holdfast.live.buffer import MAX_LOOSE, MAX_UNREAD, OUTPUT_LIMIT, AttemptId, DeltaRange
 from holdfast.testing import ScriptedModel
 from tests.live.fixtures import (
     CHAT,
@@ -36,55 +43,59 @@ async def test_a_reader_gets_what_is_put_since_it_last_took() -> None:
     async with live.read(CHAT) as reader:
         assert reader.take() == []
         say(writer, "a", "b")
-        assert reader.take() == [Delta(FIRST, 1, 2, TextDelta("ab"))]
+        assert reader.take() == [DeltaRange(FIRST, 1, 2, TextDelta("ab"))]
         say(writer, "c")
-        assert reader.take() == [Delta(FIRST, 3, 3, TextDelta("c"))]
+        assert reader.take() == [DeltaRange(FIRST, 3, 3, TextDelta("c"))]
         assert reader.take() == []
 
 
 async def test_a_late_reader_gets_the_attempt_from_its_start() -> None:
     live = Live()
     say(live.open(CHAT, FIRST), "a", "b")
-    assert await shown(live) == [Delta(FIRST, 1, 2, TextDelta("ab"))]
+    assert await shown(live) == [DeltaRange(FIRST, 1, 2, TextDelta("ab"))]
 
 
-@pytest.mark.parametrize("seq", [0, 1, 2, FOLD, 2 * FOLD, 2 * FOLD + 2])
+@pytest.mark.parametrize("seq", [0, 1, 2, MAX_LOOSE, 2 * MAX_LOOSE, 2 * MAX_LOOSE + 2])
 async def test_a_reader_that_comes_back_goes_on_behind_its_cursor(seq: int) -> None:
     live = Live()
-    said = [f"{number} " for number in range(2 * FOLD + 3)]
+    said = [f"{number} " for number in range(2 * MAX_LOOSE + 3)]
     say(live.open(CHAT, FIRST), *said)
     rest = TextDelta("".join(said[seq:]))
-    assert await shown(live, Cursor(FIRST, seq)) == [Delta(FIRST, seq + 1, len(said), rest)]
+    assert await shown(live, LiveCursor(FIRST, seq)) == [
+        DeltaRange(FIRST, seq + 1, len(said), rest)
+    ]
 
 
 async def test_a_reader_that_has_seen_all_gets_only_what_comes() -> None:
     live = Live()
     writer = live.open(CHAT, FIRST)
     say(writer, "a")
-    async with live.read(CHAT, Cursor(FIRST, 1)) as reader:
+    async with live.read(CHAT, LiveCursor(FIRST, 1)) as reader:
         assert reader.take() == []
         say(writer, "b")
-        assert reader.take() == [Delta(FIRST, 2, 2, TextDelta("b"))]
+        assert reader.take() == [DeltaRange(FIRST, 2, 2, TextDelta("b"))]
 
 
 @pytest.mark.parametrize(
     "cursor",
-    [Cursor(FIRST, 1), Cursor(THIRD, 1), Cursor(SECOND, 3), Cursor(SECOND, -1)],
+    [LiveCursor(FIRST, 1), LiveCursor(THIRD, 1), LiveCursor(SECOND, 3), LiveCursor(SECOND, -1)],
     ids=["of an older attempt", "of a newer one", "ahead of it", "of no place"],
 )
-async def test_a_cursor_that_cannot_be_continued_is_reset_and_all_is_shown(cursor: Cursor) -> None:
+async def test_a_cursor_that_cannot_be_continued_is_reset_and_all_is_shown(
+    cursor: LiveCursor,
+) -> None:
     live = Live()
     say(live.open(CHAT, SECOND), "a", "b")
     assert await shown(live, cursor) == [
-        Reset(cursor.attempt),
-        Delta(SECOND, 1, 2, TextDelta("ab")),
+        AttemptReset(cursor.attempt),
+        DeltaRange(SECOND, 1, 2, TextDelta("ab")),
     ]
 
 
 async def test_a_cursor_is_reset_when_nothing_runs() -> None:
-    async with Live().read(CHAT, Cursor(FIRST, 1)) as reader:
+    async with Live().read(CHAT, LiveCursor(FIRST, 1)) as reader:
         await reader.wait()
-        assert reader.take() == [Reset(FIRST)]
+        assert reader.take() == [AttemptReset(FIRST)]
 
 
 async def test_a_reader_of_a_chat_without_attempt_waits_for_one() -> None:
@@ -99,17 +110,17 @@ async def test_a_reader_of_a_chat_without_attempt_waits_for_one() -> None:
         assert waited.cancelled_caught
         say(writer, "a")
         await reader.wait()
-        assert reader.take() == [Delta(FIRST, 1, 1, TextDelta("a"))]
+        assert reader.take() == [DeltaRange(FIRST, 1, 1, TextDelta("a"))]
 
 
 async def test_waiting_ends_when_something_is_put() -> None:
     live = Live()
     writer = live.open(CHAT, FIRST)
-    seen: list[Delivery] = []
+    seen: list[LiveEvent] = []
     async with live.read(CHAT) as reader, anyio.create_task_group() as group:
 
         async def watch() -> None:
-            while not any(isinstance(delivery, Reset) for delivery in seen):
+            while not any(isinstance(delivery, AttemptReset) for delivery in seen):
                 await reader.wait()
                 seen.extend(reader.take())
 
@@ -120,16 +131,16 @@ async def test_waiting_ends_when_something_is_put() -> None:
         await anyio.sleep(1)
         writer.close()
     assert seen == [
-        Delta(FIRST, 1, 1, TextDelta("a")),
-        Delta(FIRST, 2, 2, TextDelta("b")),
-        Reset(FIRST),
+        DeltaRange(FIRST, 1, 1, TextDelta("a")),
+        DeltaRange(FIRST, 2, 2, TextDelta("b")),
+        AttemptReset(FIRST),
     ]
 
 
 async def test_one_event_wakes_all_readers_and_gives_them_the_same_value() -> None:
     live = Live()
     writer = live.open(CHAT, FIRST)
-    taken: list[list[Delivery]] = []
+    taken: list[list[LiveEvent]] = []
 
     async def watch() -> None:
         async with live.read(CHAT) as reader:
@@ -167,7 +178,7 @@ async def test_a_reader_that_is_cancelled_while_it_waits_leaves_the_others_waiti
 async def test_who_waits_with_a_reader_that_ends_is_told() -> None:
     live = Live()
 
-    async def wait(reader: Reader) -> None:
+    async def wait(reader: DeltaReader) -> None:
         with pytest.raises(anyio.ClosedResourceError):
             await reader.wait()
 
@@ -211,7 +222,7 @@ async def test_of_an_attempt_that_ends_under_it_a_reader_gets_the_rest_and_a_res
         say(writer, "b")
         writer.close()
         await reader.wait()
-        assert reader.take() == [Delta(FIRST, 2, 2, TextDelta("b")), Reset(FIRST)]
+        assert reader.take() == [DeltaRange(FIRST, 2, 2, TextDelta("b")), AttemptReset(FIRST)]
         assert reader.take() == []
     assert await shown(live) == []
 
@@ -223,7 +234,7 @@ async def test_a_reader_that_slept_through_an_attempt_goes_on_with_the_one_that_
         reader.take()
         say(live.open(CHAT, SECOND), "slept")
         say(live.open(CHAT, THIRD), "c")
-        assert reader.take() == [Reset(FIRST), Delta(THIRD, 1, 1, TextDelta("c"))]
+        assert reader.take() == [AttemptReset(FIRST), DeltaRange(THIRD, 1, 1, TextDelta("c"))]
 
 
 async def test_an_attempt_that_showed_nothing_needs_no_reset() -> None:
@@ -241,10 +252,10 @@ async def test_the_end_of_an_attempt_wakes_who_has_seen_all_of_it() -> None:
     live = Live()
     writer = live.open(CHAT, FIRST)
     say(writer, "a")
-    async with live.read(CHAT, Cursor(FIRST, 1)) as reader:
+    async with live.read(CHAT, LiveCursor(FIRST, 1)) as reader:
         live.close(CHAT, FIRST)
         await reader.wait()
-        assert reader.take() == [Reset(FIRST)]
+        assert reader.take() == [AttemptReset(FIRST)]
 
 
 async def test_an_attempt_that_begins_wakes_who_was_shown_the_one_before() -> None:
@@ -258,7 +269,7 @@ async def test_an_attempt_that_begins_wakes_who_was_shown_the_one_before() -> No
 
         group.start_soon(begin)
         await reader.wait()
-        assert reader.take() == [Reset(FIRST)]
+        assert reader.take() == [AttemptReset(FIRST)]
 
 
 # --- writing ---
@@ -284,7 +295,7 @@ async def test_a_writer_is_a_sink_that_is_never_full() -> None:
     await sink.room()
     sink.warn("careful")
     assert sink.warnings == ["careful"]
-    assert (await shown(live))[-1] == Delta(FIRST, 10_001, 10_001, Warned("careful"))
+    assert (await shown(live))[-1] == DeltaRange(FIRST, 10_001, 10_001, Warned("careful"))
 
 
 async def test_leaving_the_block_of_a_writer_closes_its_attempt() -> None:
@@ -316,20 +327,20 @@ async def test_a_newer_attempt_closes_the_older() -> None:
         say(old, "late")
         say(new, "b")
         assert old.closed
-        assert reader.take() == [Reset(FIRST), Delta(SECOND, 1, 1, TextDelta("b"))]
+        assert reader.take() == [AttemptReset(FIRST), DeltaRange(SECOND, 1, 1, TextDelta("b"))]
         old.close()
         assert not new.closed
 
 
 @pytest.mark.parametrize("late", [FIRST, SECOND], ids=["older", "the same again"])
-async def test_an_attempt_that_is_not_newer_is_refused(late: Attempt) -> None:
+async def test_an_attempt_that_is_not_newer_is_refused(late: AttemptId) -> None:
     live = Live()
     say(live.open(CHAT, SECOND), "a")
     writer = live.open(CHAT, late)
     assert writer.closed
     say(writer, "late")
     writer.close()
-    assert await shown(live) == [Delta(SECOND, 1, 1, TextDelta("a"))]
+    assert await shown(live) == [DeltaRange(SECOND, 1, 1, TextDelta("a"))]
 
 
 @pytest.mark.parametrize("when", ["before", "between", "after"])
@@ -356,21 +367,21 @@ async def test_what_calls_say_goes_on_in_the_next_attempt_and_nothing_else_does(
     assert text_of(taken) == ("Hello" if when == "between" else ""), "the rest of what it read"
 
 
-@pytest.mark.parametrize("said", [1, UNREAD], ids=["seen", "long"])
+@pytest.mark.parametrize("said", [1, MAX_UNREAD], ids=["seen", "long"])
 async def test_what_was_said_before_is_no_part_of_the_next_attempt(said: int) -> None:
     """Also of an attempt that nobody reads any more, and that nobody ever read."""
     live = Live()
     writer = live.open(CHAT, FIRST)
     say(writer, *["a"] * said)
     cursor = None
-    if said < UNREAD:
+    if said < MAX_UNREAD:
         assert text_of(await shown(live)) == "a"
-        cursor = Cursor(FIRST, 1)
+        cursor = LiveCursor(FIRST, 1)
     after = live.open(CHAT, SECOND, after=writer)
     say(after, "b")
     assert await shown(live, cursor) == [
-        *([Reset(FIRST)] if cursor else []),
-        Delta(SECOND, 1, 1, TextDelta("b")),
+        *([AttemptReset(FIRST)] if cursor else []),
+        DeltaRange(SECOND, 1, 1, TextDelta("b")),
     ]
 
 
@@ -382,11 +393,11 @@ async def test_an_attempt_that_went_on_as_the_next_is_the_newest() -> None:
         late = live.open(CHAT, attempt)
         assert late.closed
         say(late, "late")
-    assert await shown(live) == [Delta(SECOND, 1, 1, TextDelta("a"))]
+    assert await shown(live) == [DeltaRange(SECOND, 1, 1, TextDelta("a"))]
 
 
 def test_attempts_are_ordered_by_owner_then_history_then_number() -> None:
-    ordered = [Attempt(1, 1, 2), Attempt(1, 2, 1), Attempt(2, 1, 1), Attempt(10, 1, 1)]
+    ordered = [AttemptId(1, 1, 2), AttemptId(1, 2, 1), AttemptId(2, 1, 1), AttemptId(10, 1, 1)]
     assert sorted([ordered[2], ordered[0], ordered[3], ordered[1]]) == ordered
 
 
@@ -426,7 +437,7 @@ async def test_chats_do_not_disturb_each_other() -> None:
     live.close("other", THIRD)
     live.forget("other")
     say(writer, "a")
-    assert await shown(live) == [Delta(FIRST, 1, 1, TextDelta("a"))]
+    assert await shown(live) == [DeltaRange(FIRST, 1, 1, TextDelta("a"))]
 
 
 # --- forgetting ---
@@ -442,8 +453,8 @@ async def test_nothing_is_known_of_a_chat_that_was_only_read() -> None:
 def test_many_attempts_of_a_chat_leave_one_thing_to_remember() -> None:
     live = Live()
     for number in range(1, 1_000):
-        live.close(CHAT, Attempt(1, 1, number))
-        live.open(CHAT, Attempt(1, 2, number)).close()
+        live.close(CHAT, AttemptId(1, 1, number))
+        live.open(CHAT, AttemptId(1, 2, number)).close()
     assert len(live) == 1
     live.forget(CHAT)
     assert len(live) == 0
@@ -455,7 +466,7 @@ async def test_a_chat_that_is_forgotten_is_forgotten_with_its_last_reader() -> N
     async with live.read(CHAT) as reader:
         say(writer, "a")
         live.forget(CHAT)
-        assert reader.take() == [Delta(SECOND, 1, 1, TextDelta("a")), Reset(SECOND)]
+        assert reader.take() == [DeltaRange(SECOND, 1, 1, TextDelta("a")), AttemptReset(SECOND)]
         assert live.open(CHAT, FIRST).closed
         assert len(live) == 1
     assert len(live) == 0
@@ -488,14 +499,14 @@ def test_the_answer_so_far_is_at_hand_to_be_kept() -> None:
     live = Live()
     assert live.partial(CHAT) is None
     writer = live.open(CHAT, FIRST)
-    assert live.partial(CHAT) == Partial(FIRST, 0, ())
+    assert live.partial(CHAT) == LivePartial(FIRST, 0, ())
     writer.put(ReasoningDelta("h"))
     writer.put(ReasoningDelta("m"))
     say(writer, "a", "b")
     writer.put(progress("of a call that began early"))
     say(writer, "c")
     writer.put(CallStarted("a", "look"))
-    assert live.partial(CHAT) == Partial(FIRST, 7, (Reasoning("hm"), Text("abc")))
+    assert live.partial(CHAT) == LivePartial(FIRST, 7, (Reasoning("hm"), Text("abc")))
     writer.close()
     assert live.partial(CHAT) is None
 
@@ -518,7 +529,7 @@ async def test_the_deltas_of_the_attempt_that_wins_say_the_committed_text() -> N
         *rest, reset = reader.take()
     for delivery in rest:
         client.see(delivery)
-    assert reset == Reset(FIRST)
+    assert reset == AttemptReset(FIRST)
     assert committed == "".join(words)
     said = [fragment for fragment in client.fragments if isinstance(fragment, TextDelta)]
     assert "".join(fragment.text for fragment in said) == committed

@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.messages import File, Text, ToolResult, encode
 from holdfast.kernel.model import ReasoningDelta, TextDelta
-from holdfast.live.buffer import FOLD, OUTPUT_LIMIT, Delta, Replay
+from holdfast.live.buffer import MAX_LOOSE, OUTPUT_LIMIT, DeltaBuffer, DeltaRange
 from holdfast.live.fragments import Fragment, Omitted
 from tests.live.fixtures import FIRST, Client, finished, in_few, progress
 
 
-def replay_of(*fragments: Fragment, limit: int = OUTPUT_LIMIT) -> Replay:
-    replay = Replay(FIRST, limit)
+def replay_of(*fragments: Fragment, limit: int = OUTPUT_LIMIT) -> DeltaBuffer:
+    replay = DeltaBuffer(FIRST, limit)
     for fragment in fragments:
         replay.put(fragment)
     return replay
 
 
-def output_in(deltas: list[Delta]) -> str:
+def output_in(deltas: list[DeltaRange]) -> str:
     return "".join(
         delta.fragment.text for delta in deltas if isinstance(delta.fragment, ToolProgressed)
     )
 
 
-def size_of(deltas: list[Delta]) -> int:
+def size_of(deltas: list[DeltaRange]) -> int:
     return sum(
         len(encode(delta.fragment))
         for delta in deltas
@@ -36,7 +36,7 @@ def size_of(deltas: list[Delta]) -> int:
     )
 
 
-def kept_by(make: Callable[[], Replay]) -> tuple[int, Replay]:
+def kept_by(make: Callable[[], DeltaBuffer]) -> tuple[int, DeltaBuffer]:
     """Bytes that are held by what `make` gives, and that."""
     tracemalloc.start()
     try:
@@ -47,19 +47,19 @@ def kept_by(make: Callable[[], Replay]) -> tuple[int, Replay]:
 
 
 def test_what_many_deltas_said_is_replayed_as_one() -> None:
-    replay = replay_of(*(TextDelta(f"{number} ") for number in range(5 * FOLD + 3)))
-    text = "".join(f"{number} " for number in range(5 * FOLD + 3))
-    assert replay.after(0) == [Delta(FIRST, 1, 5 * FOLD + 3, TextDelta(text))]
+    replay = replay_of(*(TextDelta(f"{number} ") for number in range(5 * MAX_LOOSE + 3)))
+    text = "".join(f"{number} " for number in range(5 * MAX_LOOSE + 3))
+    assert replay.after(0) == [DeltaRange(FIRST, 1, 5 * MAX_LOOSE + 3, TextDelta(text))]
 
 
-@pytest.mark.parametrize("size", [1, FOLD - 1, FOLD, FOLD + 1, 3 * FOLD])
+@pytest.mark.parametrize("size", [1, MAX_LOOSE - 1, MAX_LOOSE, MAX_LOOSE + 1, 3 * MAX_LOOSE])
 def test_it_goes_on_exactly_after_any_delta_however_it_was_folded(size: int) -> None:
     pieces = ["ab", "c", "déf", "🙂"]
     said = [TextDelta(pieces[number % 4]) for number in range(size)]
     replay = replay_of(*said)
     for seq in range(size):
         rest = "".join(delta.text for delta in said[seq:])
-        assert replay.after(seq) == [Delta(FIRST, seq + 1, size, TextDelta(rest))]
+        assert replay.after(seq) == [DeltaRange(FIRST, seq + 1, size, TextDelta(rest))]
     assert replay.after(size) == []
 
 
@@ -70,9 +70,9 @@ def test_who_is_at_the_same_place_gets_the_same_values() -> None:
 
 def test_what_was_given_once_is_not_given_again_after_more_was_said() -> None:
     replay = replay_of(TextDelta("a"))
-    assert replay.after(0) == [Delta(FIRST, 1, 1, TextDelta("a"))]
+    assert replay.after(0) == [DeltaRange(FIRST, 1, 1, TextDelta("a"))]
     replay.put(TextDelta("b"))
-    assert replay.after(0) == [Delta(FIRST, 1, 2, TextDelta("ab"))]
+    assert replay.after(0) == [DeltaRange(FIRST, 1, 2, TextDelta("ab"))]
 
 
 def test_its_size_follows_what_was_said_and_not_the_number_of_deltas() -> None:
@@ -86,7 +86,7 @@ def test_its_size_follows_what_was_said_and_not_the_number_of_deltas() -> None:
 
 @pytest.mark.parametrize("piece", [1_000, 10_000_000])
 def test_of_ten_megabytes_of_progress_one_is_kept(piece: int) -> None:
-    def fill() -> Replay:
+    def fill() -> DeltaBuffer:
         return replay_of(*(progress("x" * piece) for _ in range(10_000_000 // piece)))
 
     kept, replay = kept_by(fill)
@@ -193,7 +193,7 @@ def test_the_bytes_of_a_large_file_are_left_to_the_message() -> None:
 def test_every_number_is_accounted_for_from_wherever_one_looks(
     said: list[Fragment], data: st.DataObject
 ) -> None:
-    replay = Replay(FIRST, 3_000)
+    replay = DeltaBuffer(FIRST, 3_000)
     keeping_up = Client()
     for fragment in said:
         replay.put(fragment)

@@ -31,7 +31,7 @@ from holdfast.kernel.messages import (
     encode,
 )
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
-from holdfast.live.buffer import Delta
+from holdfast.live.buffer import DeltaRange
 from holdfast.live.fragments import Fragment, Omitted, fragment_of, parts_of, shortened
 from tests.live.fixtures import FIRST, finished, in_few, progress
 
@@ -72,8 +72,8 @@ def test_a_piece_that_says_nothing_is_not_shown(event: Any) -> None:
 
 @pytest.mark.parametrize("fragment", [*SHOWN, Omitted(("a", "b")), TextDelta("\ud83d\x00\ue000")])
 def test_a_delta_comes_back_from_json_as_it_was(fragment: Fragment) -> None:
-    delta = Delta(FIRST, 3, 7, fragment)
-    assert decode(encode(delta), Delta) == delta
+    delta = DeltaRange(FIRST, 3, 7, fragment)
+    assert decode(encode(delta), DeltaRange) == delta
 
 
 def test_only_neighbours_that_say_more_of_the_same_are_joined() -> None:

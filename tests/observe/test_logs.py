@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from holdfast.observe.logs import DRIVEN, JsonLines, LogFormat, LogLevel, set_up_logs
+from holdfast.observe.logs import LOG_CONTEXT, JsonLogFormatter, LogFormat, LogLevel, set_up_logs
 from holdfast.observe.redact import Redactor
 
 LOG = logging.getLogger("holdfast.worker")
@@ -24,7 +24,7 @@ class Somewhere:
     attempt = 1
 
     @property
-    def place(self) -> Mapping[str, object]:
+    def log_fields(self) -> Mapping[str, object]:
         return {"chat": "c1", "worker": "w1", "epoch": 3, "attempt": self.attempt}
 
 
@@ -73,7 +73,7 @@ async def test_a_record_says_what_its_task_is_about_also_from_tasks_and_threads_
         await anyio.to_thread.run_sync(LOG.info, "in a thread")
 
     async def drive() -> None:
-        DRIVEN.set(somewhere)
+        LOG_CONTEXT.set(somewhere)
         LOG.info("here")
         async with anyio.create_task_group() as group:
             group.start_soon(below)
@@ -93,7 +93,7 @@ async def test_a_record_says_what_its_task_is_about_also_from_tasks_and_threads_
 
 async def test_a_line_for_people_ends_with_its_place() -> None:
     async def drive() -> None:
-        DRIVEN.set(Somewhere())
+        LOG_CONTEXT.set(Somewhere())
         LOG.warning("trying again with %s", SECRET)
 
     with logged("text") as out:
@@ -118,15 +118,15 @@ def test_what_is_below_the_level_is_left_out_and_what_libraries_warn_of_is_not()
 def test_an_argument_that_cannot_be_written_as_json_is_no_trouble() -> None:
     class Odd:
         @property
-        def place(self) -> Mapping[str, object]:
+        def log_fields(self) -> Mapping[str, object]:
             return {"chat": object()}
 
-    token = DRIVEN.set(Odd())
+    token = LOG_CONTEXT.set(Odd())
     try:
         with logged("json") as out:
             LOG.warning("odd")
     finally:
-        DRIVEN.reset(token)
+        LOG_CONTEXT.reset(token)
     assert "object object" in json.loads(out.getvalue())["chat"]
 
 
@@ -136,7 +136,7 @@ def test_half_of_a_character_is_no_trouble() -> None:
     except ValueError as error:
         raised = (type(error), error, error.__traceback__)
     record = logging.LogRecord("holdfast", logging.ERROR, "", 0, "it said \ud800", (), raised)
-    said = json.loads(JsonLines(Redactor()).format(record))
+    said = json.loads(JsonLogFormatter(Redactor()).format(record))
     assert said["message"] == "it said \\ud800"
     assert "also \\ud801 here" in said["error"]
 

@@ -1,4 +1,4 @@
-"""Meters hold what was added, and say it as Prometheus reads it."""
+"""Metrics hold what was added, and are exposed as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.observe.metrics import OTHERS, SERIES, Meters
+from holdfast.observe.metrics import MAX_SERIES, OTHER_LABEL, MetricRegistry
 
 LINE = re.compile(r'^[a-z_]+(\{[a-z]+="([^"\\]|\\.)*"(,[a-z]+="([^"\\]|\\.)*")*\})? [0-9.e+-]+$')
 
 
 def test_a_counter_adds_up_by_its_labels() -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     counter = meters.counter("calls_total", "Calls.", "tool", "outcome")
     counter.add("read", "ok")
     counter.add("read", "ok", by=2)
@@ -27,13 +27,13 @@ def test_a_counter_adds_up_by_its_labels() -> None:
 
 
 def test_a_counter_without_labels_is_there_before_anything_was_counted() -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     meters.counter("claims_total", "Claims.")
     assert "\nclaims_total 0\n" in meters.text()
 
 
 def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     histogram = meters.histogram("seconds", "Time.", bounds=(0.5, 1.0))
     for value in (0.25, 0.5, 0.75, 4):
         histogram.take(value)
@@ -47,14 +47,14 @@ def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
 
 
 def test_a_gauge_may_be_read_when_somebody_asks() -> None:
-    meters, readers = Meters(), [1, 2]
+    meters, readers = MetricRegistry(), [1, 2]
     meters.gauge("readers", "Readers.", lambda: len(readers))
     readers.append(3)
     assert "\nreaders 3\n" in meters.text()
 
 
 def test_a_label_that_somebody_makes_up_does_not_break_the_text() -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     counter = meters.counter("calls_total", "Calls.", "tool")
     counter.add('a"b\\c\nd')
     *_, line = meters.text().splitlines()
@@ -63,18 +63,18 @@ def test_a_label_that_somebody_makes_up_does_not_break_the_text() -> None:
 
 
 def test_labels_without_end_do_not_fill_memory_and_are_counted_all_the_same() -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     counter = meters.counter("calls_total", "Calls.", "tool")
     histogram = meters.histogram("seconds", "Time.", "tool")
-    for number in range(2 * SERIES):
+    for number in range(2 * MAX_SERIES):
         counter.add(str(number))
         histogram.take(1.0, str(number))
-    assert len(counter.values) == len(histogram.series) == SERIES + 1
-    assert counter.values[OTHERS,] == sum(histogram.series[OTHERS,].counts) == SERIES
+    assert len(counter.values) == len(histogram.series) == MAX_SERIES + 1
+    assert counter.values[OTHER_LABEL,] == sum(histogram.series[OTHER_LABEL,].counts) == MAX_SERIES
 
 
 def test_two_meters_of_one_name_are_refused() -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     meters.counter("a_total", "A.")
     with pytest.raises(ValueError, match="a_total is already"):
         meters.gauge("a_total", "A.")

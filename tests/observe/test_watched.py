@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.kernel.messages import Message, Text, Usage
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, Request, TextDelta
-from holdfast.observe.observer import Said, Watched, Witness
+from holdfast.observe.observer import ChatObserver, ModelCallOutcome, ObservedModel
 
 HELLO = Request(messages=(Message("user", (Text("Hello?"),), "prompt"),))
 
@@ -28,11 +28,11 @@ class Slow:
         yield Finished(usage=Usage(5, 2))
 
 
-class Ear(Witness):
+class Ear(ChatObserver):
     def __init__(self) -> None:
-        self.heard: list[Said] = []
+        self.heard: list[ModelCallOutcome] = []
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ModelCallOutcome) -> None:
         self.heard.append(said)
 
 
@@ -47,7 +47,7 @@ class Cut(Slow):
 async def test_what_was_counted_of_an_answer_that_was_cut_is_told() -> None:
     ear = Ear()
     with pytest.raises(ConnectionError):
-        async for _ in Watched(Cut(), ear, anyio.current_time).stream(HELLO):
+        async for _ in ObservedModel(Cut(), ear, anyio.current_time).stream(HELLO):
             pass
     (said,) = ear.heard
     assert (said.usage, said.finish) == (Usage(5), None)
@@ -55,7 +55,7 @@ async def test_what_was_counted_of_an_answer_that_was_cut_is_told() -> None:
 
 async def test_signs_of_life_are_not_the_first_delta_of_an_answer() -> None:
     ear = Ear()
-    watched = Watched(Slow(), ear, anyio.current_time)
+    watched = ObservedModel(Slow(), ear, anyio.current_time)
     deltas = [delta async for delta in watched.stream(HELLO)]
     (said,) = ear.heard
     assert len(deltas) == 4

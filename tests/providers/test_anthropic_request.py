@@ -17,12 +17,12 @@ from holdfast.kernel.messages import (
     Content,
     File,
     Message,
-    Outcome,
     Part,
     Reasoning,
     Source,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     injected,
     results_message,
@@ -266,7 +266,7 @@ def test_what_came_before_the_results_is_told_behind_them() -> None:
     assert [block["type"] for block in sent[2][1]] == ["tool_result", "text"]
 
 
-def sent_result(*content: Content, outcome: Outcome = "ok", **fields: Any) -> dict[str, Any]:
+def sent_result(*content: Content, outcome: ToolOutcome = "ok", **fields: Any) -> dict[str, Any]:
     call = answer(ToolCall("t1", "a", "{}"))
     made, _ = written(HI, call, results(ToolResult("t1", "a", content, outcome)), **fields)
     (block,) = unmarked(made)["messages"][-1]["content"]
@@ -286,7 +286,7 @@ def test_a_result_of_several_texts_keeps_them_apart() -> None:
 @pytest.mark.parametrize(
     "outcome", ["failed", "refused", "skipped", "interrupted", "lost", "timed_out"]
 )
-def test_a_result_that_is_none_is_an_error(outcome: Outcome) -> None:
+def test_a_result_that_is_none_is_an_error(outcome: ToolOutcome) -> None:
     assert sent_result(Text("No."), outcome=outcome) == {"content": "No.", "is_error": True}
 
 

@@ -16,7 +16,7 @@ from holdfast import Agent, Policy, Retry, RunFailed, tool
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError, classify
 from holdfast.kernel.messages import (
-    Finish,
+    FinishReason,
     Message,
     Reasoning,
     Source,
@@ -495,7 +495,7 @@ def test_what_cannot_be_read_is_an_error(event: bytes) -> None:
         ("something_new", "stop"),
     ],
 )
-def test_why_an_answer_ended(reason: str, finish: Finish) -> None:
+def test_why_an_answer_ended(reason: str, finish: FinishReason) -> None:
     assert finished(read(BEGIN, *HELLO, *end(reason))).finish == finish
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Agent
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.testing import ports, say
 from holdfast.testing.fake.faults import respond
 from holdfast.testing.fake.provider import FakeProvider, WireProtocol
@@ -16,7 +16,7 @@ OVERFLOW = respond(
 )
 SUMMARIZE = "You write the memory of an assistant"
 """How the request for a summary begins."""
-SUMMARY = "\n".join(f"## {section}\nSome." for section in SECTIONS)
+SUMMARY = "\n".join(f"## {section}\nSome." for section in SUMMARY_SECTIONS)
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 

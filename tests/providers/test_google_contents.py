@@ -15,12 +15,12 @@ from holdfast.kernel.messages import (
     Content,
     File,
     Message,
-    Outcome,
     Part,
     Reasoning,
     Source,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
     dump,
     load,
@@ -377,7 +377,7 @@ def test_a_name_that_no_function_can_have_is_mended_in_call_and_result(
     assert results["parts"][0]["functionResponse"]["name"] == sent
 
 
-def result(*content: Content, outcome: Outcome = "ok") -> Message:
+def result(*content: Content, outcome: ToolOutcome = "ok") -> Message:
     return results_message([ToolResult("a", "look", content, outcome)])
 
 
@@ -396,7 +396,7 @@ LOOKED = foreign(ToolCall("a", "look", "{}"))
         ("timed_out", "error"),
     ],
 )
-def test_a_result_says_whether_it_is_one(outcome: Outcome, key: str) -> None:
+def test_a_result_says_whether_it_is_one(outcome: ToolOutcome, key: str) -> None:
     (part,) = contents(ASKED, LOOKED, result(Text("x"), outcome=outcome))[2]["parts"]
     assert part["functionResponse"]["response"] == {key: "x"}
 

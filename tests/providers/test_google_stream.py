@@ -11,7 +11,7 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError, classify
 from holdfast.kernel.messages import (
     File,
-    Finish,
+    FinishReason,
     Message,
     Reasoning,
     Source,
@@ -339,7 +339,7 @@ def test_pages_that_were_read_and_works_that_were_cited_are_sources() -> None:
 
 # --- The end ------------------------------------------------------------------------------------
 
-ENDS: dict[str, Finish] = {
+ENDS: dict[str, FinishReason] = {
     "STOP": "stop",
     "NO_IMAGE": "stop",
     "A_NEW_REASON": "stop",
@@ -360,7 +360,7 @@ ENDS: dict[str, Finish] = {
 
 
 @pytest.mark.parametrize(("reason", "finish"), ENDS.items())
-def test_why_an_answer_ended(reason: str, finish: Finish) -> None:
+def test_why_an_answer_ended(reason: str, finish: FinishReason) -> None:
     end = ended(decode(chunk({"text": "So."}, finish=reason)))
     assert end.finish == finish
     told = (end.metadata or {}).get("google", {}).get("finishReason")

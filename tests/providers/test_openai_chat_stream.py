@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError
-from holdfast.kernel.messages import File, Finish, Message, Reasoning, Source, Text, Usage
+from holdfast.kernel.messages import File, FinishReason, Message, Reasoning, Source, Text, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -168,7 +168,7 @@ def test_unknown_fields_and_forms_break_nothing() -> None:
         ("never_heard_of", "stop"),
     ],
 )
-def test_every_reason_is_said_in_our_words(reason: str, finish: Finish) -> None:
+def test_every_reason_is_said_in_our_words(reason: str, finish: FinishReason) -> None:
     assert answer(chunk({"content": "Hi"}), chunk({}, reason)).finish == finish
 
 

@@ -16,7 +16,7 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError
 from holdfast.kernel.messages import (
     File,
-    Finish,
+    FinishReason,
     Message,
     Reasoning,
     Source,
@@ -273,7 +273,7 @@ def incomplete(reason: str | None) -> Json:
     ],
     ids=str,
 )
-def test_why_an_answer_ended(events: tuple[Json, ...], finish: Finish | None) -> None:
+def test_why_an_answer_ended(events: tuple[Json, ...], finish: FinishReason | None) -> None:
     last = decoded(*events)[-1]
     assert isinstance(last, Finished)
     assert last.finish == (finish or "content_filter")

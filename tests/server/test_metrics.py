@@ -9,8 +9,8 @@ from typing import Any, Final
 import anyio
 
 from holdfast.host import serving
-from holdfast.observe.metrics import MEDIA, Meters
-from holdfast.observe.metrics_observer import Metering
+from holdfast.observe.metrics import METRICS_MEDIA_TYPE, MetricRegistry
+from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.server.app import Server, application
 from holdfast.store.database import Database, Transaction, Unavailable
 from holdfast.store.metered import Timed
@@ -32,10 +32,10 @@ async def scraped(api: Api) -> dict[str, float]:
 
 
 async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clock: Clock) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     timed = Timed(db, meters)
     answers = agent(["Hi."], clock)
-    async with serving(timed, [answers], titles=False, observer=Metering(meters)) as host:
+    async with serving(timed, [answers], titles=False, observer=MetricsObserver(meters)) as host:
         server = Server(host, timed, Named(timed), meters=meters)
         async with listening(application(server)) as url, session() as client:
             api = Api(url, client, server)
@@ -43,7 +43,7 @@ async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clo
             await api.rest(chat)
             answer = await api.of("root:admin").ask("GET", "/metrics", prefix="")
     assert answer.status == 200
-    assert answer.headers["Content-Type"] == MEDIA
+    assert answer.headers["Content-Type"] == METRICS_MEDIA_TYPE
     told = numbers(answer.body)
     assert told['holdfast_turns_total{reason="stop"}'] == 1
     assert told["holdfast_claims_total"] == 1
@@ -57,9 +57,9 @@ async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clo
 
 async def test_the_document_names_every_meter_and_no_other(db: Database, clock: Clock) -> None:
     document = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    meters = Meters()
+    meters = MetricRegistry()
     timed = Timed(db, meters)
-    Metering(meters)
+    MetricsObserver(meters)
     async with serving_api(timed, [agent([], clock)], clock=clock) as api:
         api.server.meters = meters
         text = (await api.of("root:admin").get("/metrics")).body.decode()
@@ -118,7 +118,7 @@ async def test_a_database_that_does_not_answer_leaves_the_other_numbers(
     db: Database, clock: Clock
 ) -> None:
     async with serving_api(db, [agent([], clock)], clock=clock, worker=None) as api:
-        meters = Meters()
+        meters = MetricRegistry()
         broken = Timed(db, meters)
         broken._db = _Refusing()  # type: ignore[assignment]
         api.server.db, api.server.meters = broken, meters

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.kernel.messages import Message, Text, ToolResult, results_message
-from holdfast.kernel.tool import Nothing, Tool, ToolContext
+from holdfast.kernel.tool import CompletedAwaitable, Tool, ToolContext
 
 
 def context(history: Sequence[Message] = ()) -> ToolContext:
-    return ToolContext("call_1", lambda _: Nothing(), history=lambda: history)
+    return ToolContext("call_1", lambda _: CompletedAwaitable(), history=lambda: history)
 
 
 async def run(tool: Tool, history: Sequence[Message] = (), /, **values: Any) -> ToolResult:

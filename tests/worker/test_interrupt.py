@@ -13,7 +13,7 @@ from holdfast.chat.rows import Rest
 from holdfast.chat.snapshots import snapshot_of
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.assemble import HALF_WRITTEN
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Reasoning, Usage
 from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished, Ping
 from holdfast.kernel.policy import Wording
@@ -376,7 +376,7 @@ async def test_a_long_wait_that_belongs_to_nobody_is_stopped(db: Database, clock
 
 
 async def test_a_summary_that_was_asked_for_is_stopped(db: Database, clock: Clock) -> None:
-    summary = "\n".join(f"## {section}\n-" for section in SECTIONS)
+    summary = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
     script = ["One. " * 500, [say("## Go"), hang()], say(summary)]
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()
@@ -421,7 +421,7 @@ async def test_a_summary_of_what_was_stopped_does_not_go_on_with_it(
         await anyio.sleep(3600)
         return "never"
 
-    summary = "\n".join(f"## {section}\n-" for section in SECTIONS)
+    summary = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
     stopped = [hang()] if busy_with == "an answer" else [call("slow")]
     model = ScriptedModel(["One. " * 500, stopped, say(summary), "Not asked."])
     async with living(db, model, [slow], clock=clock) as life:
@@ -440,7 +440,7 @@ async def test_a_summary_of_what_was_stopped_does_not_go_on_with_it(
 async def test_a_summary_of_a_copy_that_ends_in_the_middle_does_not_go_on_with_it(
     db: Database, clock: Clock
 ) -> None:
-    summary = "\n".join(f"## {section}\n-" for section in SECTIONS)
+    summary = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
     model = ScriptedModel(["One. " * 500, "Two.", say(summary), "Not asked."])
     async with living(db, model, clock=clock) as life:
         chat_id = await life.begin()

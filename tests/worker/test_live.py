@@ -9,32 +9,32 @@ import anyio
 
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.tool import ToolContext, tool
-from holdfast.live.broadcast import Delivery, Reader, Reset
-from holdfast.live.buffer import Attempt, Delta
+from holdfast.live.broadcast import AttemptReset, DeltaReader, LiveEvent
+from holdfast.live.buffer import AttemptId, DeltaRange
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, cut, fail, hang, pause, say
 from tests.worker.workers import Life, living
 
 
-def texts(taken: Sequence[Delivery], attempt: Attempt | None = None) -> str:
+def texts(taken: Sequence[LiveEvent], attempt: AttemptId | None = None) -> str:
     """What was shown, joined."""
-    deltas = [one for one in taken if isinstance(one, Delta)]
+    deltas = [one for one in taken if isinstance(one, DeltaRange)]
     if attempt is not None:
         deltas = [one for one in deltas if one.attempt == attempt]
     return "".join(getattr(one.fragment, "text", "") for one in deltas)
 
 
-def attempts(taken: Sequence[Delivery]) -> list[Attempt]:
+def attempts(taken: Sequence[LiveEvent]) -> list[AttemptId]:
     """Whose deltas and resets these are, each once, in order."""
     return list(dict.fromkeys(one.attempt for one in taken))
 
 
 @asynccontextmanager
-async def watching(life: Life, chat_id: str) -> AsyncIterator[list[Delivery]]:
+async def watching(life: Life, chat_id: str) -> AsyncIterator[list[LiveEvent]]:
     """Everything that a reader is shown, as it comes."""
-    shown: list[Delivery] = []
+    shown: list[LiveEvent] = []
 
-    async def watch(reader: Reader) -> None:
+    async def watch(reader: DeltaReader) -> None:
         while True:
             await reader.wait()
             shown.extend(reader.take())
@@ -51,7 +51,7 @@ async def test_what_arrives_can_be_read_while_it_does(db: Database, clock: Clock
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()
         chat = await life.until(chat_id, lambda chat: chat.worker_id is not None)
-        key = Attempt(chat.epoch, chat.history_version, chat.attempt)
+        key = AttemptId(chat.epoch, chat.history_version, chat.attempt)
         async with watching(life, chat_id) as shown:
             await anyio.sleep(1)
             assert (attempts(shown), texts(shown)) == ([key], "One")
@@ -59,7 +59,7 @@ async def test_what_arrives_can_be_read_while_it_does(db: Database, clock: Clock
             assert texts(shown) == "One two"
             await life.rest(chat_id)
         assert texts(shown, key) == "One two."
-        assert shown[-1] == Reset(key)
+        assert shown[-1] == AttemptReset(key)
         assert len(life.live) == 0
 
 
@@ -83,12 +83,12 @@ async def test_an_attempt_that_failed_is_taken_back(db: Database, clock: Clock) 
             (first,) = attempts(shown)
             waiting = await life.until(chat_id, lambda chat: chat.retry is not None)
             assert waiting.attempt == 2
-            assert shown[-1] == Reset(first)
+            assert shown[-1] == AttemptReset(first)
             await life.rest(chat_id)
-        second = Attempt(first.epoch, first.history_version, 2)
+        second = AttemptId(first.epoch, first.history_version, 2)
         assert attempts(shown) == [first, second]
         assert texts(shown, second) == "Right"
-        assert shown[-1] == Reset(second)
+        assert shown[-1] == AttemptReset(second)
 
 
 async def test_an_attempt_is_taken_back_when_the_next_one_is_so_far_away_that_the_chat_is_released(
@@ -104,7 +104,7 @@ async def test_an_attempt_is_taken_back_when_the_next_one_is_so_far_away_that_th
             waiting = await life.until(chat_id, lambda chat: chat.retry is not None)
             assert waiting.worker_id is None
             await anyio.sleep(1)
-            assert shown[-1] == Reset(first)
+            assert shown[-1] == AttemptReset(first)
             assert life.live.partial(chat_id) is None
             await life.rest(chat_id)
         assert texts(shown) == "WrongRight."
@@ -123,7 +123,7 @@ async def test_another_worker_is_another_attempt(db: Database, clock: Clock) -> 
         await anyio.sleep(1)
         async with second.live.read(chat_id) as reader:
             taken = reader.take()
-            assert attempts(taken) == [Attempt(2, before.history_version, before.attempt)]
+            assert attempts(taken) == [AttemptId(2, before.history_version, before.attempt)]
             assert texts(taken) == "Whole"
         await second.rest(chat_id)
 
@@ -154,11 +154,11 @@ async def test_calls_are_seen_from_the_answer_that_asks_to_their_end(
             await anyio.sleep(2)
             taken = reader.take()
             chat = await life.chat(chat_id)
-            now = Attempt(chat.epoch, chat.history_version, chat.attempt)
-            shown = [one for one in taken if isinstance(one, Delta) and one.attempt == now]
+            now = AttemptId(chat.epoch, chat.history_version, chat.attempt)
+            shown = [one for one in taken if isinstance(one, DeltaRange) and one.attempt == now]
             assert "half way" in str(shown)
             await anyio.sleep(5)
-            assert Reset(now) in reader.take()
+            assert AttemptReset(now) in reader.take()
         await life.rest(chat_id)
 
 
@@ -176,5 +176,5 @@ async def test_what_was_stopped_or_edited_away_is_no_longer_shown(
         async with life.live.read(chat_id) as reader:
             assert texts(reader.take()) == "More"
             await life.interrupted(chat_id)
-            assert isinstance(reader.take()[-1], Reset)
+            assert isinstance(reader.take()[-1], AttemptReset)
         assert life.live.partial(chat_id) is None

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Context, Policy
 from holdfast.chat.rows import Status
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, say, usage
@@ -48,7 +48,7 @@ async def test_a_turn_of_thousands_of_steps_comes_to_its_end(db: Database, clock
         assert last <= 1.05 * first + NOTICES
 
 
-SUMMARY = "\n".join(f"## {section}\nSome." for section in SECTIONS)
+SUMMARY = "\n".join(f"## {section}\nSome." for section in SUMMARY_SECTIONS)
 OVER = [say("Words. " * 200), call("look"), usage(input=7_100)]
 UNDER = [say("Words. " * 200), call("look"), usage(input=3_000)]
 

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.history import History
-from holdfast.observe.metrics import Meters
-from holdfast.observe.metrics_observer import Metering
+from holdfast.observe.metrics import MetricRegistry
+from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, hang, say
 from holdfast.worker.runner import Runner
@@ -77,7 +77,7 @@ SCRIPTS: dict[str, list[Any]] = {
 async def test_nothing_of_a_finished_turn_stays_in_memory(
     db: Database, clock: Clock, live: Living, script: str
 ) -> None:
-    observer = Metering(Meters())
+    observer = MetricsObserver(MetricRegistry())
     tools = [look, act, both]
     async with living(db, SCRIPTS[script] * TURNS, tools, clock=clock, observer=observer) as life:
         await turns(life)

@@ -16,15 +16,15 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 
 from holdfast.agent import Agent
 from holdfast.host import serving
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Finished, TextDelta
 from holdfast.kernel.policy import Context, Policy, Retry
 from holdfast.kernel.tool import tool
-from holdfast.observe.logs import place
-from holdfast.observe.metrics import Meters
-from holdfast.observe.metrics_observer import Metering
-from holdfast.observe.observer import Observer, Stretch, Witness, several
+from holdfast.observe.logs import log_fields
+from holdfast.observe.metrics import MetricRegistry
+from holdfast.observe.metrics_observer import MetricsObserver
+from holdfast.observe.observer import ChatObserver, Observer, Stretch, several
 from holdfast.observe.recording import Recorder
 from holdfast.observe.redact import HIDDEN, Redactor
 from holdfast.observe.tracing import Tracing
@@ -48,7 +48,7 @@ from tests.worker.test_takeover import another
 from tests.worker.workers import asks, living, soon
 
 SECRET = "sk-very-secret"
-SUMMARY = "\n".join(f"## {section}\n-" for section in SECTIONS)
+SUMMARY = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
 QUICK = Policy(retry=Retry(attempts=2, first_delay=1))
 
 
@@ -65,7 +65,7 @@ async def trip() -> str:
     raise ValueError(f"no way with {SECRET}")
 
 
-def lines(meters: Meters) -> dict[str, float]:
+def lines(meters: MetricRegistry) -> dict[str, float]:
     """Every number, by its name and labels."""
     told = [line for line in meters.text().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in told)}
@@ -75,13 +75,15 @@ def lines(meters: Meters) -> dict[str, float]:
 
 
 async def test_the_steps_tokens_and_times_of_a_turn_are_counted(db: Database, clock: Clock) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     script = [
         [pause(2), call("nap", seconds=3), usage(input=5, output=7, cache_read=11)],
         [call("trip"), call("nothing")],
         "Done.",
     ]
-    async with living(db, script, [nap, trip], clock=clock, observer=Metering(meters)) as life:
+    async with living(
+        db, script, [nap, trip], clock=clock, observer=MetricsObserver(meters)
+    ) as life:
         model = life.agent.model.name  # type: ignore[union-attr]
         await life.rest(await life.begin())
     told = lines(meters)
@@ -102,8 +104,10 @@ async def test_the_steps_tokens_and_times_of_a_turn_are_counted(db: Database, cl
 
 
 async def test_a_chat_that_is_driven_is_counted_meanwhile(db: Database, clock: Clock) -> None:
-    meters = Meters()
-    async with living(db, [[pause(5), "Hi."]], clock=clock, observer=Metering(meters)) as life:
+    meters = MetricRegistry()
+    async with living(
+        db, [[pause(5), "Hi."]], clock=clock, observer=MetricsObserver(meters)
+    ) as life:
         chat_id = await life.begin()
         await anyio.sleep(2)
         assert lines(meters)["holdfast_running_chats"] == 1
@@ -112,9 +116,11 @@ async def test_a_chat_that_is_driven_is_counted_meanwhile(db: Database, clock: C
 
 
 async def test_retries_and_failures_are_counted_by_their_kind(db: Database, clock: Clock) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     script = [fail(kind="overloaded"), [say("Half"), cut()]]
-    async with living(db, script, clock=clock, observer=Metering(meters), policy=QUICK) as life:
+    async with living(
+        db, script, clock=clock, observer=MetricsObserver(meters), policy=QUICK
+    ) as life:
         assert (await life.rest(await life.begin())).status == "error"
     told = lines(meters)
     of = 'provider="scripted",model="scripted:model"'
@@ -125,9 +131,9 @@ async def test_retries_and_failures_are_counted_by_their_kind(db: Database, cloc
 
 
 async def test_a_summary_is_a_compaction_and_no_step(db: Database, clock: Clock) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     script = ["One. " * 500, [usage(input=3, output=1), say(SUMMARY)]]
-    async with living(db, script, clock=clock, observer=Metering(meters)) as life:
+    async with living(db, script, clock=clock, observer=MetricsObserver(meters)) as life:
         model = life.agent.model.name  # type: ignore[union-attr]
         chat_id = await life.begin()
         await life.rest(chat_id)
@@ -140,14 +146,14 @@ async def test_a_summary_is_a_compaction_and_no_step(db: Database, clock: Clock)
 
 
 async def test_the_size_of_requests_and_results_is_counted(db: Database, clock: Clock) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     asked = call("nap", seconds=0)
     async with living(
         db,
         [asked, "Done."],
         [nap],
         clock=clock,
-        observer=Metering(meters),
+        observer=MetricsObserver(meters),
         instructions="Grüße!",
     ) as life:
         await life.rest(await life.begin("Well?"))
@@ -172,10 +178,10 @@ async def test_the_size_of_requests_and_results_is_counted(db: Database, clock: 
 async def test_compactions_are_counted_by_their_outcome(
     db: Database, clock: Clock, script: list[Any], outcomes: dict[str, int]
 ) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     policy = Policy(retry=Retry(attempts=2), context=Context(window=10_000))
     full = ["One. " * 500, usage(input=9_000)]
-    observer = Metering(meters)
+    observer = MetricsObserver(meters)
     async with living(
         db, [full, *script], [nap], clock=clock, observer=observer, policy=policy
     ) as life:
@@ -194,9 +200,9 @@ async def test_compactions_are_counted_by_their_outcome(
 
 
 async def test_every_way_a_turn_can_end_is_counted(db: Database, clock: Clock) -> None:
-    meters = Meters()
+    meters = MetricRegistry()
     script = [[pause(5), "One."], "Two.", call("asks"), hang()]
-    async with living(db, script, [asks], clock=clock, observer=Metering(meters)) as life:
+    async with living(db, script, [asks], clock=clock, observer=MetricsObserver(meters)) as life:
         chat_id = await life.begin("1")
         await soon(1, lambda: life.send(chat_id, "2"))  # a second turn without a rest between
         await life.rest(chat_id)
@@ -216,14 +222,14 @@ async def test_a_chat_of_a_dead_worker_is_a_takeover(
     db: Database, open_db: OpenDatabase, clock: Clock
 ) -> None:
     model = ScriptedModel([[say("Half"), pause(100)], "Whole."])
-    first, second = Meters(), Meters()
-    async with living(db, model, clock=clock, observer=Metering(first)) as life:
+    first, second = MetricRegistry(), MetricRegistry()
+    async with living(db, model, clock=clock, observer=MetricsObserver(first)) as life:
         chat_id = await life.begin()
         await anyio.sleep(3)
         await life.die()
     async with (
         another(db, open_db) as theirs,
-        living(theirs, model, clock=clock, seed=1, observer=Metering(second)) as life,
+        living(theirs, model, clock=clock, seed=1, observer=MetricsObserver(second)) as life,
     ):
         await life.rest(chat_id)
     assert lines(first)["holdfast_takeovers_total"] == 0
@@ -233,13 +239,13 @@ async def test_a_chat_of_a_dead_worker_is_a_takeover(
 async def test_nobody_is_told_of_single_deltas(db: Database, clock: Clock) -> None:
     heard: list[str] = []
 
-    class Listener(Witness):
+    class Listener(ChatObserver):
         def __getattribute__(self, name: str) -> Any:
             heard.append(name)
             return super().__getattribute__(name)
 
     class Listening(Observer):
-        def drives(self, stretch: Stretch) -> Witness:
+        def drives(self, stretch: Stretch) -> ChatObserver:
             return Listener()
 
     script = [say("word " * 500, chunks=500)]
@@ -541,8 +547,8 @@ async def test_a_directory_that_is_gone_stops_no_turn(
 async def test_a_title_is_counted_traced_and_recorded_apart_from_the_turns(
     db: Database, clock: Clock, tmp_path: Path
 ) -> None:
-    meters, spans, world = Meters(), Spans(), ports(clock=clock)
-    observer = several([Metering(meters), tracing(spans), recorder(tmp_path / "r", clock)])
+    meters, spans, world = MetricRegistry(), Spans(), ports(clock=clock)
+    observer = several([MetricsObserver(meters), tracing(spans), recorder(tmp_path / "r", clock)])
     answer = [usage(input=7, output=2), say("Done.")]
     model = ScriptedModel([answer, [usage(input=30, output=5), say("A title")]])
     agent = Agent(model=model, ports=world)
@@ -580,8 +586,8 @@ async def test_a_title_that_cannot_be_had_ends_its_span_with_why(
 
 
 async def test_several_observers_hear_the_same(db: Database, clock: Clock, tmp_path: Path) -> None:
-    meters, spans = Meters(), Spans()
-    observer = several([Metering(meters), tracing(spans), recorder(tmp_path / "r", clock)])
+    meters, spans = MetricRegistry(), Spans()
+    observer = several([MetricsObserver(meters), tracing(spans), recorder(tmp_path / "r", clock)])
     script = [call("nap", seconds=1), "Done."]
     async with living(db, script, [nap], clock=clock, observer=observer) as life:
         await life.rest(await life.begin())
@@ -611,7 +617,7 @@ async def test_what_is_logged_under_a_chat_says_so(db: Database, clock: Clock) -
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            seen.append(place())
+            seen.append(log_fields())
 
     @tool(effect="pure")
     async def speak() -> str:
@@ -630,4 +636,4 @@ async def test_what_is_logged_under_a_chat_says_so(db: Database, clock: Clock) -
         logging.getLogger("app").removeHandler(handler)
     # The second attempt brought the call, which is pure: it began before the answer was committed.
     assert seen == [{"chat": chat.id, "worker": worker, "epoch": 1, "attempt": 2}]
-    assert place() == {}
+    assert log_fields() == {}

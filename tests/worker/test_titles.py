@@ -17,7 +17,7 @@ from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, Request
-from holdfast.kernel.title import INSTRUCTIONS, is_title_request
+from holdfast.kernel.title import TITLE_INSTRUCTIONS, is_title_request
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.profile import Profile
 from holdfast.store.database import Database, Tx
@@ -136,7 +136,7 @@ class Picky:
         """What was asked for with each request for a title."""
 
     def _object(self, received: Received) -> Any:
-        if INSTRUCTIONS not in str(received.json):
+        if TITLE_INSTRUCTIONS not in str(received.json):
             return "Fixed."
         self.efforts.append(received.json.get("reasoning_effort"))
         if "reasoning_effort" in received.json:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from holdfast.chat.queries import spent
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.policy import Context, Policy
 from holdfast.kernel.tool import tool
@@ -18,7 +18,7 @@ from holdfast.testing import usage as reports
 from holdfast.worker.options import WorkerOptions
 from tests.worker.workers import fail_next_read, living, results_of, spent_input
 
-SUMMARY = "\n".join(f"## {section}\n-" for section in SECTIONS)
+SUMMARY = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
 
 
 @pytest.mark.parametrize("name", ["commit", "finish_turn"])

@@ -11,7 +11,7 @@ from holdfast.chat.journal import read_journal
 from holdfast.chat.queries import read_messages, spent
 from holdfast.chat.rows import Chat
 from holdfast.kernel import results
-from holdfast.kernel.compact import SECTIONS
+from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import ExpectedFailure
 from holdfast.kernel.messages import Usage, user_message
@@ -361,7 +361,7 @@ async def test_a_request_that_cannot_be_prepared_is_tried_again_and_then_shown(
 
 
 async def test_a_summary_that_was_asked_for_ends_where_it_began(db: Database, clock: Clock) -> None:
-    summary = "\n".join(f"## {section}\n-" for section in SECTIONS)
+    summary = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
     script = ["One. " * 500, [reports(input=3, output=1), say(summary)], "Two."]
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()

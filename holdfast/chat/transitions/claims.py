@@ -13,7 +13,7 @@ from holdfast.chat.errors import Corrupt
 from holdfast.chat.queries import read_partial
 from holdfast.chat.row_lock import Locked, close_all, fence_of, lock_if_there, now_of
 from holdfast.chat.rows import IS_BUSY, NAMES, SELECT_CHAT, Chat, Rest, Status, chat_of
-from holdfast.kernel.errors import KINDS, Failure
+from holdfast.kernel.errors import FAILURE_KINDS, Failure
 from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.messages import encode
 from holdfast.store.database import Row, Tx
@@ -206,7 +206,7 @@ async def _park(locked: Locked, crashes: int) -> None:
     detail = f"{crashes} workers in a row died while driving it"
     locked.set(
         status=Status.ERROR,
-        error=Failure("poison", KINDS["poison"].sentence, detail),
+        error=Failure("poison", FAILURE_KINDS["poison"].sentence, detail),
         outcome=Rest("error"),
         worker_id=None,
         crashes=0,

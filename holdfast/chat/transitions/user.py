@@ -48,7 +48,7 @@ from holdfast.chat.rows import (
 from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.transitions.interrupt import begin_interrupt, interrupt_children, stop
 from holdfast.kernel.decide import Approved
-from holdfast.kernel.messages import Message, Outcome, Text, ToolResult, encode
+from holdfast.kernel.messages import Message, Text, ToolOutcome, ToolResult, encode
 from holdfast.store.database import Tx
 
 SENDS: Final[Mapping[Deliver, Transition]] = {
@@ -107,7 +107,7 @@ async def _sent(locked: Locked, queued: str) -> Sent:
     return Sent(chat, queued=queued) if number is None else Sent(chat, number=number)
 
 
-async def _deliver_head(locked: Locked, open_calls: Outcome) -> None:
+async def _deliver_head(locked: Locked, open_calls: ToolOutcome) -> None:
     await queue.deliver(
         locked, queue.head(await queue.read_queue(locked.tx, locked.chat.id)), open_calls
     )

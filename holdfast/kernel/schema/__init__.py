@@ -17,7 +17,7 @@ from holdfast.kernel.schema.arguments import VALUE, Arguments, BadArguments, Val
 from holdfast.kernel.schema.text import complaint
 
 if TYPE_CHECKING:
-    from holdfast.kernel.schema.output import Form
+    from holdfast.kernel.schema.output import OutputForm
 
 __all__ = [
     "VALUE",
@@ -25,9 +25,9 @@ __all__ = [
     "BadArguments",
     "Values",
     "complaint",
-    "form_of_answer",
     "from_function",
     "from_schema",
+    "output_form",
 ]
 
 
@@ -35,17 +35,17 @@ def from_function(function: Callable[..., Any], *, skip_first: bool) -> Argument
     """Arguments of a typed function; `skip_first` leaves out the parameter for the context."""
     from holdfast.kernel.schema import from_types, shape
 
-    return from_types.Typed(*shape.of(function, skip_first))
+    return from_types.TypedArguments(*shape.of(function, skip_first))
 
 
 def from_schema(schema: Mapping[str, Any]) -> Arguments:
     """Arguments that a JSON schema describes. The values are the plain JSON."""
     from holdfast.kernel.schema import json_schema
 
-    return json_schema.Raw(schema)
+    return json_schema.SchemaArguments(schema)
 
 
-def form_of_answer(wanted: Any) -> Form:
+def output_form(wanted: Any) -> OutputForm:
     """What an answer has to be, from a type or a JSON schema."""
     from holdfast.kernel.schema import output
 

@@ -7,29 +7,38 @@ from functools import reduce
 from typing import Any, Final, TypeAlias
 
 from holdfast.kernel.schema.arguments import BadArguments, Values
-from holdfast.kernel.schema.problems import ONE_OF, Path, Problem, Rank, Words, refusal
-from holdfast.kernel.schema.text import TOO_DEEP, NotJson, Number, load
+from holdfast.kernel.schema.problems import (
+    ONE_OF,
+    InputTerms,
+    Path,
+    Rank,
+    ValidationProblem,
+    refusal,
+)
+from holdfast.kernel.schema.text import TOO_DEEP, JsonNumber, NotJson, load
 
-MANY: Final = 1_000
+TOO_MANY_PROBLEMS: Final = 1_000
 """From so many problems on nothing is mended and nothing more looked at: it would take too long."""
 EXACT: Final = 2**53
 """Above this, floats leave out whole numbers: the one that was meant may be missing."""
-HELD: Final[Mapping[type, frozenset[str]]] = {
+WANTED_FROM_STRING: Final[Mapping[type, frozenset[str]]] = {
     bool: ONE_OF | {"boolean"},
     int: ONE_OF | {"integer", "number"},
-    Number: ONE_OF | {"number"},
+    JsonNumber: ONE_OF | {"number"},
     list: frozenset({"array"}),
     dict: frozenset({"object"}),
 }
 """By the type of what a string holds as JSON: what may have been wanted instead of the string."""
-NOTHING: Final = object()
+ABSENT: Final = object()
 DROP: Final = object()
 
-Attempt: TypeAlias = Callable[[Any], tuple[Values, list[Problem]]]
+TreeValidator: TypeAlias = Callable[[Any], tuple[Values, list[ValidationProblem]]]
 """The values in a JSON tree, or what is wrong with it."""
 
 
-def mended(text: str, schema: Mapping[str, Any], attempt: Attempt, words: Words) -> Values:
+def coerced(
+    text: str, schema: Mapping[str, Any], attempt: TreeValidator, words: InputTerms
+) -> Values:
     """The values that the text was meant to give, or BadArguments with all that is wrong."""
     optional = frozenset(schema["properties"]) - frozenset(schema.get("required") or ())
     try:
@@ -43,7 +52,9 @@ def mended(text: str, schema: Mapping[str, Any], attempt: Attempt, words: Words)
     return values
 
 
-def _mend(tree: Any, attempt: Attempt, optional: frozenset[str]) -> tuple[Values, list[Problem]]:
+def _mend(
+    tree: Any, attempt: TreeValidator, optional: frozenset[str]
+) -> tuple[Values, list[ValidationProblem]]:
     """Change what a validator complains about, and nothing else, for as long as that helps.
 
     A change that does not give a wanted type is taken back, and no value is changed twice; but a
@@ -52,7 +63,7 @@ def _mend(tree: Any, attempt: Attempt, optional: frozenset[str]) -> tuple[Values
     root = [tree]  # so that the tree itself can be replaced like any value in it
     tried: set[Path] = set()
     values, problems = _look(tree, attempt)
-    while len(problems) < MANY:
+    while len(problems) < TOO_MANY_PROBLEMS:
         every = _changes(root[0], problems, optional)
         changes = {path: new for path, new in every if path not in tried}
         if not changes:
@@ -67,15 +78,15 @@ def _mend(tree: Any, attempt: Attempt, optional: frozenset[str]) -> tuple[Values
     return values, problems
 
 
-def _look(tree: Any, attempt: Attempt) -> tuple[Values, list[Problem]]:
+def _look(tree: Any, attempt: TreeValidator) -> tuple[Values, list[ValidationProblem]]:
     """Attempt a tree, and leave out complaints that do not concern what was meant."""
     # The libraries collect every problem there is, at some cost. Where the first values have more
     # than enough of them, the others are spared.
-    start = _start(tree, iter(range(2 * MANY)))
+    start = _start(tree, iter(range(2 * TOO_MANY_PROBLEMS)))
     values, problems = attempt(start)
-    if len(problems) < MANY and start != tree:
+    if len(problems) < TOO_MANY_PROBLEMS and start != tree:
         values, problems = attempt(tree)
-    if len(problems) >= MANY:
+    if len(problems) >= TOO_MANY_PROBLEMS:
         return values, problems
     inside = {each.path[:depth] for each in problems for depth in range(len(each.path))}
     # One member of a union looked inside the value, so its type was right: the others, which wanted
@@ -96,7 +107,7 @@ def _start(tree: Any, room: Iterator[int]) -> Any:
 
 
 def _changes(
-    tree: Any, problems: Iterable[Problem], optional: frozenset[str]
+    tree: Any, problems: Iterable[ValidationProblem], optional: frozenset[str]
 ) -> Iterator[tuple[Path, Any]]:
     wants: dict[Path, frozenset[str]] = {}
     wrong: set[Path] = set()
@@ -111,7 +122,7 @@ def _changes(
         value = reduce(step, path, tree)
         null = value is None and len(path) == 1 and path[0] in optional
         new = DROP if null else _closest(value, kinds)
-        if new is not NOTHING:
+        if new is not ABSENT:
             yield path, new
 
 
@@ -121,13 +132,13 @@ def _closest(value: Any, wants: frozenset[str]) -> Any:
         case str():
             return _opened(value, wants)
         case bool():
-            return NOTHING
+            return ABSENT
         case float() if "integer" in wants and value.is_integer() and abs(value) <= EXACT:
             return int(value)
         case int() | float() if wants & (ONE_OF | {"string"}):
             return str(value)
         case _:
-            return NOTHING
+            return ABSENT
 
 
 def _opened(text: str, wants: frozenset[str]) -> Any:
@@ -137,21 +148,21 @@ def _opened(text: str, wants: frozenset[str]) -> Any:
     try:
         value = load(text)
     except NotJson:
-        return NOTHING
-    if value is None or wants & HELD.get(type(value), frozenset()):
+        return ABSENT
+    if value is None or wants & WANTED_FROM_STRING.get(type(value), frozenset()):
         return value
-    return _closest(value, wants) if isinstance(value, float) else NOTHING
+    return _closest(value, wants) if isinstance(value, float) else ABSENT
 
 
 def step(tree: Any, to: str | int) -> Any:
     """The value one step further down, or NOTHING."""
     match tree:
         case dict():
-            return tree.get(to, NOTHING)
+            return tree.get(to, ABSENT)
         case list() if isinstance(to, int) and to < len(tree):
             return tree[to]
         case _:
-            return NOTHING
+            return ABSENT
 
 
 def _put(root: list[Any], path: Path, new: Any) -> Any:

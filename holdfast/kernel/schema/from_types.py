@@ -9,20 +9,30 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.kernel.errors import describe
 from holdfast.kernel.schema.arguments import Arguments, Values
-from holdfast.kernel.schema.coerce import MANY, NOTHING, mended, step
-from holdfast.kernel.schema.problems import ARGUMENTS, ONE_OF, Path, Problem, Rank, Words
-from holdfast.kernel.schema.text import MAX_WORDS, TOO_DEEP, cut, quoted, written
+from holdfast.kernel.schema.coerce import ABSENT, TOO_MANY_PROBLEMS, coerced, step
+from holdfast.kernel.schema.problems import (
+    ARGUMENT_TERMS,
+    ONE_OF,
+    InputTerms,
+    Path,
+    Rank,
+    ValidationProblem,
+)
+from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, quoted, written
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
 
-class Typed(Arguments):
+class TypedArguments(Arguments):
     """Checked by pydantic: the values are of the types that the annotations name."""
 
     def __init__(
-        self, adapter: TypeAdapter[Any], schema: Mapping[str, Any], words: Words = ARGUMENTS
+        self,
+        adapter: TypeAdapter[Any],
+        schema: Mapping[str, Any],
+        words: InputTerms = ARGUMENT_TERMS,
     ) -> None:
         self.schema = schema
         self._words = words
@@ -40,7 +50,7 @@ class Typed(Arguments):
                 return self._validate(text, strict=True)
         except Exception:  # looked at more closely in `_attempt`
             pass
-        return mended(text, self.schema, self._attempt, self._words)
+        return coerced(text, self.schema, self._attempt, self._words)
 
     def check(self, value: Mapping[str, Any]) -> Values:
         from pydantic_core import to_jsonable_python
@@ -59,7 +69,7 @@ class Typed(Arguments):
 
         return dict(to_jsonable_python(_sorted_sets(dumped), fallback=str))
 
-    def _attempt(self, tree: Any) -> tuple[Values, list[Problem]]:
+    def _attempt(self, tree: Any) -> tuple[Values, list[ValidationProblem]]:
         from pydantic import ValidationError
 
         text = json.dumps(tree, ensure_ascii=False)
@@ -72,10 +82,10 @@ class Typed(Arguments):
                 values = self._adapter.validate_python(json.loads(json.dumps(tree)))
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=False)
-            return {}, [_problem(detail, tree) for detail in details[:MANY]]
+            return {}, [_problem(detail, tree) for detail in details[:TOO_MANY_PROBLEMS]]
         except Exception as error:  # a validator of the user's may raise anything
-            words = f"checking failed with {cut(describe(error), MAX_WORDS)}"
-            return {}, [Problem(Rank.VALUE, (), words)]
+            words = f"checking failed with {cut(describe(error), MAX_SENTENCE)}"
+            return {}, [ValidationProblem(Rank.VALUE, (), words)]
         return values, []
 
 
@@ -103,30 +113,30 @@ _WANTS: Final[Mapping[str, set[str]]] = {
 """The types of JSON, each with pydantic's kinds of errors that mean it; most end in `_type`."""
 
 
-def _problem(detail: ErrorDetails, tree: Any) -> Problem:
+def _problem(detail: ErrorDetails, tree: Any) -> ValidationProblem:
     kind, where, value = detail["type"], detail["loc"], detail["input"]
     words = _sentence(detail["msg"])
     if kind in ("missing", "extra_forbidden"):
         path, union = _located(where[:-1], tree)
         path = (*path, where[-1])
         if kind == "extra_forbidden":
-            return Problem(Rank.UNKNOWN, path)
+            return ValidationProblem(Rank.UNKNOWN, path)
         hint = f" (for {union})" if union.isidentifier() else ""
-        return Problem(Rank.MISSING, path, f"missing{hint}")
+        return ValidationProblem(Rank.MISSING, path, f"missing{hint}")
     path, _ = _located(where, tree)
     if where and where[-1] == "[key]":
-        return Problem(Rank.VALUE, path, f"its name {words}")
+        return ValidationProblem(Rank.VALUE, path, f"its name {words}")
     if kind == "json_invalid":  # we wrote the JSON ourselves, so it can only be the nesting
-        return Problem(Rank.VALUE, path, TOO_DEEP)
+        return ValidationProblem(Rank.VALUE, path, TOO_DEEP)
     words = f"{words}, got {quoted(value)}"
     if kind in ("literal_error", "enum"):
-        return Problem(Rank.VALUE, path, words, wants=ONE_OF)
+        return ValidationProblem(Rank.VALUE, path, words, wants=ONE_OF)
     short = kind.removesuffix("_type")
     if wants := frozenset(name for name, kinds in _WANTS.items() if short in kinds):
-        return Problem(Rank.TYPE, path, value=value, wants=wants)
+        return ValidationProblem(Rank.TYPE, path, value=value, wants=wants)
     if short != kind:  # a type that JSON does not have
-        return Problem(Rank.TYPE, path, words, wants=frozenset({short}))
-    return Problem(Rank.VALUE, path, words)
+        return ValidationProblem(Rank.TYPE, path, words, wants=frozenset({short}))
+    return ValidationProblem(Rank.VALUE, path, words)
 
 
 def _located(where: Sequence[str | int], tree: Any) -> tuple[Path, str]:
@@ -135,7 +145,7 @@ def _located(where: Sequence[str | int], tree: Any) -> tuple[Path, str]:
     union = ""
     for each in where:
         inside = step(tree, each)
-        if inside is NOTHING:
+        if inside is ABSENT:
             union = str(each)
         else:
             tree = inside
@@ -147,4 +157,4 @@ def _sentence(message: str) -> str:
     """pydantic's message, without what only a programmer understands."""
     for prefix in ("Input ", "Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
-    return cut(message, MAX_WORDS)
+    return cut(message, MAX_SENTENCE)

@@ -11,18 +11,25 @@ import msgspec
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.schema.arguments import Arguments, BadArguments, Values
-from holdfast.kernel.schema.coerce import MANY, mended
-from holdfast.kernel.schema.problems import ARGUMENTS, ONE_OF, Problem, Rank, Words, shown
-from holdfast.kernel.schema.text import MAX_WORDS, TOO_DEEP, cut, quoted, written
+from holdfast.kernel.schema.coerce import TOO_MANY_PROBLEMS, coerced
+from holdfast.kernel.schema.problems import (
+    ARGUMENT_TERMS,
+    ONE_OF,
+    InputTerms,
+    Rank,
+    ValidationProblem,
+    path_text,
+)
+from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, quoted, written
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 
-class Raw(Arguments):
+class SchemaArguments(Arguments):
     """Checked by jsonschema-rs: the values are plain JSON."""
 
-    def __init__(self, schema: Mapping[str, Any], words: Words = ARGUMENTS) -> None:
+    def __init__(self, schema: Mapping[str, Any], words: InputTerms = ARGUMENT_TERMS) -> None:
         if schema.get("type", "object") != "object":
             raise ConfigError(
                 f"arguments are an object, but the schema's type is {schema['type']!r}"
@@ -39,7 +46,7 @@ class Raw(Arguments):
                 return value
         except (ValueError, RecursionError):  # not JSON; or more than the library can walk
             pass
-        return mended(text, self.schema, self._attempt, self._words)
+        return coerced(text, self.schema, self._attempt, self._words)
 
     def check(self, value: Mapping[str, Any]) -> Values:
         return self.parse(written(value, dict))
@@ -47,20 +54,20 @@ class Raw(Arguments):
     def plain(self, values: Values) -> dict[str, Any]:
         return dict(values)
 
-    def _attempt(self, tree: Any) -> tuple[Values, list[Problem]]:
+    def _attempt(self, tree: Any) -> tuple[Values, list[ValidationProblem]]:
         data = json.dumps(tree, ensure_ascii=False).encode(errors="replace")
         try:
             errors = self._validator.iter_errors(msgspec.json.decode(data))
-            problems = list(islice(chain.from_iterable(map(_problems, errors)), MANY))
+            problems = list(islice(chain.from_iterable(map(_problems, errors)), TOO_MANY_PROBLEMS))
         except ValueError:
-            problems = [Problem(Rank.VALUE, (), TOO_DEEP)]
+            problems = [ValidationProblem(Rank.VALUE, (), TOO_DEEP)]
         return json.loads(json.dumps(tree)), problems
 
 
-class Converted(Raw):
+class StructArguments(SchemaArguments):
     """Checked in the same way, and then made into a type that msgspec knows."""
 
-    def __init__(self, kind: Any, schema: Mapping[str, Any], words: Words) -> None:
+    def __init__(self, kind: Any, schema: Mapping[str, Any], words: InputTerms) -> None:
         super().__init__(schema, words)
         self._kind = kind
 
@@ -69,7 +76,7 @@ class Converted(Raw):
         try:
             values: Values = msgspec.convert(plain, self._kind)
         except msgspec.ValidationError as error:  # a schema cannot say everything
-            words = f"{self._words.whole}: {cut(str(error), MAX_WORDS)}"
+            words = f"{self._words.whole}: {cut(str(error), MAX_SENTENCE)}"
             raise BadArguments([words]) from None
         return values
 
@@ -82,34 +89,37 @@ def _validator(schema: dict[str, Any]) -> Validator:
         # read files and open connections for it.
         return jsonschema_rs.validator_for(schema, offline=True, mask="it")
     except jsonschema_rs.ValidationError as error:
-        words = cut(error.message, MAX_WORDS)
+        words = cut(error.message, MAX_SENTENCE)
         if error.instance_path:
-            words = (
-                f"{shown(tuple(error.instance_path), 'it')}: {words}, got {quoted(error.instance)}"
-            )
+            where = path_text(tuple(error.instance_path), "it")
+            words = f"{where}: {words}, got {quoted(error.instance)}"
     except ValueError as error:
         words = str(error)
     raise ConfigError(f"the JSON schema is not valid: {words}")
 
 
-def _problems(error: ValidationError) -> Iterator[Problem]:
+def _problems(error: ValidationError) -> Iterator[ValidationProblem]:
     """What jsonschema-rs found; of a union, what each member found."""
     path, value, facts = tuple(error.instance_path), error.instance, error.kind.as_dict()
     match error.kind.name:
         case "required":
-            yield Problem(Rank.MISSING, (*path, facts["property"]), "missing")
+            yield ValidationProblem(Rank.MISSING, (*path, facts["property"]), "missing")
         case "additionalProperties" | "unevaluatedProperties":
-            yield from (Problem(Rank.UNKNOWN, (*path, name)) for name in facts["unexpected"])
+            yield from (
+                ValidationProblem(Rank.UNKNOWN, (*path, name)) for name in facts["unexpected"]
+            )
         case "type":
-            yield Problem(Rank.TYPE, path, value=value, wants=frozenset(facts["types"]))
+            yield ValidationProblem(Rank.TYPE, path, value=value, wants=frozenset(facts["types"]))
         case "enum" | "const" as keyword:
             options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
-            choice = cut(" or ".join(map(quoted, options)), MAX_WORDS)
+            choice = cut(" or ".join(map(quoted, options)), MAX_SENTENCE)
             words = f"should be {choice}, got {quoted(value)}"
-            yield Problem(Rank.VALUE, path, words, wants=ONE_OF)
+            yield ValidationProblem(Rank.VALUE, path, words, wants=ONE_OF)
         case "anyOf" | "oneOf" if any(facts.get("context") or ()):
             for alternative in facts["context"]:
                 for inner in alternative:
                     yield from _problems(inner)
         case _:
-            yield Problem(Rank.VALUE, path, f"{cut(error.message, MAX_WORDS)}, got {quoted(value)}")
+            yield ValidationProblem(
+                Rank.VALUE, path, f"{cut(error.message, MAX_SENTENCE)}, got {quoted(value)}"
+            )

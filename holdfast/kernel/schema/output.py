@@ -16,17 +16,17 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.schema.arguments import VALUE, Arguments
-from holdfast.kernel.schema.from_types import Typed
-from holdfast.kernel.schema.json_schema import Converted, Raw
-from holdfast.kernel.schema.problems import ANSWER
-from holdfast.kernel.schema.shape import of_type, opened
+from holdfast.kernel.schema.from_types import TypedArguments
+from holdfast.kernel.schema.json_schema import SchemaArguments, StructArguments
+from holdfast.kernel.schema.problems import ANSWER_TERMS
+from holdfast.kernel.schema.shape import dereferenced, of_type
 
 OF_THE_WHOLE: Final = ("$schema", "$id", "$defs", "definitions")
 """What a schema says once, and `$ref` finds only at the top."""
 NAMELESS: Final = "answer"
 
 
-class Form(Struct, frozen=True):
+class OutputForm(Struct, frozen=True):
     """How an answer is checked, and what a model is told about that."""
 
     check: Arguments
@@ -35,7 +35,7 @@ class Form(Struct, frozen=True):
     name: str = NAMELESS
 
 
-def of(wanted: Any) -> Form:
+def of(wanted: Any) -> OutputForm:
     """The form of an answer, or a ConfigError that says what cannot be one."""
     if isinstance(wanted, Mapping):
         return _of_schema(wanted)
@@ -52,29 +52,33 @@ def of(wanted: Any) -> Form:
                 "a dataclass, a TypedDict, a msgspec Struct or a type made of these"
             ) from error
         return form
-    return Form(Typed(adapter, schema, ANSWER), wrapped, _name(wanted, wrapped))
+    return OutputForm(
+        TypedArguments(adapter, schema, ANSWER_TERMS), wrapped, _name(wanted, wrapped)
+    )
 
 
-def _by_msgspec(wanted: Any) -> Form | None:
+def _by_msgspec(wanted: Any) -> OutputForm | None:
     """Structs are strange to pydantic, and so is a plain TypedDict before Python 3.12."""
     try:
-        schema = opened(msgspec.json.schema(wanted))
+        schema = dereferenced(msgspec.json.schema(wanted))
         wrapped = schema.get("type") != "object"
         kind = wanted
         if wrapped:
             typed_dict: Any = TypedDict  # made while running, which mypy cannot follow
             kind = typed_dict("Answer", {VALUE: wanted})
-            schema = opened(msgspec.json.schema(kind))
+            schema = dereferenced(msgspec.json.schema(kind))
     except Exception:  # pydantic's complaint is the one that people know
         return None
-    return Form(Converted(kind, schema, ANSWER), wrapped, _name(wanted, wrapped))
+    return OutputForm(StructArguments(kind, schema, ANSWER_TERMS), wrapped, _name(wanted, wrapped))
 
 
-def _of_schema(schema: Mapping[str, Any]) -> Form:
+def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     wrapped = schema.get("type") != "object"
     name = schema.get("title", NAMELESS)
     whole = _wrap(schema) if wrapped else schema
-    return Form(Raw(whole, ANSWER), wrapped, NAMELESS if wrapped else _as_name(str(name)))
+    return OutputForm(
+        SchemaArguments(whole, ANSWER_TERMS), wrapped, NAMELESS if wrapped else _as_name(str(name))
+    )
 
 
 def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.schema.arguments import BadArguments
-from holdfast.kernel.schema.text import MAX_WORDS, cut, quoted
+from holdfast.kernel.schema.text import MAX_SENTENCE, cut, quoted
 
 MAX_PROBLEMS: Final = 20
 """Problems that are told to the model."""
 
 
-class Words(Struct, frozen=True):
+class InputTerms(Struct, frozen=True):
     """What is checked, as the model knows it."""
 
     whole: str
@@ -24,8 +24,8 @@ class Words(Struct, frozen=True):
     """A value in it that has a name."""
 
 
-ARGUMENTS: Final = Words("arguments", "argument")
-ANSWER: Final = Words("the answer", "name")
+ARGUMENT_TERMS: Final = InputTerms("arguments", "argument")
+ANSWER_TERMS: Final = InputTerms("the answer", "name")
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way to a value: names in objects, indexes in lists."""
@@ -52,7 +52,7 @@ class Rank(IntEnum):
     UNKNOWN = 3
 
 
-class Problem(Struct, frozen=True):
+class ValidationProblem(Struct, frozen=True):
     rank: Rank
     path: Path
     words: str = ""
@@ -63,30 +63,33 @@ class Problem(Struct, frozen=True):
 
 
 def refusal(
-    problems: Iterable[Problem], schema: Mapping[str, Any], words: Words = ARGUMENTS
+    problems: Iterable[ValidationProblem],
+    schema: Mapping[str, Any],
+    words: InputTerms = ARGUMENT_TERMS,
 ) -> BadArguments:
     """What the model is told: one line for each problem, in an order that does not vary."""
-    merged: dict[object, Problem] = {}
+    merged: dict[object, ValidationProblem] = {}
     for problem in problems:
         key = (problem.rank, problem.path, problem.words)
         # Each member of a union complains on its own about the same value.
         wants = problem.wants | merged.get(key, problem).wants
         merged[key] = replace(problem, wants=wants)
     told = sorted(merged.values(), key=_order)
-    known = cut(", ".join(schema["properties"]), MAX_WORDS) or "none"
+    known = cut(", ".join(schema["properties"]), MAX_SENTENCE) or "none"
     unknown = f"unknown {words.one}; known: {known}"
     lines = [
-        f"{shown(each.path, words.whole)}: {_words(each, unknown)}" for each in told[:MAX_PROBLEMS]
+        f"{path_text(each.path, words.whole)}: {_words(each, unknown)}"
+        for each in told[:MAX_PROBLEMS]
     ]
     return BadArguments(lines, more=max(0, len(told) - MAX_PROBLEMS))
 
 
-def _order(problem: Problem) -> tuple[object, ...]:
+def _order(problem: ValidationProblem) -> tuple[object, ...]:
     steps = [(isinstance(step, str), step) for step in problem.path]  # indexes before names
     return problem.rank, steps, problem.words
 
 
-def _words(problem: Problem, unknown: str) -> str:
+def _words(problem: ValidationProblem, unknown: str) -> str:
     if problem.rank is Rank.UNKNOWN:
         return unknown if len(problem.path) == 1 else "unknown"
     if problem.words:
@@ -96,7 +99,7 @@ def _words(problem: Problem, unknown: str) -> str:
     return f"should be {kinds}, got {quoted(problem.value)}"
 
 
-def shown(path: Path, whole: str) -> str:
+def path_text(path: Path, whole: str) -> str:
     """A path as code; of a long one the end."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in path[-8:]]
     return ("…" if len(path) > 8 else "") + "".join(steps).removeprefix(".") or whole

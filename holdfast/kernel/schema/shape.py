@@ -45,7 +45,7 @@ def of_type(kind: Any) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
 
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     adapter.rebuild(raise_errors=True)
-    if opened(_plain_schema(adapter)).get("type") == "object":
+    if dereferenced(_plain_schema(adapter)).get("type") == "object":
         return adapter, _schema(adapter), False
     adapter = _adapter({VALUE: kind})
     return adapter, _schema(adapter), True
@@ -128,7 +128,7 @@ def _adapter(fields: Mapping[str, Any], extra: Any = None) -> TypeAdapter[Any]:
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """The schema of an object, without what only repeats names."""
-    schema = opened(_plain_schema(adapter))
+    schema = dereferenced(_plain_schema(adapter))
     schema.pop("title", None)
     for name, definition in schema.get("$defs", {}).items():
         if definition.get("title") == name:
@@ -146,7 +146,7 @@ def _plain_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     return adapter.json_schema(schema_generator=WithoutTitles)
 
 
-def opened(schema: dict[str, Any]) -> dict[str, Any]:
+def dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema that only refers to one of its definitions, as that definition."""
     definitions = schema.get("$defs", {})
     meant = definitions.get(str(schema.get("$ref")).removeprefix("#/$defs/"))

@@ -13,7 +13,7 @@ from holdfast.kernel.schema.arguments import BadArguments
 
 MAX_QUOTE: Final = 80
 """Characters of a wrong value, a name or a bad piece of JSON that are shown to the model."""
-MAX_WORDS: Final = 300
+MAX_SENTENCE: Final = 300
 """Characters of a sentence that a library or a validator of the user's wrote."""
 TOO_DEEP: Final = "nested too deeply"
 
@@ -22,12 +22,12 @@ class NotJson(Exception):
     """The message says what is wrong with a text, and where."""
 
 
-class Number(float):
+class JsonNumber(float):
     """A number that remembers how it was written: as a string, 1.10 is not 1.1."""
 
     text: str
 
-    def __new__(cls, text: str) -> Number:
+    def __new__(cls, text: str) -> JsonNumber:
         self = super().__new__(cls, text)
         if math.isinf(self):
             raise NotJson(f"the number {cut(text)} is too large")
@@ -55,7 +55,7 @@ def complaint(text: str) -> str | None:
 def load(text: str) -> Any:
     """The value that JSON stands for. Its floats are Numbers."""
     try:
-        return json.loads(text, parse_float=Number, parse_constant=_refuse_constant)
+        return json.loads(text, parse_float=JsonNumber, parse_constant=_refuse_constant)
     except RecursionError:
         raise NotJson(TOO_DEEP) from None
     except json.JSONDecodeError as error:
@@ -82,7 +82,7 @@ def written(value: Mapping[str, Any], to_builtins: Callable[[Any], Any]) -> str:
     try:
         return json.dumps(to_builtins(value))
     except (TypeError, ValueError, RecursionError) as error:
-        message = cut(str(error), MAX_WORDS)
+        message = cut(str(error), MAX_SENTENCE)
         raise BadArguments([f"arguments: cannot be written as JSON: {message}"]) from None
 
 

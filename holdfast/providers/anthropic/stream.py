@@ -19,7 +19,15 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.kernel.messages import Finish, Metadata, Reasoning, Source, Text, ToolResult, Usage
+from holdfast.kernel.messages import (
+    FinishReason,
+    Metadata,
+    Reasoning,
+    Source,
+    Text,
+    ToolResult,
+    Usage,
+)
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -48,7 +56,7 @@ CODES: Final[Codes] = {
 }
 """Beside those that several providers share."""
 
-FINISHES: Final[Mapping[str, Finish]] = {
+FINISHES: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",

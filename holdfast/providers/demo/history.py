@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
-from holdfast.kernel.compact import INSTRUCTIONS, SECTIONS
+from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.messages import File, Message, ToolCall, ToolResult, Value, encode
 from holdfast.kernel.model import Request
 from holdfast.kernel.title import prompt_of
@@ -101,7 +101,7 @@ def mark(messages: Sequence[Message]) -> str:
 
 
 def is_summary(request: Request) -> bool:
-    return any(block.text == INSTRUCTIONS for block in request.system)
+    return any(block.text == SUMMARY_INSTRUCTIONS for block in request.system)
 
 
 def summary(request: Request) -> str:
@@ -119,7 +119,7 @@ def summary(request: Request) -> str:
         "Files touched": _newest(files),
         "Next steps": f"Answer the newest message.\n{STEPS_DONE} {_steps(text)}.",
     }
-    return "\n".join(f"## {name}\n{found.get(name) or 'None known.'}" for name in SECTIONS)
+    return "\n".join(f"## {name}\n{found.get(name) or 'None known.'}" for name in SUMMARY_SECTIONS)
 
 
 def title(request: Request) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias, Union, assert_never
 
 from holdfast.kernel.context import estimate_all, estimate_text
-from holdfast.kernel.messages import Finish, Usage
+from holdfast.kernel.messages import FinishReason, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -32,7 +32,9 @@ Happening: TypeAlias = Union[Delta, Wait, Failure]
 def spelled(answer: Answer, request: Request) -> Iterator[Happening]:
     """What a stream of this answer consists of. It ends with `Finished`, or with a failure."""
     limit = request.settings.max_output_tokens
-    finish: Finish = "tool_calls" if any(isinstance(one, Use) for one in answer.items) else "stop"
+    finish: FinishReason = (
+        "tool_calls" if any(isinstance(one, Use) for one in answer.items) else "stop"
+    )
     said = reasoned = 0
     for happening in _happenings(answer, request):
         size = _size(happening)

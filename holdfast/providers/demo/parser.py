@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from holdfast.kernel.errors import KINDS, FailureKind
+from holdfast.kernel.errors import FAILURE_KINDS, FailureKind
 from holdfast.providers.demo.intents import (
     FAILURES,
     Calls,
@@ -265,7 +265,7 @@ def _fail(rest: str) -> Wish:
     if kind is None:
         return Unknown(f"fail {rest}", f"I can fail with: {', '.join(FAILURES)}.")
     if often is None:  # what nobody tries again fails for good
-        again = KINDS[kind].retryable or kind == "context_overflow"
+        again = FAILURE_KINDS[kind].retryable or kind == "context_overflow"
         return Fail(kind, 1 if again else None)
     count = often[1] or often[0]
     return Fail(kind, int(count) if count.isdecimal() else _COUNTS.get(count))

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from holdfast.kernel.errors import FailureKind, ProviderError
 from holdfast.kernel.messages import (
     File,
-    Finish,
+    FinishReason,
     Metadata,
-    Outcome,
     Source,
     Text,
+    ToolOutcome,
     ToolResult,
     Usage,
 )
@@ -77,7 +77,7 @@ CODES: Final[Mapping[str, FailureKind]] = {
     "SERVICE_DISABLED": "permission",
 }
 
-FINISHES: Final[Mapping[str, Finish]] = {
+FINISHES: Final[Mapping[str, FinishReason]] = {
     "STOP": "stop",
     "NO_IMAGE": "stop",
     "MAX_TOKENS": "length",
@@ -108,7 +108,7 @@ FAILURES: Final[Mapping[str, FailureKind]] = {
 }
 """Ends that are none."""
 
-_OUTCOMES: Final[Mapping[str, Outcome]] = {
+_OUTCOMES: Final[Mapping[str, ToolOutcome]] = {
     "OUTCOME_FAILED": "failed",
     "OUTCOME_DEADLINE_EXCEEDED": "timed_out",
 }
@@ -300,7 +300,7 @@ class Decoder:
         id: str | None,
         tool: str,
         text: str | None,
-        outcome: Outcome,
+        outcome: ToolOutcome,
         raw: Fields,
         deltas: list[Delta],
     ) -> None:

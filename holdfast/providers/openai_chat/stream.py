@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.kernel.errors import FailureKind, ProviderError
-from holdfast.kernel.messages import File, Finish, Source, Usage
+from holdfast.kernel.messages import File, FinishReason, Source, Usage
 from holdfast.kernel.model import (
     Delta,
     Finished,
@@ -75,7 +75,7 @@ CODES: Final[Codes] = {
 }
 """What endpoints call their errors, beside the words that several protocols share."""
 
-FINISHES: Final[Mapping[str, Finish]] = {
+FINISHES: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
@@ -167,7 +167,7 @@ class Decoder:
         self._about: dict[str, str] | None = None
         self._usage: Any = None
         self._refused = False
-        self._finish: Finish | None = None
+        self._finish: FinishReason | None = None
         self._over = False
         self.deltas: list[Delta] = []
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.kernel.messages import File, Outcome, Text, ToolCall, ToolResult
+from holdfast.kernel.messages import File, Text, ToolCall, ToolOutcome, ToolResult
 from holdfast.kernel.model import ToolSpec
 from holdfast.providers.tool_schema import nameable
 
@@ -88,7 +88,7 @@ def arguments_of(item: Item) -> str:
 
 def ran(item: Item, call_id: str, tool: str) -> ToolResult:
     """What people see of the outcome of a call that the provider ran."""
-    outcome: Outcome = "failed" if item.get("status") in ("failed", "incomplete") else "ok"
+    outcome: ToolOutcome = "failed" if item.get("status") in ("failed", "incomplete") else "ok"
     return ToolResult(call_id, tool, (Text(_outcome(item)),), outcome, provider_executed=True)
 
 

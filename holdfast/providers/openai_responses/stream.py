@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.kernel.messages import Finish, Metadata, Source, Usage
+from holdfast.kernel.messages import FinishReason, Metadata, Source, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -436,7 +436,7 @@ class Decoder:
             pairs.append((given, item or _Open(type, str(given.get("id") or ""), None)))
         return pairs
 
-    def _reason(self, cut: bool, response: Response) -> Finish:
+    def _reason(self, cut: bool, response: Response) -> FinishReason:
         if cut:
             return "content_filter" if response.cut_by == "content_filter" else "length"
         if self._refused:

@@ -40,11 +40,11 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
     File,
     Message,
-    Outcome,
     Part,
     Source,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResult,
 )
 from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
@@ -61,7 +61,7 @@ from holdfast.providers.pydantic_ai.parts import PROVIDER, clean, response_of, r
 
 _FITS: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
-FAILED: Final[frozenset[Outcome]] = frozenset({"failed", "timed_out", "lost", "refused"})
+FAILED: Final[frozenset[ToolOutcome]] = frozenset({"failed", "timed_out", "lost", "refused"})
 """Outcomes that a provider is told as an error."""
 
 

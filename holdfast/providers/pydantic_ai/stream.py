@@ -10,7 +10,6 @@ import msgspec
 from pydantic_ai.messages import (
     Citation,
     FilePart,
-    FinishReason,
     ModelResponse,
     ModelResponsePart,
     ModelResponsePartDelta,
@@ -28,13 +27,16 @@ from pydantic_ai.messages import (
     ToolCallPartDelta,
     WebCitationSource,
 )
+from pydantic_ai.messages import (
+    FinishReason as PydanticFinishReason,
+)
 from pydantic_ai.models import StreamedResponse
 from pydantic_ai.usage import RequestUsage
 
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import (
     File,
-    Finish,
+    FinishReason,
     Metadata,
     Reasoning,
     Source,
@@ -56,7 +58,7 @@ from holdfast.kernel.model import (
 )
 from holdfast.providers.pydantic_ai.parts import about, arguments_of, kept
 
-FINISHES: Final[dict[FinishReason, Finish]] = {
+FINISHES: Final[dict[PydanticFinishReason, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content_filter",

@@ -10,8 +10,8 @@ from typing import Annotated, Final, TypeAlias, Union
 
 from msgspec import Meta, Struct, json
 
-from holdfast.live.broadcast import Batch, Cursor, Reset
-from holdfast.live.buffer import Attempt, Run
+from holdfast.live.broadcast import AttemptReset, DeltaBatch, LiveCursor
+from holdfast.live.buffer import AttemptId, RelayDelta
 from holdfast.server.json import from_json, to_json
 
 PATH: Final = "/internal/relay"
@@ -37,9 +37,9 @@ class Subscribe(Struct, frozen=True, array_like=True, tag="+"):
     seq: int = 0
 
     @property
-    def after(self) -> Cursor | None:
+    def after(self) -> LiveCursor | None:
         """The cursor to continue after; None for the start."""
-        return None if self.place is None else Cursor(Attempt(*self.place), self.seq)
+        return None if self.place is None else LiveCursor(AttemptId(*self.place), self.seq)
 
 
 class Unsubscribe(Struct, frozen=True, array_like=True, tag="-"):
@@ -53,7 +53,7 @@ class Said(Struct, frozen=True, array_like=True, tag="said"):
 
     number: int
     place: Place
-    runs: Annotated[tuple[Run, ...], Meta(min_length=1)]
+    runs: Annotated[tuple[RelayDelta, ...], Meta(min_length=1)]
 
 
 class Over(Struct, frozen=True, array_like=True, tag="over"):
@@ -73,21 +73,21 @@ Ask: TypeAlias = Union[Subscribe, Unsubscribe]
 Answer: TypeAlias = Union[Said, Over, Left]
 
 
-def place_of(attempt: Attempt) -> Place:
+def place_of(attempt: AttemptId) -> Place:
     """An attempt as it is sent."""
     return attempt.epoch, attempt.history_version, attempt.attempt
 
 
-def subscription(number: int, chat: str, after: Cursor | None) -> Subscribe:
+def subscription(number: int, chat: str, after: LiveCursor | None) -> Subscribe:
     """The request for a chat, after a cursor or from the start."""
     if after is None:
         return Subscribe(number, chat)
     return Subscribe(number, chat, place_of(after.attempt), after.seq)
 
 
-def answer_of(number: int, taken: Batch | Reset) -> Answer:
+def answer_of(number: int, taken: DeltaBatch | AttemptReset) -> Answer:
     """The answer that carries a batch or a reset."""
-    if isinstance(taken, Batch):
+    if isinstance(taken, DeltaBatch):
         return Said(number, place_of(taken.attempt), taken.runs)
     return Over(number, place_of(taken.attempt))
 

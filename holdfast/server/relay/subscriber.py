@@ -25,7 +25,7 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.transitions.claims import Owner, owners
 from holdfast.kernel.ports import uniform
 from holdfast.live.broadcast import Live, Mirror
-from holdfast.live.buffer import Attempt
+from holdfast.live.buffer import AttemptId
 from holdfast.server.relay.frames import (
     LONGEST_ANSWER,
     PATH,
@@ -429,7 +429,7 @@ class Peer:
         if mirror is None or place_of(mirror.attempt) != said.place:
             mirror = None
             if said.runs[0].first == 1:
-                mirror = self._live.mirror(known.chat, Attempt(*said.place))
+                mirror = self._live.mirror(known.chat, AttemptId(*said.place))
             known.mirror, known.stale = mirror, mirror is None
         if mirror is None or mirror.closed:
             return

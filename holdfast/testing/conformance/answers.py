@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from holdfast.kernel.messages import Finish, Reasoning, Text, ToolResult
+from holdfast.kernel.messages import FinishReason, Reasoning, Text, ToolResult
 from holdfast.kernel.model import (
     CallStarted,
     Finished,
@@ -230,7 +230,7 @@ async def a_ping_is_no_part(bench: Bench) -> None:
 @case()
 async def finish_reasons_survive(bench: Bench) -> None:
     """Why the model stopped is said in our words."""
-    reasons: tuple[Finish, ...] = ("stop", "length", "content_filter")
+    reasons: tuple[FinishReason, ...] = ("stop", "length", "content_filter")
     for reason in reasons:
         message = await bench.answer([say("So far."), finish(reason)])
         demand(message.finish == reason, f"{reason} arrived as {message.finish}")

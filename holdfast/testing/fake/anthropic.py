@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.kernel.messages import (
-    Finish,
+    FinishReason,
     Metadata,
     Part,
     Reasoning,
@@ -39,7 +39,7 @@ from holdfast.kernel.model import (
 from holdfast.testing.fake.anthropic_rules import problem
 from holdfast.testing.fake.dialect import Language, Problem, Received, event
 
-STOPS: Final[Mapping[Finish, str]] = {
+STOPS: Final[Mapping[FinishReason, str]] = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
     "length": "max_tokens",

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast import ConfigError, File, Settings, Text
-from holdfast.kernel.compact import INSTRUCTIONS
+from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS
 from holdfast.kernel.errors import ProviderError, classify
 from holdfast.kernel.messages import (
     Message,
@@ -331,7 +331,7 @@ async def test_a_summary_has_every_section_and_counts_steps(
         f'<conversation>\n{newer}assistant calls read_file({{"path": "a.txt"}})\n'
         "assistant calls weather({})\nweather returned (ok): x\n</conversation>"
     )
-    request = Request(system=(Block(INSTRUCTIONS),), messages=(user_message(talk),))
+    request = Request(system=(Block(SUMMARY_INSTRUCTIONS),), messages=(user_message(talk),))
     asked = "- Asked: old\n- Asked: why?" if newer else "- Asked: old"
     assert (await answer(request)).text == (
         f"## Goal\n{goal}\n## Constraints\nNone known.\n## Decisions\nNone known.\n"

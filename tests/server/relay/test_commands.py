@@ -17,7 +17,7 @@ from holdfast.cli.cluster import answering, cluster_secret, linked
 from holdfast.cli.settings import ServerSettings
 from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError
-from holdfast.observe.metrics import Meters
+from holdfast.observe.metrics import MetricRegistry
 from holdfast.server.prometheus import scraped_at
 from holdfast.server.relay.frames import PATH
 from holdfast.server.relay.secret import Secret
@@ -137,8 +137,8 @@ async def test_who_says_nothing_to_a_worker_is_not_kept(db: Database, clock: Clo
     ):
         assert link is not None
         async with (
-            answering(link, host, Meters()) as asked,
-            scraped_at("127.0.0.1", 0, Meters(), db, host) as scraped,
+            answering(link, host, MetricRegistry()) as asked,
+            scraped_at("127.0.0.1", 0, MetricRegistry(), db, host) as scraped,
         ):
             for port in (asked, scraped):
                 async with await anyio.connect_tcp("127.0.0.1", port) as stream:

@@ -19,7 +19,7 @@ from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import Answer, Call, Chat, Deliver, Status
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
-from holdfast.kernel.compact import INSTRUCTIONS, SECTIONS
+from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Request
 from holdfast.kernel.ports import Ports
@@ -30,7 +30,7 @@ from tests.worker.crash.process import Process
 from tests.worker.crash.sites import OWNER, Died
 
 T = TypeVar("T")
-SUMMARY: Final = "\n".join(f"## {section}\nnone" for section in SECTIONS)
+SUMMARY: Final = "\n".join(f"## {section}\nnone" for section in SUMMARY_SECTIONS)
 PATIENCE: Final = 150
 """Virtual seconds after which a chat will never come to rest."""
 
@@ -207,7 +207,7 @@ def agent_of(process: Process, turn: Turn, tools: Sequence[Tool], **more: Any) -
         world, process = _here()
         process.check_alive()
         world.attempts += 1
-        if any(block.text == INSTRUCTIONS for block in request.system):
+        if any(block.text == SUMMARY_INSTRUCTIONS for block in request.system):
             return [world.happens("summarizing"), pause(1.5), say(SUMMARY), world.tokens()]
         return turn(world, request)
 
