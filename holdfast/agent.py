@@ -62,7 +62,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     output: Any = None
     """Required form of the final answer: a type, or a JSON schema as a dict. None: any text."""
     effort: Effort | None = None
-    """How hard the model thinks. None leaves it to the provider."""
+    """Reasoning effort of the model. None leaves it to the provider."""
     settings: Settings = Settings()
     policy: Policy = Policy()
     gate: Gate | None = None
@@ -103,7 +103,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         toolset = _by_name(tools)
         provided = _provided(_several("provider_tools", self.provider_tools), toolset)
         # Built now, so that errors in them are raised here.
-        _ = [made.spec for made in toolset.values()], self.form
+        _ = [tool.spec for tool in toolset.values()], self.form
         structs.force_setattr(self, "model", model)
         # Copies: the caller may still change what it passed.
         structs.force_setattr(self, "provider_tools", provided)
@@ -198,8 +198,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         calls = {call.id: call for call in open_calls}
         for call_id in resolve:
             if call_id not in calls:
-                known = ", ".join(calls) or "none"
-                raise ConfigError(f"no call {call_id!r} is waiting. Waiting: {known}")
+                waiting = ", ".join(calls) or "none"
+                raise ConfigError(f"no call {call_id!r} is waiting. Waiting: {waiting}")
         return {call_id: self.answer(calls[call_id], value) for call_id, value in resolve.items()}
 
     def answer(self, call: ToolCall, value: Resolution) -> Approved | Recorded:
@@ -221,13 +221,13 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
                 "use approve(action), or Deny(reason)"
             )
         try:
-            made = result_from_value(call, value)
+            outcome = result_from_value(call, value)
         except Unencodable as error:
             raise ConfigError(
                 f"the result for {call.id} is {error}: "
                 "pass text, parts, or a value that can be encoded as JSON"
             ) from None
-        return Recorded(mark_stop(made, known) if known is not None else made)
+        return Recorded(mark_stop(outcome, known) if known is not None else outcome)
 
     def _refuse_commit_tools(self) -> None:
         names = [tool.name for tool in self.toolset.values() if tool.effect == "commit"]

@@ -144,13 +144,13 @@ async def open(
     from holdfast.store.url import open_database, warn_of_polling
 
     world = ports or Ports()
-    known = _by_name(agents).values()  # errors in them are raised before a file is made
+    checked = _by_name(agents).values()  # errors in them are raised before a file is made
     with ExitStack() as closed:
         async with open_database(
             url, now=world.now, listen_url=listen_url, new_id=world.new_id
         ) as db:
             async with serving(
-                db, known, ports=world, worker=worker, titles=titles, observer=observer
+                db, checked, ports=world, worker=worker, titles=titles, observer=observer
             ) as host:
                 warn_of_polling(db, (worker or WorkerOptions()).poll)
                 # Readers that still wait then query once more, and find the database closed.

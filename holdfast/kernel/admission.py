@@ -101,7 +101,7 @@ class Admitted(Struct, frozen=True):
 
 
 class CallContext(Struct, frozen=True, kw_only=True):
-    """What admission and execution know about the run when the calls of an answer begin."""
+    """State of the run for admission and execution, when the calls of an answer begin."""
 
     turn: Turn
     """Fold of the history up to the answer, or up to where its stream begins."""
@@ -135,8 +135,8 @@ class Admission:
         """The checks that need no waiting: find the tool, parse, validate."""
         tool = self._box.tools.get(call.tool)
         if tool is None:
-            known = [n for n in self._box.tools if self._active is None or n in self._active]
-            return results.refused_unknown(call, known)
+            names = [n for n in self._box.tools if self._active is None or n in self._active]
+            return results.refused_unknown(call, names)
         if self._active is not None and call.tool not in self._active:
             return results.result(call, "refused", f"{call.tool} is not available at this point.")
         refusal = self._refuse_failing(call)
@@ -144,9 +144,7 @@ class Admission:
             return refusal
         if len(call.arguments) > self._box.limits.max_arguments:
             limit = self._box.limits.max_arguments
-            text = (
-                f"The arguments have {len(call.arguments)} characters; at most {limit} are taken."
-            )
+            text = f"The arguments have {len(call.arguments)} characters; use at most {limit}."
             return results.result(call, "failed", text)
         if call.complaint is not None:
             text = f"The arguments are not valid JSON, so {call.tool} was not run: {call.complaint}"
@@ -194,15 +192,15 @@ class Admission:
             return action(tool.action, call, passed.arguments, preview)
         state = self._states.get(call.id)
         if isinstance(state, Doubtful):
-            asked = action(
+            required = action(
                 "approval", call, passed.arguments, preview, again=True, attempt=state.attempt
             )
             approval, asks = state.approved, True
         else:
-            asked = action("approval", call, passed.arguments, preview)
+            required = action("approval", call, passed.arguments, preview)
             approval, asks = state if isinstance(state, Approved) else None, self._asks(passed)
-        if approval is None or approval.digest != asked.digest:
-            return asked if asks else Admitted(passed)
+        if approval is None or approval.digest != required.digest:
+            return required if asks else Admitted(passed)
         if approval.arguments is None:
             return Admitted(passed)
         changed = await self._approved_change(call, tool, approval.arguments)
@@ -230,7 +228,7 @@ class Admission:
                 decision = Deny(f"the gate's arguments do not fit. {error}")
         if not isinstance(decision, Deny):
             decision = Deny(
-                f"the gate gave a {type(decision).__name__}, which is no decision "
+                f"the gate gave a {type(decision).__name__}, which is not a decision "
                 "(it may give Allow, Deny, Rewrite or None)"
             )
         return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
@@ -256,14 +254,14 @@ class Admission:
         if tool.preview is None:
             return None
         try:
-            shown = await awaited(tool.ask(tool.preview, self._context(call), ready.shown))
-            if shown is None:
+            text = await awaited(tool.ask(tool.preview, self._context(call), ready.shown))
+            if text is None:
                 return None
-            shown = str(shown)
+            text = str(text)
         except Exception as error:  # a preview is for people: its failure does not reject the call
             LOG.info("the preview of %s failed", call.tool, exc_info=error)
-            shown = f"[There is no preview: {results.explain(error)}]"
-        preview = _cut(shown, self._box.limits.progress_length)
+            text = f"[There is no preview: {results.explain(error)}]"
+        preview = _cut(text, self._box.limits.progress_length)
         self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
         return preview
 

@@ -10,19 +10,19 @@ from holdfast.kernel.messages import TRANSPARENT, CutBy, Message
 def pieces(history: Sequence[Message], *, shown: bool = False) -> list[Message]:
     """The messages of the last answer. `shown` includes one that only people see, as after a
     failure."""
-    found: list[Message] = []
+    messages: list[Message] = []
     continues = True
     for message in reversed(history):
         if continues and speaks(message, shown=shown):
-            found.append(message)
+            messages.append(message)
             continues = False
-        elif not found or message.visibility == "user" or message.kind in TRANSPARENT:
+        elif not messages or message.visibility == "user" or message.kind in TRANSPARENT:
             continue
         elif message.why == "recovery" and not continues:
             continues = True
         else:
             break
-    return found[::-1]
+    return messages[::-1]
 
 
 def speaks(message: Message, *, shown: bool = True) -> bool:
@@ -39,7 +39,7 @@ def text(history: Sequence[Message]) -> str:
 
 
 def cut_by(answer: Message | None) -> CutBy | None:
-    """What cut an answer short, if anything did."""
+    """Cause that cut an answer short; None if it is complete."""
     if answer is None or (answer.finish != "content_filter" and answer.finish != "length"):
         return None
     return answer.finish

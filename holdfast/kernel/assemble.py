@@ -313,11 +313,11 @@ class Assembly:
 
     def _half(self, call: _OpenCall) -> tuple[ToolCall, ToolResult]:
         id, tool, executed = call.id, call.tool, call.provider_executed
-        arguments, said = "".join(call.pieces), (Text(HALF_WRITTEN),)
+        arguments, content = "".join(call.pieces), (Text(HALF_WRITTEN),)
         problem, now = complaint(arguments), self._ports.now()
         return (
             ToolCall(id, tool, arguments, problem, now, executed),
-            ToolResult(id, tool, said, "interrupted", provider_executed=executed),
+            ToolResult(id, tool, content, "interrupted", provider_executed=executed),
         )
 
     def _finish(self, delta: Finished) -> None:

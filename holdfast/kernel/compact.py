@@ -140,11 +140,11 @@ def by_trimming(now: CompactionInput) -> Message | None:
     if now.asked_by is not None or now.limit is None:
         return None
     earlier = last_checkpoint(now.history)
-    known = earlier.checkpoint if earlier is not None else None
+    previous = earlier.checkpoint if earlier is not None else None
     covers = covered(now.history)
     cut = CompactionPlan(
         covers,
-        known.pinned if known else None,
+        previous.pinned if previous else None,
         trim_before(now.history, now.policy.keep_results),
         plan_context(now.history, covers, _context_tokens(now)),
     )

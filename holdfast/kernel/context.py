@@ -117,7 +117,7 @@ class Projection:
         self._awaited: dict[str, ToolCall | ToolResult] = {}
         """Calls of the last answer in order, each replaced by its result once there is one."""
         self._missing = 0
-        self._behind: list[Message] = []
+        self._deferred: list[Message] = []
         """Messages that arrived while results were missing, and do not end the wait for them."""
         self.removed = NOTHING_REMOVED
         """Parts that no provider would accept, counted since this was last reset."""
@@ -135,13 +135,13 @@ class Projection:
     def messages(self) -> tuple[Message, ...]:
         if not self._awaited:
             return tuple(self._settled)
-        return (*self._settled, *self._pending(), *self._behind)
+        return (*self._settled, *self._pending(), *self._deferred)
 
     def _rebuild(self) -> None:
         self._settled = []
         self._awaited = {}
         self._missing = 0
-        self._behind = []
+        self._deferred = []
         for message in view(self._history, self._trim):
             self._append(message)
 
@@ -152,12 +152,12 @@ class Projection:
         if self._awaited and message.role != "assistant" and message.kind in TRANSPARENT:
             message = self._kept(message, without_calls(message))
             if message.parts:
-                self._behind.append(message)
+                self._deferred.append(message)
             return
         if self._awaited:
-            self._settled += (*self._pending(), *self._behind)
+            self._settled += (*self._pending(), *self._deferred)
             self._awaited = {}
-            self._behind = []
+            self._deferred = []
         if message.role == "assistant":
             message = self._kept(message, whole_pairs(message))
             for part in message.parts:
@@ -182,7 +182,7 @@ class Projection:
     def _take_results(self, message: Message) -> None:
         if len(message.parts) == self._missing == len(self._awaited) == 1:
             part = message.parts[0]
-            if type(part) is ToolResult and part.call_id in self._awaited and not self._behind:
+            if type(part) is ToolResult and part.call_id in self._awaited and not self._deferred:
                 self._settled.append(message)  # the usual case, as it is
                 self._awaited = {}
                 return
@@ -231,14 +231,16 @@ def whole_pairs(message: Message) -> Message:
     if not _needs_pairing(message):
         return message
     ours = {call.id for call in message.calls if not call.provider_executed}
-    made = {r.call_id: r for r in message.results if r.provider_executed and r.call_id not in ours}
+    theirs = {
+        r.call_id: r for r in message.results if r.provider_executed and r.call_id not in ours
+    }
     parts: list[Part] = []
     for part in message.parts:
         match part:
             case ToolResult():
                 continue
             case ToolCall(id=id, provider_executed=True):
-                result = made.pop(id, None)
+                result = theirs.pop(id, None)
                 if result is not None:
                     parts += (part, result)
             case ToolCall(id=id):
@@ -276,6 +278,7 @@ def without_calls(message: Message) -> Message:
 
 
 def last_checkpoint(history: Sequence[Message]) -> Message | None:
+    """The last checkpoint message of a history, if any."""
     at = _checkpoint_at(history)
     return None if at is None else history[at]
 
@@ -432,14 +435,14 @@ def plan_context(history: Sequence[Message], covers: int, tokens: int) -> tuple[
 
     Only the messages after what the last checkpoint covers are searched: it names the earlier ones.
     """
-    known = last_checkpoint(history)
-    earlier = known.checkpoint if known is not None else None
+    message = last_checkpoint(history)
+    earlier = message.checkpoint if message is not None else None
     planned = earlier is not None and earlier.context_tokens > 0
     start = covered(history) if planned else 0
     kept = earlier.context if earlier is not None else ()
     before = (at for at in kept if at < start and _is_context(history[at]))
-    found = [at for at in range(start, covers) if _is_context(history[at])]
-    newest = {encode(history[at].parts): at for at in (*before, *found)}
+    searched = [at for at in range(start, covers) if _is_context(history[at])]
+    newest = {encode(history[at].parts): at for at in (*before, *searched)}
     positions = sorted(newest.values())
     return tuple(
         positions[place] for place, _ in _fitted([history[at] for at in positions], tokens)
@@ -450,8 +453,8 @@ def _last_prompt(history: Sequence[Message]) -> int | None:
     """The position of the last prompt. A long turn is not searched to its start: where the last
     checkpoint pinned its prompt, there is no later one before what it covers."""
     start = covered(history)
-    known = last_checkpoint(history)
-    pinned = known.checkpoint.pinned if known is not None and known.checkpoint else None
+    message = last_checkpoint(history)
+    pinned = message.checkpoint.pinned if message is not None and message.checkpoint else None
     if pinned is None or pinned >= start or not _is_prompt(history[pinned]):
         pinned, start = None, 0
     positions = range(len(history) - 1, start - 1, -1)

@@ -1,8 +1,8 @@
 """Decide the next step of a run: a pure function of what is committed.
 
-`turn` is the running fold over the history, `facts` is what is committed beside it, `rules` is the
+`turn` is the running fold over the history, `facts` is what is committed next to it, `rules` is the
 agent's policy as plain numbers and names. The numbers in the comments are the rows of the table in
-ARCHITECTURE.md; the first that matches wins.
+ARCHITECTURE.md; the first that matches applies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.kernel.events import Action
 from holdfast.kernel.messages import AskedBy, ToolCall, ToolResult
 from holdfast.kernel.turn import Turn
 
-# --- State committed beside the history ---------------------------------------------------------
+# --- State committed next to the history --------------------------------------------------------
 
 
 class AwaitingAction(Struct, frozen=True):
@@ -57,7 +57,7 @@ CallState: TypeAlias = Union[AwaitingAction, Approved, Started, Doubtful, Record
 
 
 class Facts(Struct, frozen=True):
-    """What is committed beside the history."""
+    """State that is committed next to the history."""
 
     steering: bool = False
     """Whether a steering message waits."""

@@ -291,8 +291,8 @@ class InvalidOutput(ModelError):
     kind: FailureKind = "invalid_output"
 
     def __init__(self, problems: Sequence[str], repairs: int) -> None:
-        asked = f" after {repairs} repairs" if repairs else ""
-        super().__init__(f"the answer does not fit{asked}: {'; '.join(problems)}")
+        tried = f" after {repairs} repairs" if repairs else ""
+        super().__init__(f"the answer does not fit{tried}: {'; '.join(problems)}")
         self.problems = tuple(problems)
         self.repairs = repairs
 
@@ -317,8 +317,8 @@ class ProviderError(ModelError):
         kind: FailureKind | None = None,
         window: int | None = None,
     ) -> None:
-        said = f"status {status}" if status is not None else "no reason given"
-        super().__init__(message or said)
+        reason = f"status {status}" if status is not None else "no reason given"
+        super().__init__(message or reason)
         self.message = message
         self.status = status
         self.code = code

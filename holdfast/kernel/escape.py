@@ -1,7 +1,7 @@
 """Escapes for text of models, tools and files where people read it. Pure.
 
-A control character is an order to a terminal, a line end forges a line of a log, and a
-bidirectional override makes text read otherwise than it runs. Each is spelled instead: an escape
+A control character commands a terminal, a line end forges a line of a log, and a bidirectional
+override makes text read differently from how it runs. Each is replaced by its name: an escape
 character shows as `\\x1b`, an override as `\\u202e`.
 """
 

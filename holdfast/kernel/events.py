@@ -187,7 +187,7 @@ class RunEnded(Tagged, frozen=True, tag="run_ended"):
     actions: tuple[Action, ...] = ()
     """Actions that a run with reason `requires_action` waits for."""
     cut_by: CutBy | None = None
-    """What cut the final answer short, if anything did."""
+    """Cause that cut the final answer short; None if it is complete."""
 
 
 Event: TypeAlias = Union[

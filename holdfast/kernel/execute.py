@@ -77,9 +77,9 @@ class _Entry:
         self.running = False
         """Whether its coroutine has been entered."""
         self.began: float | None = None
-        """When its function was called, on the event loop's clock; None before."""
+        """Time at which its function was called, on the event loop's clock; None before."""
         self.started_at = 0
-        """When its function was called: wall clock, in microseconds."""
+        """Time at which its function was called: wall clock, in microseconds."""
         self.outcome: ToolResult | Action | None = None
         self.stopped: tuple[ToolOutcome, str] | None = None
         """Outcome and reason if the batch cancelled the call."""
@@ -162,15 +162,15 @@ class Batch:
                 self._enqueue(call)
         self._start()
         await self._idle()
-        made: list[ToolResult] = []
+        finished: list[ToolResult] = []
         waiting: list[Action] = []
         for call in calls:
             outcome = self._entries[call.id].outcome
             if isinstance(outcome, ToolResult):
-                made.append(outcome)
+                finished.append(outcome)
             elif outcome is not None:
                 waiting.append(outcome)
-        return BatchOutcome(made, waiting)
+        return BatchOutcome(finished, waiting)
 
     def steer(self) -> None:
         """A steering message waits: start no more calls; cancel those with on_steer='cancel'."""
@@ -204,15 +204,15 @@ class Batch:
         self._refusing = True
         self._cancel_all("interrupted", "Cancelled because of another call of the same message.")
         await self._idle()
-        made: list[ToolResult] = []
+        finished: list[ToolResult] = []
         for call in calls:
             entry = self._entries.get(call.id)
             if entry is not None and entry.has_effect and isinstance(entry.outcome, ToolResult):
-                made.append(entry.outcome)
+                finished.append(entry.outcome)
             else:
-                made.append(answer(call))
-                self._tell(ToolFinished(made[-1], 0.0))
-        return made
+                finished.append(answer(call))
+                self._emit(ToolFinished(finished[-1], 0.0))
+        return finished
 
     def ran(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Results of the calls whose function was called. Use only once nothing runs."""
@@ -314,7 +314,7 @@ class Batch:
         for timer in entry.timers:
             timer.cancel()
         if isinstance(outcome, ToolResult):
-            self._tell_end(entry, outcome)
+            self._emit_end(entry, outcome)
         if entry in self._running:
             self._running.remove(entry)
             if self._halted is None:
@@ -322,16 +322,16 @@ class Batch:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _timed(self, entry: _Entry, began: float, made: ToolResult) -> ToolResult:
+    def _timed(self, entry: _Entry, began: float, result: ToolResult) -> ToolResult:
         """The result with its times. The duration is the event loop's: a wall clock may jump."""
         ran = round((self._loop.time() - began) * 1_000_000)
-        return replace(made, started_at=entry.started_at, finished_at=entry.started_at + ran)
+        return replace(result, started_at=entry.started_at, finished_at=entry.started_at + ran)
 
-    def _tell_end(self, entry: _Entry, made: ToolResult) -> None:
+    def _emit_end(self, entry: _Entry, result: ToolResult) -> None:
         if not self._refusing or entry.has_effect:
-            self._tell(ToolFinished(made, 0.0 if entry.began is None else made.seconds or 0.0))
+            self._emit(ToolFinished(result, 0.0 if entry.began is None else result.seconds or 0.0))
 
-    def _tell(self, finished: ToolFinished) -> None:
+    def _emit(self, finished: ToolFinished) -> None:
         self._sink.put(finished)
         if self._finished is not None:
             self._finished(finished)
@@ -378,12 +378,12 @@ class Batch:
         entry.running = True
         outcome: ToolResult | Action
         try:
-            outcome = await self._walk(entry)
+            outcome = await self._admit_and_run(entry)
             if entry.stopped is not None and entry.stopped[0] == "timed_out":
                 outcome = _stopped(entry, ended=True)
         except BaseException as error:
-            thrown_away = asyncio.current_task(self._loop) is not entry.task
-            if thrown_away and isinstance(error, GeneratorExit):
+            is_closing = asyncio.current_task(self._loop) is not entry.task
+            if is_closing and isinstance(error, GeneratorExit):
                 raise  # no tool raised it: this coroutine is being closed
             outcome = self._after_exception(entry, error)
             if isinstance(error, KeyboardInterrupt):
@@ -408,7 +408,7 @@ class Batch:
         elif isinstance(outcome, ToolResult):
             LOG.info("%s ended after it was left behind: %s", entry.call.tool, outcome.outcome)
 
-    async def _walk(self, entry: _Entry) -> ToolResult | Action:
+    async def _admit_and_run(self, entry: _Entry) -> ToolResult | Action:
         """Admit the call and run it; returns an action if the call has to wait for one."""
         ready = entry.checked
         assert isinstance(ready, Ready)
@@ -442,8 +442,8 @@ class Batch:
         if isinstance(value, Commit):
             self.writes[call.id] = value.writes
             value = value.value
-        said = _about_the_change(ready) if changed else ""
-        return results.returned(call, tool, value, self._max_result(tool), preface=said)
+        preface = _change_notice(ready) if changed else ""
+        return results.returned(call, tool, value, self._max_result(tool), preface=preface)
 
     async def _through_middleware(self, entry: _Entry, ready: Ready) -> object:
         proceed: Proceed = partial(self._invoke, entry, ready)
@@ -540,7 +540,7 @@ def _label(ready: Ready) -> str:
         return ready.tool.label
 
 
-def _about_the_change(ready: Ready) -> str:
+def _change_notice(ready: Ready) -> str:
     return f"[A person changed the arguments to {ready.arguments}]\n"
 
 

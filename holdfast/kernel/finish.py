@@ -46,15 +46,15 @@ async def objection(
     interruption: Interruption,
 ) -> str | None:
     """The text that the stop guard sends to the model instead of stopping, if any."""
-    asked = agent.guard
-    if asked is None:
+    guard = agent.guard
+    if guard is None:
         return None
     about = stop_guard.Stopping(history.turn.steps, history.last_answer(), reason, output)
     timeout = agent.policy.guard_timeout
     verdict: stop_guard.GuardVerdict
     verdict = stop_guard.Escalate(f"the stop guard took longer than {timeout:g} s")
     with anyio.move_on_after(timeout) as scope, interruption.stops(scope.cancel):
-        verdict = await stop_guard.ask(asked, about)
+        verdict = await stop_guard.ask(guard, about)
     if interruption.requested:
         return None
     if isinstance(verdict, stop_guard.Escalate):

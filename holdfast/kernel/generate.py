@@ -38,21 +38,21 @@ class Interrupted(Exception):
 class ModelCaller:
     """Calls models for one run, one at a time.
 
-    The path of a delta is short: whatever can be done less often is not done here.
+    The path of a delta is kept short: work that is needed less often is done elsewhere.
     """
 
     def __init__(
-        self, limits: Stream, sink: Sink, interruption: Interruption, tally: RunCounters
+        self, limits: Stream, sink: Sink, interruption: Interruption, counters: RunCounters
     ) -> None:
-        self._tally = tally
+        self._counters = counters
         self._limits = limits
         self._sink = sink
         self._interruption = interruption
-        self._silence = IdleTimeout(limits)
+        self._idle = IdleTimeout(limits)
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        self._silence.close()
+        self._idle.close()
 
     async def call(
         self,
@@ -68,9 +68,9 @@ class ModelCaller:
         arrived. `on_call` is called with each complete call; `show` may change or suppress events.
         """
         stop = CancelOnce(self._loop, self._limits.closing)
-        self._silence.arm(stop.cancel)
+        self._idle.arm(stop.cancel)
         self._interruption.stop = stop.cancel
-        tell = _Teller(self._sink, on_call, show)
+        dispatch = _Dispatcher(self._sink, on_call, show)
         stream: AsyncIterator[Delta] | None = None
         ended = False
         try:
@@ -78,7 +78,7 @@ class ModelCaller:
                 if self._interruption.requested:
                     raise Interrupted
                 stream = model.stream(request)
-                ended = await self._consume(stream, assembly, tell)
+                ended = await self._consume(stream, assembly, dispatch)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -87,8 +87,8 @@ class ModelCaller:
         except Exception as error:
             self._explain(error, assembly)
         finally:
-            self._tally.usage(assembly.usage)
-            self._silence.disarm()
+            self._counters.usage(assembly.usage)
+            self._idle.disarm()
             self._interruption.stop = None
             if not ended and stream is not None:
                 await _close(stream, self._limits.closing)
@@ -98,41 +98,41 @@ class ModelCaller:
             raise FinishedWithError
         if assembly.empty:
             raise ContentFiltered if assembly.finish == "content_filter" else EmptyResponse
-        return tell.first
+        return dispatch.first
 
     async def _consume(
-        self, stream: AsyncIterator[Delta], assembly: Assembly, tell: _Teller
+        self, stream: AsyncIterator[Delta], assembly: Assembly, dispatch: _Dispatcher
     ) -> bool:
         """Consume the stream. Returns whether it reached its own end."""
-        silence, sink, interruption = self._silence, self._sink, self._interruption
-        limits, clock, feed = self._limits, self._silence.clock, assembly.feed
-        began, put, plain = silence.last, sink.put, tell.plain
+        idle, sink, interruption = self._idle, self._sink, self._interruption
+        limits, clock, feed = self._limits, self._idle.clock, assembly.feed
+        began, put, plain = idle.last, sink.put, dispatch.plain
         left = limits.max_events
-        heard = False
+        received = False
         async for delta in stream:
             kind, event = type(delta), feed(delta)
             if kind is Notice:  # about the request: neither part of an answer nor a sign of life
-                tell.notice(event)
+                dispatch.notice(event)
                 event = None
             elif kind is Opened:  # another model is called, with the same timeout
-                heard = False
-                silence.expect(limits.first_event)
-            elif heard:
-                silence.last = clock()
+                received = False
+                idle.expect(limits.first_event)
+            elif received:
+                idle.last = clock()
             else:
-                heard = True
-                silence.expect(limits.between_events)
+                received = True
+                idle.expect(limits.between_events)
             if event is not None:
-                silence.content = silence.last
-                if tell.first is None:  # a ping is not a delta of an answer
-                    tell.first = silence.last - began
+                idle.content = idle.last
+                if dispatch.first is None:  # a ping is not a delta of an answer
+                    dispatch.first = idle.last - began
                 if plain and type(event) is not ToolCalled:
                     put(event)
                 else:
-                    tell(event)
+                    dispatch(event)
             if assembly.unannounced:
-                tell.late(assembly)
-            if interruption.requested or silence.fired:  # even if the stream continues
+                dispatch.late(assembly)
+            if interruption.requested or idle.fired:  # even if the stream continues
                 return False
             left -= 1
             if left < 0:
@@ -140,16 +140,21 @@ class ModelCaller:
             if assembly.size > limits.max_bytes:
                 raise StreamTooLong(limits.max_bytes, "bytes")
             if assembly.finish is not None:
-                silence.expect(limits.closing)
+                idle.expect(limits.closing)
                 return await _drain(stream, left)
             if sink.full:
-                silence.waits_for_reader = True
-                await sink.room()
-                silence.waits_for_reader = False
-                silence.last = silence.content = clock()
+                await self._wait_for_room()
             elif not left % BREATH:
                 await anyio.lowlevel.checkpoint()
         return True
+
+    async def _wait_for_room(self) -> None:
+        """Wait for the run's own slow reader. The time does not count as idle."""
+        idle = self._idle
+        idle.waits_for_reader = True
+        await self._sink.room()
+        idle.waits_for_reader = False
+        idle.last = idle.content = idle.clock()
 
     def _explain(self, error: Exception, assembly: Assembly) -> None:
         """Raise the real cause: our own cancellation may surface as the model's error."""
@@ -157,15 +162,15 @@ class ModelCaller:
             return  # the answer is complete: how the connection ended no longer matters
         if self._interruption.requested:
             raise Interrupted from None
-        if self._silence.fired:
-            raise self._silence.error() from None
+        if self._idle.fired:
+            raise self._idle.error() from None
         try:
             raise error
         finally:
             del error  # its traceback refers to this frame
 
 
-class _Teller:
+class _Dispatcher:
     """Dispatches the events of a stream to the sink and the callbacks."""
 
     __slots__ = ("_on_call", "_put", "_show", "_sink", "first", "plain")

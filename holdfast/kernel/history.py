@@ -41,7 +41,7 @@ class History:
         return self._projection.messages()
 
     def take_removed(self) -> RemovedParts:
-        """What was left out of `to_send` since the last call."""
+        """Parts that were left out of `to_send` since the last call of this."""
         removed = self._projection.removed
         if removed is not NOTHING_REMOVED:
             self._projection.removed = NOTHING_REMOVED

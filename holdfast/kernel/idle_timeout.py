@@ -24,7 +24,8 @@ class IdleTimeout:
         """Time of the last event."""
         self.content = 0.0
         """Time of the last content: an event that is shown, not a ping."""
-        self.patience = 0.0
+        self.timeout = 0.0
+        """Seconds until the next event is overdue."""
         self.waits_for_reader = False
         """Whether the run waits for its own slow reader, not for the provider."""
         self.fired = False
@@ -43,15 +44,15 @@ class IdleTimeout:
     def expect(self, seconds: float) -> None:
         """Set the timeout for the next event; content has its own."""
         last = self.last = self.content = self.clock()
-        self.patience = seconds
+        self.timeout = seconds
         left = min(seconds, self._limits.without_content)
         if self._due > last + left:
             self._wait(left)
 
     def error(self) -> StreamSilent:
         """The error of the stream once this has `fired`."""
-        if self.last + self.patience < self.content + self._limits.without_content:
-            return StreamSilent(self.patience)
+        if self.last + self.timeout < self.content + self._limits.without_content:
+            return StreamSilent(self.timeout)
         return StreamSilent(self._limits.without_content, "content")
 
     def disarm(self) -> None:
@@ -74,9 +75,9 @@ class IdleTimeout:
         if self._cancel is None:
             return
         bound = self._limits.without_content
-        left = min(self.last + self.patience, self.content + bound) - self.clock()
+        left = min(self.last + self.timeout, self.content + bound) - self.clock()
         if self.waits_for_reader:
-            left = min(self.patience, bound)
+            left = min(self.timeout, bound)
         if left > 0:
             self._wait(left)
         else:

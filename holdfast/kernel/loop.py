@@ -1,8 +1,8 @@
-"""The in-memory driver: decide, do the step, append its outcome to a list, and again.
+"""The in-memory driver: decides a step, executes it, appends its outcome to a list, and repeats.
 
-The loop keeps no state of its own beside what is committed: the history, and what stands beside it
-until it enters the history (steering and follow-ups that wait, results and approvals from outside,
-a compaction that was asked for). Starting, going on and resuming are the same call.
+The loop keeps no state beyond what is committed: the history, and what waits next to it until it
+enters the history (steering and follow-ups, results and approvals from outside, a requested
+compaction). Starting, continuing and resuming are the same call.
 """
 
 from __future__ import annotations
@@ -99,26 +99,27 @@ class Loop:
         self._interruption = inbox.interruption
         self._prompt = prompt
         self._history = history
-        self._given = len(history)
+        self._initial = len(history)
+        """Number of messages at the start."""
         self._journal: dict[str, CallState] = dict(journal)
         self._compaction = compaction
         self._batch: Batch | None = None
-        """The calls of the last answer, when its stream started some of them."""
+        """Calls of the last answer, if its stream started some of them."""
         self._active: frozenset[str] | None = None
         self._asked_at: int | None = None
+        """Number of messages when the model was last called for an answer."""
         self._attempt_began = 0.0
-        """How long the history was when the model was last asked for an answer."""
         self._resumed = True
-        """No step was made yet."""
+        """Whether no step was made yet."""
         self._attempts = 0
-        """At the last answer that was asked for."""
-        self._tally = RunCounters()
+        """Number of attempts at the last requested answer."""
+        self._counters = RunCounters()
         self._sink: Sink
         self._clock: Callable[[], float]
         self._caller: ModelCaller
-        self._patience: Backoff
+        self._backoff: Backoff
         self._summarizer: Summarizer
-        self._take_window(None)
+        self._set_window(None)
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -129,8 +130,8 @@ class Loop:
     async def run(self, sink: Sink) -> tuple[RunResult, Exception | None]:
         """Drive the history until there is nothing left to do. Only cancellation is raised.
 
-        Also gives the exception that ended the run. It is not kept here: its traceback refers to
-        this, and to the history.
+        Also returns the exception that ended the run. It is not kept in an attribute: its traceback
+        refers to this object and to the history.
         """
         self._sink = sink
         self._clock = asyncio.get_running_loop().time
@@ -138,38 +139,38 @@ class Loop:
         began = self._clock()
         ending = Ending("error", KILLED)
         try:
-            ending = await self._until_rest()
+            ending = await self._until_idle()
         except asyncio.CancelledError as error:
             ending = Ending("error", classify(error))
             raise
         finally:
             # Nothing here waits: an event that is awaited in a cancelled task may never be sent.
             self._caller.close()
-            self.result = self._end(ending, self._tally.summary(self._clock() - began))
+            self.result = self._end(ending, self._counters.summary(self._clock() - began))
         return self.result, ending.cause
 
     def _prepare(self, sink: Sink) -> None:
-        """What needs the event loop, or somebody to tell things to."""
+        """Build the parts that need the event loop and the sink."""
         agent, inbox, policy = self._agent, self._inbox, self._policy
-        self._caller = ModelCaller(policy.stream, sink, self._interruption, self._tally)
-        self._patience = Backoff(policy.retry, agent.ports, inbox, sink)
+        self._caller = ModelCaller(policy.stream, sink, self._interruption, self._counters)
+        self._backoff = Backoff(policy.retry, agent.ports, inbox, sink)
         self._summarizer = Summarizer(
             prepare.summary_model(agent),
             agent.ports,
             self._caller,
-            self._patience,
+            self._backoff,
             self._interruption,
             sink,
         )
 
     def never_began(self, sink: Sink) -> None:
-        """The end of a run that was cancelled before its first line: it has one all the same."""
+        """End a run that was cancelled before its first line, with its first and last event."""
         self._sink = sink
         sink.put(RunStarted(len(self._history)))
         self._take_prompt()
         self.result = self._end(Ending("error", classify(asyncio.CancelledError())), Summary())
 
-    async def _until_rest(self) -> Ending:
+    async def _until_idle(self) -> Ending:
         try:
             self._sink.put(RunStarted(len(self._history)))
             self._take_prompt()
@@ -194,7 +195,7 @@ class Loop:
         result = RunResult(
             ending.reason,
             history,
-            history[self._given :],
+            history[self._initial :],
             summary,
             ending.failure,
             ending.actions,
@@ -209,7 +210,7 @@ class Loop:
         return result
 
     def _take_prompt(self) -> None:
-        """Begin the turn. When something comes before that, the prompt waits like steering."""
+        """Start the turn. If something else comes first, the prompt waits like steering."""
         if self._prompt is None:
             return
         if self._history.turn.open or self._compaction is not None:
@@ -230,7 +231,7 @@ class Loop:
                 await self._sink.room()
 
     async def _step(self) -> Ending | None:
-        """Decide one step and do it."""
+        """Decide one step and execute it."""
         step = decide(self._history.turn, self._facts(), self._rules)
         self._resumed = False
         match step:
@@ -270,7 +271,7 @@ class Loop:
             return RESUMED if self._resumed else NO_FACTS
         calls = self._journal
         if batch is not None and early:
-            if self._inbox.steering:  # it may have come while no batch was listening
+            if self._inbox.steering:  # it may have arrived before the batch was registered
                 batch.steer()
             calls = {**calls, **batch.states()}
         return Facts(bool(self._inbox.steering), self._compaction, calls, resumed=self._resumed)
@@ -278,12 +279,12 @@ class Loop:
     def _size(self) -> int:
         return size(self._history.turn, self._rules)
 
-    def _hear_window(self, reported: int | None) -> None:
+    def _update_window(self, reported: int | None) -> None:
         if reported not in (None, self._reported):
-            self._take_window(reported)
+            self._set_window(reported)
 
-    def _take_window(self, reported: int | None) -> None:
-        """A provider said how much fits, or nobody did yet."""
+    def _set_window(self, reported: int | None) -> None:
+        """Set the window that a provider reported; None before any did."""
         self._reported = reported
         self._window = prepare.window_of(self._agent, reported)
         self._rules = prepare.rules_of(self._agent, self._window)
@@ -295,7 +296,7 @@ class Loop:
         self, message: Message, first_delta: float | None = None, seconds: float | None = None
     ) -> None:
         number = self._history.append(message)
-        self._tally.message(message)
+        self._counters.message(message)
         self._sink.put(MessageCommitted(message, number, first_delta, seconds))
 
     def _deliver(self, why: Delivery, messages: tuple[Message, ...]) -> None:
@@ -324,7 +325,7 @@ class Loop:
             except Interrupted:
                 return await self._keep_partial(assembly, "interrupted", "by the user")
             except asyncio.CancelledError:
-                if self._began_early():  # what was done must be known to whoever goes on
+                if self._began_early():  # a later run must know what was done
                     await self._keep_partial(assembly, "error", "because the run was cancelled")
                 raise
             except Exception as error:
@@ -345,25 +346,25 @@ class Loop:
             first = await self._caller.call(self._model, request, assembly, batch.offer)
         finally:
             self._inbox.on_steer = None
-        self._hear_window(assembly.window)
+        self._update_window(assembly.window)
         self._commit(self._timed(assembly.message()), first, self._clock() - began)
 
     def _timed(self, answer: Message) -> Message:
-        """An answer, whole or partial, with how long the attempt at it took."""
+        """A complete or partial answer, with the duration of its attempt."""
         return with_runtime(answer, self._clock() - self._attempt_began)
 
     async def _try_again(self, failure: Failure, attempt: int, assembly: Assembly) -> bool:
-        """After a failed attempt: wait and say yes, or no because something else comes first."""
+        """Wait after a failed attempt. Returns False if something else comes before the next."""
         if self._began_early():
             await self._keep_partial(assembly, "error", "because the answer failed")
             raise Failed(failure)
         await self._drop_batch()
         if failure.kind == "context_overflow":
-            self._hear_window(failure.window)
+            self._update_window(failure.window)
             self._compaction = "overflow"
             return False
         try:
-            await self._patience.wait_or_give_up(failure, attempt, steerable=True)
+            await self._backoff.wait_or_give_up(failure, attempt, steerable=True)
         except Failed:
             partial = assembly.failed()
             if partial is not None:
@@ -372,35 +373,35 @@ class Loop:
         return not (self._inbox.steering or self._interruption.requested)
 
     def _began_early(self) -> bool:
-        """Whether a call of this very stream has begun that cannot be taken back."""
+        """Whether the stream started a call that cannot be undone."""
         batch = self._batch
         return self._toolbox.eager == "all" and batch is not None and batch.started
 
     async def _keep_partial(
         self, assembly: Assembly, finish: Literal["interrupted", "error"], why: str
     ) -> None:
-        """Commit what arrived of an answer, and a result for each call that is complete in it."""
+        """Commit a partial answer, and a result for each complete call in it."""
         partial, half = assembly.partial(finish), assembly.half_written(finish)
         if partial is not None:
             self._commit(self._timed(partial))
         if half is not None:
             self._commit_for_people(half)
         if partial is None:
-            self._asked_at = len(self._history)  # for models nothing has come since
+            self._asked_at = len(self._history)  # models see no message since
         else:
             await self._interrupt_calls(why)
 
     def _commit_for_people(self, message: Message) -> None:
-        """Commit what only people see. Calls that were still being written end with it."""
+        """Commit a message that only people see. Half-written calls in it end."""
         for result in message.results:
-            if result.outcome == "interrupted":  # any other came from the provider and was shown
+            if result.outcome == "interrupted":  # others came from the provider and were shown
                 self._sink.put(ToolFinished(result, 0.0))
         self._commit(message)
 
     # --- running tools ---
 
     async def _drop_batch(self) -> None:
-        """Cancel what the last stream started, and wait for its end."""
+        """Cancel the calls that the last stream started, and wait for their end."""
         batch, self._batch = self._batch, None
         if batch is not None and batch.busy:
             try:
@@ -409,7 +410,7 @@ class Loop:
                 self._commit_results(batch.ran(self._history.turn.open))
 
     def _take_batch(self) -> Batch:
-        """The calls of the last answer: as its stream left them, or as none of them has begun."""
+        """The batch that the last stream started, or a new one."""
         batch, self._batch = self._batch or self._new_batch(), None
         return batch
 
@@ -423,7 +424,7 @@ class Loop:
         return Batch(self._toolbox, self._sink, context)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
-        """Run calls of the last answer, and commit the results of those that came to an end."""
+        """Run calls of the last answer, and commit the results of those that ended."""
         if self._active is None:  # the answer is from an earlier run
             before = self._history.before_last_calls() if self._agent.active is not None else ()
             self._active = prepare.active_after(self._agent, before)
@@ -440,7 +441,7 @@ class Loop:
         self._commit_results(executed.results)
 
     async def _interrupt_calls(self, why: str) -> None:
-        """Give every open call a result: what came of it, or that it was interrupted."""
+        """Give every open call a result: its own, or that it was interrupted."""
         open_calls = self._history.turn.open
         if open_calls:
             batch = self._take_batch()
@@ -451,28 +452,28 @@ class Loop:
         try:
             return await batch.run(calls)
         except asyncio.CancelledError:
-            # Whoever goes on from this history must not do again what was done.
+            # A run that continues this history must not repeat what was done.
             self._commit_results(batch.ran(calls))
             raise
 
-    def _commit_results(self, made: Sequence[ToolResult]) -> None:
-        if not made:
+    def _commit_results(self, new: Sequence[ToolResult]) -> None:
+        if not new:
             return
-        for result in made:
+        for result in new:
             self._journal.pop(result.call_id, None)
-        self._commit(results_message(made))
+        self._commit(results_message(new))
 
     def _answer_calls(
         self, calls: Sequence[ToolCall], answer: Callable[[ToolCall], ToolResult]
     ) -> None:
         """Give calls a result without running them."""
-        made = tuple(answer(call) for call in calls)
-        for result in made:
+        new = tuple(answer(call) for call in calls)
+        for result in new:
             self._sink.put(ToolFinished(result, 0.0))
-        self._commit_results(made)
+        self._commit_results(new)
 
     async def _refuse_calls(self, calls: tuple[ToolCall, ...], exclusive: str) -> None:
-        """An exclusive tool must be the only call of its message, and is not."""
+        """Refuse the calls of a message in which an exclusive tool is not alone."""
 
         def answer(call: ToolCall) -> ToolResult:
             return results.refused_exclusive(call, exclusive, call.tool in self._rules.exclusive)
@@ -481,7 +482,7 @@ class Loop:
         self._commit_results(await batch.refuse(calls, answer))
 
     async def _require_action(self, calls: tuple[ToolCall, ...]) -> Ending | None:
-        """Wait for the outside, once what is asked of it has been checked."""
+        """End the run to wait for actions, once every call that waits was checked."""
         unchecked = tuple(call for call in calls if call.id not in self._journal)
         if unchecked:
             await self._run_calls(unchecked)
@@ -490,7 +491,7 @@ class Loop:
         actions = tuple(state.action for state in waiting if isinstance(state, AwaitingAction))
         return Ending("requires_action", actions=actions)
 
-    # --- ends ---
+    # --- the end of a turn ---
 
     async def _finish(
         self, reason: Literal["stop", "stop_after_tool", "max_steps"]
@@ -512,14 +513,14 @@ class Loop:
             if veto is not None:
                 self._inject("guard", veto)
                 return None
-        # While the guard thought about it somebody may have said something.
+        # A message may have arrived while the guard was deciding.
         if self._inbox.steering or self._inbox.follow_ups or self._interruption.requested:
             return None
         cut = cut_by(self._history.last_answer()) if reason == "stop" else None
         return Ending(reason, output=fits.value, cut_by=cut)
 
     async def _settle(self) -> Ending:
-        """The user interrupted: answer what is open and leave the model a word about it."""
+        """End after an interruption: give open calls a result, and leave a marker for the model."""
         await self._interrupt_calls("by the user")
         asking = self._asked_at == len(self._history)
         answer = self._history.last_answer()
@@ -531,7 +532,7 @@ class Loop:
     # --- compaction ---
 
     async def _compact(self, asked_by: AskedBy | None) -> None:
-        """Shorten what is sent from now on; summarize it if shortening alone is not enough."""
+        """Compact the history: shorten old results, and summarize if that is not enough."""
         now = compact.CompactionInput(
             self._history.messages,
             self._size(),

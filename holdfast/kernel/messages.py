@@ -91,7 +91,7 @@ class ToolCall(Tagged, frozen=True, tag="call"):
     complaint: str | None = None
     """The parser's error message, if the arguments are not valid JSON."""
     called_at: int | None = None
-    """When the call was completely written, in microseconds since 1970."""
+    """Time at which the call was completely written, in microseconds since 1970."""
     provider_executed: bool = False
     """Whether the provider runs the call itself; holdfast then never runs it."""
     metadata: Metadata | None = None
@@ -135,10 +135,10 @@ class ToolResult(Tagged, frozen=True, tag="result"):
     """Whether a failure is a regular negative answer of the tool, such as *not found* or *no
     match*. The model can act on it, and the circuit breaker does not count it."""
     started_at: int | None = None
-    """When the tool's function was called, in microseconds since 1970; None for a call that never
-    ran, or that a client or a provider ran."""
+    """Start of the tool's function, in microseconds since 1970; None for a call that never ran, or
+    that a client or a provider ran."""
     finished_at: int | None = None
-    """When the call ended, in microseconds since 1970; None if unknown, as after a crash."""
+    """End of the call, in microseconds since 1970; None if unknown, as after a crash."""
 
     @property
     def text(self) -> str:

@@ -59,11 +59,11 @@ class ProviderTool(Value, frozen=True):
     native: Mapping[str, Mapping[str, Any]] = {}
 
 
-def is_native(given: object) -> bool:
+def is_native(value: object) -> bool:
     """Whether this is a mapping `{provider: declaration}`."""
-    return isinstance(given, Mapping) and all(
+    return isinstance(value, Mapping) and all(
         isinstance(provider, str) and isinstance(declaration, Mapping)
-        for provider, declaration in given.items()
+        for provider, declaration in value.items()
     )
 
 

@@ -153,10 +153,10 @@ def spoken(history: Sequence[Message]) -> list[str]:
     return [_last_words(message) for message in answer.pieces(history)]
 
 
-def _last_words(said: Message) -> str:
+def _last_words(message: Message) -> str:
     """The text after provider-executed calls: before them a model only announces what it does."""
-    parts = said.parts
+    parts = message.parts
     calls = (at for at, part in enumerate(parts) if isinstance(part, (ToolCall, ToolResult)))
-    behind = parts[max(calls, default=-1) + 1 :]
-    text = "".join(part.text for part in behind if isinstance(part, Text))
-    return text if text.strip() else said.text
+    last = parts[max(calls, default=-1) + 1 :]
+    text = "".join(part.text for part in last if isinstance(part, Text))
+    return text if text.strip() else message.text

@@ -119,7 +119,7 @@ class Calls(Struct, frozen=True, kw_only=True):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """How much of the history is sent, and when it is compacted."""
+    """Limits of the history that is sent, and of its compaction."""
 
     window: int | None = None
     """Context window in tokens, used if neither the provider nor the model states it. None:
@@ -204,9 +204,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     max_steps: int = 1_000
     """Maximum number of model answers in one turn."""
     recoveries: int = 3
-    """How often in one turn the model is asked to continue an answer cut by length."""
+    """Maximum times in one turn that the model is asked to continue an answer cut by length."""
     repairs: int = 2
-    """How often in one turn the model is asked again for an answer that fits the output type."""
+    """Maximum times in one turn that the model is asked again for an answer of the output type."""
     guard_timeout: float = 30.0
     """Timeout of the stop guard; a longer check ends the run with an error."""
     buffer: int = 64

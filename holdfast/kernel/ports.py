@@ -45,7 +45,7 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 def from_thread(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """From inside `in_thread`: run a coroutine function on the event loop and wait for its end."""
+    """Run a coroutine function on the event loop from inside `in_thread`, and wait for its end."""
     from anyio import from_thread
 
     from_thread.run(function)

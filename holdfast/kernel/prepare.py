@@ -1,4 +1,4 @@
-"""What a driver derives from an agent: rules, toolbox and requests."""
+"""Preparation of a run: rules, toolbox and requests that a driver derives from an agent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LOG: Final = logging.getLogger("holdfast")
 T = TypeVar("T")
 
 Active: TypeAlias = Callable[[Sequence[Message]], Iterable[str]]
+"""Hook that returns the names of the tools available now."""
 Project: TypeAlias = Callable[[Sequence[Message]], Sequence[Message]]
+"""Hook that changes the messages sent to the model."""
 
 
 def model_of(agent: Agent) -> Model:
@@ -31,6 +33,7 @@ def model_of(agent: Agent) -> Model:
 
 
 def summary_model(agent: Agent) -> Model:
+    """The model that writes summaries."""
     return agent.policy.context.model or model_of(agent)
 
 
@@ -43,10 +46,12 @@ def window_of(agent: Agent, reported: int | None) -> int | None:
 
 
 def trim_of(agent: Agent) -> Trim:
+    """Limits by which bulky tool results are shortened."""
     return Trim(agent.policy.context.trim_over, agent.policy.context.trim_to)
 
 
 def rules_of(agent: Agent, window: int | None) -> Rules:
+    """The rules for `decide`, given the context window."""
     policy, tools = agent.policy, agent.toolset.values()
     threshold = policy.context.threshold
     return Rules(
@@ -61,6 +66,7 @@ def rules_of(agent: Agent, window: int | None) -> Rules:
 
 
 def toolbox_of(agent: Agent, window: int | None) -> Toolbox:
+    """Tools, hooks and limits of a run, given the context window."""
     return Toolbox(
         tools=agent.toolset,
         gate=agent.gate,
@@ -103,6 +109,7 @@ def _log_removed(source: str, removed: RemovedParts) -> None:
 def build_request(
     agent: Agent, history: History, active: frozenset[str] | None, avoid: frozenset[str]
 ) -> Request:
+    """The next request to the model; `active` names the tools it may call, None for all."""
     messages, specs = history.to_send(), agent.specs
     _log_removed("the history", history.take_removed())
     if active is not None:
@@ -115,7 +122,7 @@ def build_request(
             raise ConfigError(f"project returned {projected!r:.80}: return a list of messages")
         projection = repaired(projected, trim_of(agent))
         messages = projection.messages()
-        _log_removed("what project gave", projection.removed)
+        _log_removed("what project returned", projection.removed)
     form = agent.form
     return Request(
         system=agent.system,

@@ -46,7 +46,8 @@ class RunResult(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     """Warnings for people: a file that the model does not accept, an abandoned tool."""
     cut_by: CutBy | None = None
-    """What cut the final answer short, if anything did: the content filter, or the length limit."""
+    """Cause that cut the final answer short: the content filter or the length limit; None if it is
+    complete."""
 
     @property
     def text(self) -> str:

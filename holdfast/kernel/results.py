@@ -1,4 +1,4 @@
-"""What a tool returned, or why it did not, as a result that the model can read. Pure."""
+"""Results of tool calls: what a tool returned, or why it failed, as a model reads it. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from holdfast.kernel.messages import Content, File, Text, ToolCall, ToolOutcome,
 from holdfast.kernel.tool import Tool
 
 MAX_ERROR: Final = 4_000
-"""Characters of an exception that the model is shown."""
+"""Maximum characters of an exception that a model reads."""
 MAX_TOOL_NAME: Final = 100
-"""Characters of a tool's name that the model made up."""
-MARKER: Final = 128
-"""Bytes that are kept free for the word about what was cut."""
+"""Maximum characters of an invented tool name in a refusal."""
+MARKER_BYTES: Final = 128
+"""Bytes reserved for the note about text that was cut."""
 TOOK_EFFECT: Final = " It may have taken effect."
 
 T = TypeVar("T")
 
 
 class Unencodable(Exception):
-    """What a tool or a client gave is neither text, nor parts, nor JSON."""
+    """A value from a tool or a client is neither text, nor parts, nor JSON."""
 
     def __init__(self, value: object, reason: str) -> None:
         kind = type(value).__name__
@@ -34,54 +34,56 @@ class Unencodable(Exception):
 def result(
     call: ToolCall, outcome: ToolOutcome, text: str, *, expected: bool = False
 ) -> ToolResult:
+    """A result of one text."""
     return ToolResult(call.id, call.tool, (Text(text),), outcome, expected=expected)
 
 
 def returned(
     call: ToolCall, tool: Tool, value: object, max_bytes: int, preface: str = ""
 ) -> ToolResult:
-    """The result of a call whose function returned `value`, behind what we have to say about it."""
+    """The result of a call whose function returned `value`. `preface` becomes its first text."""
     if preface:
-        said = cut_middle(preface, max_bytes // 2)
-        made = returned(call, tool, value, max_bytes - _size(said))
-        return msgspec.structs.replace(made, content=(Text(said), *made.content))
+        first = cut_middle(preface, max_bytes // 2)
+        rest = returned(call, tool, value, max_bytes - _size(first))
+        return msgspec.structs.replace(rest, content=(Text(first), *rest.content))
     if type(value) is str:
         return mark_stop(result(call, "ok", cut_middle(value, max_bytes)), tool)
     try:
-        made = result_from_value(call, value)
+        whole = result_from_value(call, value)
     except Unencodable as error:
         text = f"{call.tool} returned {error}."
         return result(call, "failed", text if tool.effect == "pure" else text + TOOK_EFFECT)
-    return mark_stop(fitted(made, max_bytes), tool)
+    return mark_stop(fitted(whole, max_bytes), tool)
 
 
 def result_from_value(call: ToolCall, value: object) -> ToolResult:
-    """What somebody gave as the result of a call: anything that a tool may return."""
+    """The result of a call from any value that a tool or a client may return."""
     if not isinstance(value, ToolResult):
         return ToolResult(call.id, call.tool, content(value))
-    made = _checked(value, ToolResult)
+    checked = _checked(value, ToolResult)
     return ToolResult(
         call.id,
         call.tool,
-        made.content,
-        made.outcome,
-        metadata=made.metadata,
-        expected=made.expected,
+        checked.content,
+        checked.outcome,
+        metadata=checked.metadata,
+        expected=checked.expected,
     )
 
 
-def mark_stop(made: ToolResult, tool: Tool) -> ToolResult:
-    """The result, marked if it ends the turn. A question that raises is answered with no."""
+def mark_stop(whole: ToolResult, tool: Tool) -> ToolResult:
+    """The result, marked if it ends the turn. A `stop_after` function that raises means no."""
     stops = tool.stop_after
     if callable(stops):
         try:
-            stops = bool(stops(made))
+            stops = bool(stops(whole))
         except Exception:
             stops = False
-    return msgspec.structs.replace(made, stops=True) if stops and made.outcome == "ok" else made
+    return msgspec.structs.replace(whole, stops=True) if stops and whole.outcome == "ok" else whole
 
 
 def content(value: object) -> tuple[Content, ...]:
+    """The content of a result from the value that a tool returned."""
     if value is None:
         return (Text("done"),)
     if isinstance(value, str):
@@ -98,20 +100,20 @@ def content(value: object) -> tuple[Content, ...]:
 
 
 def _checked(value: object, kind: type[T]) -> T:
-    """Parts as they will be read again: their constructors take anything."""
+    """Parts, validated as when they are decoded: their constructors accept anything."""
     try:
         plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_plain)
         return msgspec.convert(plain, kind, builtin_types=(bytes,))
     except Exception as error:
-        blamed = value[0] if isinstance(value, tuple) and len(value) == 1 else value
-        raise Unencodable(blamed, explain(error)) from None
+        invalid = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        raise Unencodable(invalid, explain(error)) from None
 
 
 def _json(value: object) -> str:
     try:
         try:
             return msgspec.json.encode(value, enc_hook=_plain).decode()
-        except UnicodeEncodeError:  # a lone surrogate: JSON can say it, with an escape
+        except UnicodeEncodeError:  # a lone surrogate: JSON can hold it as an escape
             plain = msgspec.to_builtins(value, enc_hook=_plain)
             return json.dumps(plain, separators=(",", ":"))
     except RecursionError:
@@ -121,8 +123,8 @@ def _json(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec does not know by itself: subclasses of text and numbers, pydantic models, and
-    whatever has the same method."""
+    """Convert what msgspec does not support: subclasses of text and numbers, pydantic models and
+    other objects with `model_dump`."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, (int, float)):
@@ -134,6 +136,7 @@ def _plain(value: Any) -> Any:
 
 
 def failed(call: ToolCall, error: BaseException) -> ToolResult:
+    """The result of a call that raised."""
     text = f"{call.tool} failed: {explain(error)}"
     return result(call, "failed", text, expected=is_expected(error))
 
@@ -144,51 +147,51 @@ def is_expected(error: BaseException) -> bool:
 
 
 def explain(error: BaseException) -> str:
-    """An exception as the model is shown it."""
+    """An exception as text for the model."""
     text = str(error) if isinstance(error, ToolFailed) else describe(error)
     return text if len(text) <= MAX_ERROR else text[:MAX_ERROR] + "…"
 
 
-def fitted(made: ToolResult, max_bytes: int) -> ToolResult:
+def fitted(whole: ToolResult, max_bytes: int) -> ToolResult:
     """The result with its texts cut so that together they fit. Files are never cut."""
-    parts = made.content
+    parts = whole.content
     sizes = [_size(part.text) if isinstance(part, Text) else 0 for part in parts]
     if sum(sizes) <= max_bytes:
-        return made
+        return whole
     fitting: list[Content] = []
-    # With several parts there may be some that are left out whole: a last word says so.
-    room = max_bytes if len(parts) == 1 else max_bytes - MARKER
-    gone = 0
+    # Of several parts some may be omitted entirely: a final note says so.
+    room = max_bytes if len(parts) == 1 else max_bytes - MARKER_BYTES
+    omitted = 0
     for part, size in zip(parts, sizes, strict=True):
         if not isinstance(part, Text):
             fitting.append(part)
-        elif size <= room or room >= 2 * MARKER or len(parts) == 1:
+        elif size <= room or room >= 2 * MARKER_BYTES or len(parts) == 1:
             text = cut_middle(part.text, room)
             room -= _size(text)
             fitting.append(Text(text, part.metadata))
         else:
-            gone += size
-    if gone:
-        fitting.append(Text(_marker(gone)))
-    return msgspec.structs.replace(made, content=tuple(fitting))
+            omitted += size
+    if omitted:
+        fitting.append(Text(_marker(omitted)))
+    return msgspec.structs.replace(whole, content=tuple(fitting))
 
 
 def cut_middle(text: str, max_bytes: int) -> str:
-    """The text, or its beginning and its end with a word between them about what is gone."""
+    """The text, or its beginning and its end with a note about the bytes cut between them."""
     if len(text) * 4 <= max_bytes:  # four bytes a character is the most there can be
         return text
     data = _encode(text)
     if len(data) <= max_bytes:
         return text
-    if max_bytes < MARKER:
+    if max_bytes < MARKER_BYTES:
         return _decode(data[:max_bytes])
-    room = max_bytes - MARKER  # two thirds of it for the beginning
+    room = max_bytes - MARKER_BYTES  # two thirds of it for the beginning
     head, tail = _decode(data[: room * 2 // 3]), _decode(data[len(data) - room // 3 :])
     return head + _marker(len(data) - _size(head) - _size(tail)) + tail
 
 
-def _marker(gone: int) -> str:
-    return f"\n[… {gone} bytes cut; ask for less, or for a part …]\n"
+def _marker(omitted: int) -> str:
+    return f"\n[… {omitted} bytes cut; ask for less, or for a part …]\n"
 
 
 def _size(text: str) -> int:
@@ -200,7 +203,7 @@ def _encode(text: str) -> bytes:
 
 
 def _decode(data: bytes) -> str:
-    """Bytes cut at any place: what is left of a character at either end goes."""
+    """Decode bytes cut at any position, without incomplete characters at either end."""
     start = 0
     while start < min(4, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
@@ -213,6 +216,7 @@ def _decode(data: bytes) -> str:
 
 
 def refused_unknown(call: ToolCall, known: Sequence[str]) -> ToolResult:
+    """The result of a call of a tool that does not exist; `known` names those that do."""
     names = ", ".join(known) or "none"
     name = call.tool if len(call.tool) <= MAX_TOOL_NAME else call.tool[:MAX_TOOL_NAME] + "…"
     return result(call, "refused", f"There is no tool named {name!r}. Known tools: {names}.")
@@ -222,16 +226,17 @@ SKIPPED: Final = "Skipped because of a new message from the user."
 
 
 def skipped(call: ToolCall) -> ToolResult:
+    """The result of a call that was not run because of a new message."""
     return result(call, "skipped", SKIPPED)
 
 
 def refused_exclusive(call: ToolCall, exclusive: str, alone: bool) -> ToolResult:
-    """A policy error. `alone` says that this very call is of an exclusive tool."""
+    """The result of a call next to an exclusive tool; `alone`: this call is of one itself."""
     if alone:
         text = f"Not run: {call.tool} must be the only call of a message. Call it alone."
     else:
         text = (
-            f"Not run: {exclusive} was called beside it and must be alone. Call again without it."
+            f"Not run: {exclusive} was called next to it and must be alone. Call again without it."
         )
     return result(call, "refused", text)
 

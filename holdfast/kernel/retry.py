@@ -42,7 +42,7 @@ def after(
         if failure.retry_after > policy.max_retry_after:
             return GiveUp(f"It asks to retry {_moment(now, failure.retry_after)}.")
         return Wait(failure.retry_after)
-    # Exponents beyond the cap would overflow a float long before anybody waits that long.
+    # Exponents beyond the cap would overflow a float long before a wait could be that long.
     ceiling = min(policy.max_delay, policy.first_delay * 2.0 ** min(attempt - 1, 60))
     return Wait(ceiling * random)
 

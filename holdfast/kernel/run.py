@@ -46,7 +46,7 @@ class Run:
         self._closed = False
         self._cancelled = False
 
-    # --- what it gives ---
+    # --- result and events ---
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         return self._outcome().__await__()
@@ -90,7 +90,7 @@ class Run:
         if self._awaiting and not self._readers:
             self._channel.abandon()
 
-    # --- what it takes ---
+    # --- input ---
 
     def steer(self, prompt: Prompt) -> None:
         """Deliver a message at the next step boundary, without stopping the model."""
@@ -123,7 +123,7 @@ class Run:
 
     async def _stop(self) -> None:
         if self._task is not None and not self._task.done():
-            # For a model that keeps the cancellation to itself and goes on talking.
+            # For a model that swallows the cancellation and continues to stream.
             self._inbox.interruption.requested = True
             if not self._cancelled:  # twice would mean: and do not wait for the tools
                 self._cancelled = True
@@ -185,7 +185,10 @@ class EventReader:
 
 
 def _ended(loop: Loop, channel: Channel, task: asyncio.Task[ResultAndCause]) -> None:
-    """Not in a `finally` of the task: one that is cancelled before its first line has none."""
+    """Close the channel of an ended run.
+
+    Not in a `finally` of the task: one that is cancelled before its first line does not run it.
+    """
     if loop.result is None and task.cancelled():
         loop.never_began(channel)
     channel.close()

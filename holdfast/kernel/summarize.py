@@ -24,14 +24,14 @@ class Summarizer:
         model: Model,
         ports: Ports,
         caller: ModelCaller,
-        patience: Backoff,
+        backoff: Backoff,
         interruption: Interruption,
         sink: Sink,
     ) -> None:
         self._model = model
         self._ports = ports
         self._caller = caller
-        self._patience = patience
+        self._backoff = backoff
         self._interruption = interruption
         self._sink = sink
         self._asked_by: AskedBy | None = None
@@ -62,9 +62,9 @@ class Summarizer:
             except Exception as error:
                 failure = classify(error, assembly.model)
                 if failure.kind in ("empty_response", "context_overflow"):
-                    found = ungrouped(error)
-                    raise found from found.__cause__  # the same input would give the same
-                await self._patience.wait_or_give_up(failure, attempt, steerable=False)
+                    cause = ungrouped(error)
+                    raise cause from cause.__cause__  # the same input would give the same
+                await self._backoff.wait_or_give_up(failure, attempt, steerable=False)
                 if self._interruption.requested:
                     raise Interrupted from None
 

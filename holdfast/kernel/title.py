@@ -15,16 +15,17 @@ conversation, without quotes, Markdown or a full stop. Do not answer the convers
 BEGINS: Final = "The conversation begins:\n\n"
 ANSWERED: Final = "\n\nThe last answer:\n\n"
 MAX_EXCERPT: Final = 2_000
-"""Characters of the prompt and of the answer that are shown to the model."""
+"""Maximum characters of the prompt, and of the answer, that are sent to the model."""
 MAX_TITLE_TOKENS: Final = 200
 """Maximum output: enough for a title and a model's minimal reasoning."""
 MAX_TITLE_TOKENS_THINKING: Final = 1_000
 """Maximum output of a model without an effort, which may reason first."""
 MAX_TITLE: Final = 80
+"""Maximum characters of a title."""
 
 _QUOTES: Final = "\"'“”„«»\u2018\u2019"
-_IN_FRONT: Final = " *-–—:;,#>"
-_BEHIND: Final = " *-–—:;,."
+_LEADING: Final = " *-–—:;,#>"
+_TRAILING: Final = " *-–—:;,."
 _LABEL: Final = re.compile(r"^title\s*:", re.IGNORECASE)
 
 
@@ -42,6 +43,7 @@ def title_request(prompt: str, answer: str, effort: Effort | None = "none") -> R
 
 
 def is_title_request(request: Request) -> bool:
+    """Whether a request asks for a title."""
     return any(block.text == TITLE_INSTRUCTIONS for block in request.system)
 
 
@@ -56,7 +58,7 @@ def cleaned(text: str) -> str | None:
     lines = (_line(line) for line in text.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")
     if len(line) > MAX_TITLE:
-        line = line[:MAX_TITLE].rpartition(" ")[0].rstrip(_BEHIND) or line[: MAX_TITLE - 1]
+        line = line[:MAX_TITLE].rpartition(" ")[0].rstrip(_TRAILING) or line[: MAX_TITLE - 1]
         line += "…"
     return line[:MAX_TITLE] or None
 
@@ -69,7 +71,7 @@ def _line(text: str) -> str:
 
 def _bare(text: str) -> str:
     """The text without marks, a full stop and quotes around it."""
-    text = text.lstrip(_IN_FRONT).rstrip(_BEHIND)
+    text = text.lstrip(_LEADING).rstrip(_TRAILING)
     if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
         return _bare(text[1:-1])
     return text

@@ -66,7 +66,7 @@ class ToolContext:
         self.call_id = call_id
         """Id of the call; also the idempotency key of a tool whose effect is `idempotent`."""
         self.deadline = deadline
-        """When the call will be cancelled, on the event loop's clock; None without a timeout."""
+        """Time at which the call will be cancelled, on the event loop's clock; None without one."""
         self.chat = chat
         """Id of the chat; None in a run in memory."""
         self.workspace = workspace
@@ -275,9 +275,9 @@ def _is_name(text: str) -> bool:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    from holdfast.kernel.schema.signature import behind
+    from holdfast.kernel.schema.signature import attribute_owner
 
-    named = behind(function, "__name__")
+    named = attribute_owner(function, "__name__")
     return str(getattr(named, "__name__", type(named).__name__))
 
 

@@ -32,7 +32,7 @@ NO_FAILURES: Final[Mapping[str, FailureStreak]] = MappingProxyType({})
 
 
 class Turn(Struct, frozen=True, gc=False):
-    """What `decide` reads of a history."""
+    """Properties of a history that `decide` reads."""
 
     length: int = 0
     """Number of messages in the history."""
@@ -41,7 +41,7 @@ class Turn(Struct, frozen=True, gc=False):
     calls: tuple[ToolCall, ...] = ()
     """Calls of the last answer that the provider does not execute."""
     open: tuple[ToolCall, ...] = ()
-    """Those of `calls` without a result."""
+    """Calls of the last answer without a result."""
     cut: bool = False
     """Whether the last message is an answer cut by length, without a complete call."""
     model: str | None = None
@@ -51,9 +51,9 @@ class Turn(Struct, frozen=True, gc=False):
     steps: int = 0
     """Number of answers in this turn."""
     recoveries: int = 0
-    """How often in this turn the model was asked to continue a cut answer."""
+    """Number of times in this turn that the model was asked to continue a cut answer."""
     repairs: int = 0
-    """How often in this turn the model was asked to repair the form of an answer."""
+    """Number of times in this turn that the model was asked to repair the form of an answer."""
     failures: Mapping[str, FailureStreak] = NO_FAILURES
     """Failure streaks by tool. An answer that does not use a tool leaves its streak unchanged."""
     passed: tuple[str, ...] = ()

@@ -140,37 +140,37 @@ class DeltaWriter:
     Once the attempt is closed, events that are put are discarded.
     """
 
-    __slots__ = ("_chat", "_replay", "full", "warnings")
+    __slots__ = ("_buffer", "_chat", "full", "warnings")
 
-    def __init__(self, chat: _Chat, replay: DeltaBuffer) -> None:
+    def __init__(self, chat: _Chat, buffer: DeltaBuffer) -> None:
         self.full = False
         self.warnings: list[str] = []
         self._chat = chat
-        self._replay = replay
+        self._buffer = buffer
 
     @property
     def attempt(self) -> AttemptId:
-        return self._replay.attempt
+        return self._buffer.attempt
 
     @property
     def seq(self) -> int:
         """Sequence number of the last delta."""
-        return self._replay.seq
+        return self._buffer.seq
 
     @property
     def closed(self) -> bool:
-        return self._chat.current is not self._replay
+        return self._chat.current is not self._buffer
 
     def put(self, event: Event) -> None:
-        chat, replay = self._chat, self._replay
-        if chat.current is not replay:
+        chat, buffer = self._chat, self._buffer
+        if chat.current is not buffer:
             return
         if chat.wake is None:
-            replay.put(event)
+            buffer.put(event)
             return
-        before = replay.seq
-        replay.put(event)
-        if replay.seq > before:
+        before = buffer.seq
+        buffer.put(event)
+        if buffer.seq > before:
             chat.rouse()
 
     def warn(self, text: str) -> None:
@@ -182,11 +182,11 @@ class DeltaWriter:
 
     def of_calls(self) -> list[Fragment]:
         """Fragments reported by the calls of the running attempt."""
-        return self._replay.of_calls()
+        return self._buffer.of_calls()
 
     def becomes(self, attempt: AttemptId) -> bool:
         """Continue as another attempt, keeping fragments of calls, if no reader saw any of this."""
-        return not self.closed and self._replay.becomes(attempt)
+        return not self.closed and self._buffer.becomes(attempt)
 
     def close(self) -> None:
         """End the attempt: committed, failed or abandoned. Readers get the rest and a reset."""
@@ -211,7 +211,7 @@ class DeltaReader:
     __slots__ = ("_chat", "_ended", "_held", "_leave", "_reading", "_seq", "_void")
 
     def __init__(
-        self, chat: _Chat, after: LiveCursor | None, leave: Callable[[], None], patient: bool
+        self, chat: _Chat, after: LiveCursor | None, leave: Callable[[], None], keep_cursor: bool
     ) -> None:
         self._chat = chat
         self._leave = leave
@@ -224,7 +224,7 @@ class DeltaReader:
         self._held: LiveCursor | None = None
         """Cursor of an attempt shown elsewhere, which this process may still receive."""
         if after is not None:
-            if patient and self._reading is None:
+            if keep_cursor and self._reading is None:
                 self._held = after
             else:
                 self._begin_after(after)
@@ -365,33 +365,33 @@ class Tap:
 class Mirror:
     """Copy of an attempt that runs in another process. Made by `Live.mirror`."""
 
-    __slots__ = ("_chat", "_leave", "_replay")
+    __slots__ = ("_buffer", "_chat", "_leave")
 
-    def __init__(self, chat: _Chat, replay: DeltaBuffer, leave: Callable[[], None]) -> None:
+    def __init__(self, chat: _Chat, buffer: DeltaBuffer, leave: Callable[[], None]) -> None:
         self._chat = chat
-        self._replay = replay
+        self._buffer = buffer
         self._leave = leave
 
     @property
     def attempt(self) -> AttemptId:
-        return self._replay.attempt
+        return self._buffer.attempt
 
     @property
     def cursor(self) -> LiveCursor:
         """Position up to which the copy is complete."""
-        return LiveCursor(self._replay.attempt, self._replay.seq)
+        return LiveCursor(self._buffer.attempt, self._buffer.seq)
 
     @property
     def closed(self) -> bool:
         """Whether the mirror is closed, also by a newer attempt."""
-        return self._chat.current is not self._replay
+        return self._chat.current is not self._buffer
 
     def add(self, runs: Iterable[RelayDelta]) -> None:
         """Append deltas; raises `ValueError` for a gap. Does nothing once closed."""
         if self.closed:
             return
         for run in runs:
-            self._replay.add(run)
+            self._buffer.add(run)
         self._chat.rouse()
 
     def close(self) -> None:
@@ -401,11 +401,11 @@ class Mirror:
             self._leave()
 
 
-def _can_continue(replay: DeltaBuffer | None, cursor: LiveCursor) -> bool:
+def _can_continue(buffer: DeltaBuffer | None, cursor: LiveCursor) -> bool:
     """Whether a cursor belongs to this attempt and to a number that it has reached."""
-    if replay is None or replay.attempt != cursor.attempt:
+    if buffer is None or buffer.attempt != cursor.attempt:
         return False
-    return 0 <= cursor.seq <= replay.seq
+    return 0 <= cursor.seq <= buffer.seq
 
 
 class Live:
@@ -418,7 +418,7 @@ class Live:
         """Callback for a chat that gets its first reader or loses its last."""
 
     def __len__(self) -> int:
-        """Number of known chats: with an attempt, one not yet forgotten, or readers."""
+        """Number of chats kept: with an attempt, one not yet forgotten, or readers."""
         return len(self._chats)
 
     def open(self, chat: str, attempt: AttemptId, after: DeltaWriter | None = None) -> DeltaWriter:
@@ -432,54 +432,54 @@ class Live:
         stops it at its next write to the database. The newest attempt itself is refused too: its
         numbers would restart under cursors that were issued for others.
         """
-        known = self._known(chat)
-        newer = known.newest is None or attempt > known.newest
-        if newer and after is not None and not known.read and after.becomes(attempt):
-            known.newest = attempt
+        state = self._state(chat)
+        newer = state.newest is None or attempt > state.newest
+        if newer and after is not None and not state.read and after.becomes(attempt):
+            state.newest = attempt
             return after
-        replay = DeltaBuffer(attempt, self._output_limit)
+        buffer = DeltaBuffer(attempt, self._output_limit)
         if newer:
-            known.end()
-            known.newest, known.current = attempt, replay
-            known.remembered = True
+            state.end()
+            state.newest, state.current = attempt, buffer
+            state.remembered = True
             for fragment in after.of_calls() if after is not None else ():
-                replay.put(fragment)
-        return DeltaWriter(known, replay)
+                buffer.put(fragment)
+        return DeltaWriter(state, buffer)
 
     def close(self, chat: str, attempt: AttemptId) -> None:
         """End this attempt and all before it. None of them can be opened afterwards."""
-        known = self._known(chat)
-        known.remembered = True
-        if known.newest is None or attempt > known.newest:
-            known.newest = attempt
-        if known.current is not None and known.current.attempt <= attempt:
-            known.end()
+        state = self._state(chat)
+        state.remembered = True
+        if state.newest is None or attempt > state.newest:
+            state.newest = attempt
+        if state.current is not None and state.current.attempt <= attempt:
+            state.end()
 
     def forget(self, chat: str) -> None:
         """Forget a chat that this process released: its attempt ends, and nothing is kept.
 
         While the chat has readers, its newest attempt is still remembered.
         """
-        known = self._chats.get(chat)
-        if known is not None:
-            if known.own is not None:
-                known.end()
-            known.remembered = False
-            self._tidy(chat, known)
+        state = self._chats.get(chat)
+        if state is not None:
+            if state.own is not None:
+                state.end()
+            state.remembered = False
+            self._tidy(chat, state)
 
     def rouse(self, chat: str) -> None:
         """Wake the readers of a chat because something other than a delta happened."""
-        known = self._chats.get(chat)
-        if known is not None:
-            known.rouse()
+        state = self._chats.get(chat)
+        if state is not None:
+            state.rouse()
 
     def partial(self, chat: str) -> LivePartial | None:
         """The answer of the running attempt so far; None if none runs here."""
-        known = self._chats.get(chat)
-        replay = None if known is None else known.own
-        if replay is None:
+        state = self._chats.get(chat)
+        buffer = None if state is None else state.own
+        if buffer is None:
             return None
-        return LivePartial(replay.attempt, replay.seq, replay.parts())
+        return LivePartial(buffer.attempt, buffer.seq, buffer.parts())
 
     @asynccontextmanager
     async def read(self, chat: str, after: LiveCursor | None = None) -> AsyncIterator[DeltaReader]:
@@ -494,49 +494,49 @@ class Live:
         """Read a chat: its running attempt from the start, or after a cursor. Close the reader.
 
         Where other processes are followed too, a cursor of an attempt unknown here becomes void
-        only when another attempt is known.
+        only when there is another attempt.
         """
-        known = self._known(chat)
-        known.readers += 1
-        if known.readers == 1 and self.on_watch is not None:
+        state = self._state(chat)
+        state.readers += 1
+        if state.readers == 1 and self.on_watch is not None:
             self.on_watch(chat)
 
         def leave() -> None:
-            known.readers -= 1
-            self._tidy(chat, known)
-            if not known.readers and self.on_watch is not None:
+            state.readers -= 1
+            self._tidy(chat, state)
+            if not state.readers and self.on_watch is not None:
                 self.on_watch(chat)
 
-        return DeltaReader(known, after, leave, patient=self.on_watch is not None)
+        return DeltaReader(state, after, leave, keep_cursor=self.on_watch is not None)
 
     # --- between processes ---
 
     def watched(self) -> list[str]:
         """The chats with readers in this process."""
-        return [chat for chat, known in self._chats.items() if known.readers]
+        return [chat for chat, state in self._chats.items() if state.readers]
 
     def is_watched(self, chat: str) -> bool:
-        known = self._chats.get(chat)
-        return known is not None and known.readers > 0
+        state = self._chats.get(chat)
+        return state is not None and state.readers > 0
 
     def runs(self, chat: str) -> bool:
         """Whether an attempt of the chat runs in this process."""
-        known = self._chats.get(chat)
-        return known is not None and known.own is not None
+        state = self._chats.get(chat)
+        return state is not None and state.own is not None
 
     def tap(self, chat: str, after: LiveCursor | None = None) -> Tap:
         """Feed another process with this one's attempts of a chat, from the start or a cursor.
 
         Mirrored attempts are not passed on.
         """
-        known = self._known(chat)
-        known.taps += 1
+        state = self._state(chat)
+        state.taps += 1
 
         def leave() -> None:
-            known.taps -= 1
-            self._tidy(chat, known)
+            state.taps -= 1
+            self._tidy(chat, state)
 
-        return Tap(known, after, leave)
+        return Tap(state, after, leave)
 
     def mirror(self, chat: str, attempt: AttemptId) -> Mirror | None:
         """Start copying an attempt that runs elsewhere. None without readers, or for an old one.
@@ -544,25 +544,25 @@ class Live:
         Unlike an attempt of this process it may start again: its numbers come from the one process
         that runs it, and are the same each time. It is kept until it is closed.
         """
-        known = self._chats.get(chat)
-        if known is None or not known.readers:
+        state = self._chats.get(chat)
+        if state is None or not state.readers:
             return None
-        if known.newest is not None:
-            late = attempt == known.newest and known.remembered
-            if late or attempt < known.newest:
+        if state.newest is not None:
+            late = attempt == state.newest and state.remembered
+            if late or attempt < state.newest:
                 return None
-        known.end()
-        known.newest = attempt
-        known.current = DeltaBuffer(attempt, self._output_limit, mirrored=True)
-        return Mirror(known, known.current, partial(self._tidy, chat, known))
+        state.end()
+        state.newest = attempt
+        state.current = DeltaBuffer(attempt, self._output_limit, mirrored=True)
+        return Mirror(state, state.current, partial(self._tidy, chat, state))
 
-    def _known(self, chat: str) -> _Chat:
-        known = self._chats.get(chat)
-        if known is None:
-            known = self._chats[chat] = _Chat()
-        return known
+    def _state(self, chat: str) -> _Chat:
+        state = self._chats.get(chat)
+        if state is None:
+            state = self._chats[chat] = _Chat()
+        return state
 
-    def _tidy(self, chat: str, known: _Chat) -> None:
-        wanted = known.read or known.remembered
-        if not wanted and known.current is None:
+    def _tidy(self, chat: str, state: _Chat) -> None:
+        in_use = state.read or state.remembered
+        if not in_use and state.current is None:
             self._chats.pop(chat, None)

@@ -76,9 +76,9 @@ class DeltaBuffer:
     """The deltas of one attempt, in order and without a gap."""
 
     __slots__ = (
+        "_cached",
         "_ends",
         "_folded",
-        "_given",
         "_head",
         "_limit",
         "_loose",
@@ -104,7 +104,7 @@ class DeltaBuffer:
         """End of each delta's text, by the first number of the merged delta."""
         self._loose: list[Fragment] = []
         """The newest fragments, one for each number."""
-        self._given: tuple[int, int, list[DeltaRange]] = (0, 0, [])
+        self._cached: tuple[int, int, list[DeltaRange]] = (0, 0, [])
         self._limit = limit
         self._head = 0
         """Size of the tool output that is kept permanently."""
@@ -127,10 +127,10 @@ class DeltaBuffer:
 
     def of_calls(self) -> list[Fragment]:
         """Fragments reported by the calls that run here."""
-        said: Iterable[EventOrFragment] = self._unread
+        events: Iterable[EventOrFragment] = self._unread
         if self._seq:
-            said = (delta.fragment for delta in self.after(0))
-        return of_calls(said)
+            events = (delta.fragment for delta in self.after(0))
+        return of_calls(events)
 
     def becomes(self, attempt: AttemptId) -> bool:
         """Become another attempt, keeping fragments of calls. Refused once a delta has a number: a
@@ -146,14 +146,14 @@ class DeltaBuffer:
 
         Readers at the same position get the same values, so that each is encoded once.
         """
-        start, end, given = self._given
+        start, end, deltas = self._cached
         if start != seq or end != self.seq:
-            given = self._after(seq)
-            self._given = (seq, self._seq, given)
-        return given
+            deltas = self._after(seq)
+            self._cached = (seq, self._seq, deltas)
+        return deltas
 
     def runs(self, seq: int) -> list[RelayDelta]:
-        """All deltas after this number, for a replay in another process to `add`."""
+        """All deltas after this number, for a buffer in another process to `add`."""
         folded, runs = self.seq - len(self._loose), []
         if self._seq == seq + 1 > folded:  # the usual case
             return [RelayDelta(self._seq, self._seq, self._loose[-1])]
@@ -163,29 +163,29 @@ class DeltaBuffer:
         start = max(seq, folded)
         loose = self._loose[start - folded :]
         for delta in self._runs(loose, start + 1):
-            said = loose[delta.first - start - 1 : delta.last - start]
-            runs.append(RelayDelta(delta.first, delta.last, delta.fragment, _ends_of(said)))
+            group = loose[delta.first - start - 1 : delta.last - start]
+            runs.append(RelayDelta(delta.first, delta.last, delta.fragment, _ends_of(group)))
         return runs
 
     def add(self, run: RelayDelta) -> None:
-        """Append the next deltas of a replay in another process."""
+        """Append the next deltas of a buffer in another process."""
         count = run.last - run.first + 1
         if run.first != self.seq + 1 or count < 1 or (run.ends and len(run.ends) != count):
             raise ValueError(f"{run.first} to {run.last} do not follow {self.seq}")
         if count == 1:
             self._add(run.fragment)
             return
-        said = pieces(run.fragment, run.ends) if run.ends else repeat(run.fragment, count)
-        for fragment in said:
+        fragments = pieces(run.fragment, run.ends) if run.ends else repeat(run.fragment, count)
+        for fragment in fragments:
             self._add(fragment)
 
     def _run(self, delta: DeltaRange, seq: int) -> RelayDelta:
         """The part of a merged delta after this number, for another process."""
         ends: tuple[int, ...] = ()
         if delta.last > delta.first and not isinstance(delta.fragment, Omitted):
-            every, gone = self._ends[delta.first], seq + 1 - delta.first
-            start = every[gone - 1] if gone else 0
-            ends = tuple(end - start for end in every[gone:])
+            every, skipped = self._ends[delta.first], seq + 1 - delta.first
+            start = every[skipped - 1] if skipped else 0
+            ends = tuple(end - start for end in every[skipped:])
         if seq >= delta.first:
             delta = self._cut(delta, seq)
         return RelayDelta(delta.first, delta.last, delta.fragment, ends if len(ends) > 1 else ())
@@ -240,8 +240,8 @@ class DeltaBuffer:
         first = self._seq - len(self._loose) + 1
         for delta in self._runs(self._loose, first):
             if delta.last > delta.first and not isinstance(delta.fragment, Omitted):
-                said = self._loose[delta.first - first : delta.last - first + 1]
-                self._ends[delta.first] = array("I", accumulate(map(len, texts(said))))
+                fragments = self._loose[delta.first - first : delta.last - first + 1]
+                self._ends[delta.first] = array("I", accumulate(map(len, texts(fragments))))
             self._folded.append(delta)
         self._loose.clear()
 
@@ -283,12 +283,12 @@ class DeltaBuffer:
         if not isinstance(output, ToolProgressed):
             self._folded[index] = replace(delta, fragment=shortened(output, MAX_OMITTED_RESULT))
             return
-        gone = [replace(delta, fragment=Omitted((output.call_id,)))]
+        omitted = [replace(delta, fragment=Omitted((output.call_id,)))]
         if index and type(self._folded[index - 1].fragment) is Omitted:
             index -= 1
-            gone = merged([self._folded[index], *gone])
+            omitted = merged([self._folded[index], *omitted])
             del self._folded[index + 1]
-        self._folded[index] = gone[0]
+        self._folded[index] = omitted[0]
 
 
 def merged(deltas: Iterable[DeltaRange]) -> list[DeltaRange]:
@@ -303,11 +303,11 @@ def merged(deltas: Iterable[DeltaRange]) -> list[DeltaRange]:
     return whole
 
 
-def _ends_of(said: Sequence[Fragment]) -> tuple[int, ...]:
+def _ends_of(fragments: Sequence[Fragment]) -> tuple[int, ...]:
     """End of each fragment's text, for fragments that continue each other."""
-    if len(said) == 1 or isinstance(said[0], Omitted):
+    if len(fragments) == 1 or isinstance(fragments[0], Omitted):
         return ()
-    return tuple(accumulate(map(len, texts(said))))
+    return tuple(accumulate(map(len, texts(fragments))))
 
 
 def _last(delta: DeltaRange) -> int:

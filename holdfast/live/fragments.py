@@ -1,7 +1,7 @@
 """Fragments: the content of deltas, and how they are merged, cut and shortened. Pure.
 
 A fragment is the event itself, so that code which shows a run of this process can show one that
-runs elsewhere with the same code. `Omitted` is the one thing that only a stream says.
+runs elsewhere with the same code. Only `Omitted` is not an event.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ Fragment: TypeAlias = Union[
     Warned,
     Omitted,
 ]
-
+"""Content of a delta."""
 
 EventOrFragment: TypeAlias = Union[Event, Fragment]
+"""An event of a run, or a fragment that is kept from an earlier attempt."""
 
 
 def fragment_of(event: EventOrFragment) -> Fragment | None:
@@ -83,8 +84,8 @@ def _rare(event: EventOrFragment) -> Fragment | None:
 
 def of_calls(events: Iterable[EventOrFragment]) -> list[Fragment]:
     """Fragments reported by calls that run here, which are not part of a model's answer."""
-    said = [event for event in events if type(event) in _OF_CALLS and not _ran_elsewhere(event)]
-    return cast("list[Fragment]", said)
+    output = [event for event in events if type(event) in _OF_CALLS and not _ran_elsewhere(event)]
+    return cast("list[Fragment]", output)
 
 
 def _ran_elsewhere(event: EventOrFragment) -> bool:
@@ -169,10 +170,10 @@ def _short_result(result: ToolResult, room: int) -> ToolResult:
 
 
 def _ends(text: str, room: int) -> str:
-    gone = len(text) - 2 * room
-    if gone <= 0:
+    omitted = len(text) - 2 * room
+    if omitted <= 0:
         return text
-    return f"{text[:room]}\n[… {gone} characters left out here …]\n{text[-room:]}"
+    return f"{text[:room]}\n[… {omitted} characters left out here …]\n{text[-room:]}"
 
 
 # --- what an answer would be --------------------------------------------------------------------
@@ -184,7 +185,7 @@ def parts_of(fragments: Iterable[Fragment]) -> tuple[Part, ...]:
     Only what was shown: signatures, for example, are not included.
     """
     parts: list[Part | None] = []
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for fragment in fragments:
         match fragment:
             case TextDelta(text):
@@ -192,16 +193,16 @@ def parts_of(fragments: Iterable[Fragment]) -> tuple[Part, ...]:
             case ReasoningDelta(text):
                 parts.append(Reasoning(text))
             case CallStarted(call_id):
-                places[call_id] = len(parts)
+                positions[call_id] = len(parts)
                 parts.append(None)
-            case ToolCalled(call) if call.id in places:
-                parts[places.pop(call.id)] = call
+            case ToolCalled(call) if call.id in positions:
+                parts[positions.pop(call.id)] = call
             case ToolCalled(call):
                 parts.append(call)
             case ToolFinished(result) if result.provider_executed:
                 parts.append(result)
             case _:
-                pass  # happens beside the answer
+                pass  # not part of the answer
     return tuple(chain.from_iterable(_run(group) for _, group in groupby(parts, type)))
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 MAX_SERIES: Final = 500
-"""Maximum number of series of one meter, so that invented label values cannot fill memory."""
+"""Maximum number of series of one metric, so that invented label values cannot fill memory."""
 OTHER_LABEL: Final = "other"
-"""Label value of all series beyond that."""
+"""Label value of all series beyond the maximum."""
 METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Media type of the Prometheus text format."""
 DATABASE_BUCKETS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 )  # fmt: skip
@@ -38,6 +39,7 @@ SECONDS_BUCKETS: Final = (
 """Histogram bounds in seconds for models and tools."""
 
 MetricLabels: TypeAlias = tuple[str, ...]
+"""Names or values of the labels of a metric, in order."""
 
 
 class Metric:
@@ -153,7 +155,7 @@ class MetricRegistry:
     """The registry: all metrics of a process."""
 
     def __init__(self) -> None:
-        self._meters: dict[str, Metric] = {}
+        self._metrics: dict[str, Metric] = {}
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return self._add(Counter(name, meaning, labels))
@@ -166,17 +168,17 @@ class MetricRegistry:
     ) -> Histogram:
         return self._add(Histogram(name, meaning, labels, bounds))
 
-    def _add(self, meter: M) -> M:
-        if meter.name in self._meters:
-            raise ValueError(f"the metric {meter.name} is already registered")
-        self._meters[meter.name] = meter
-        return meter
+    def _add(self, metric: M) -> M:
+        if metric.name in self._metrics:
+            raise ValueError(f"the metric {metric.name} is already registered")
+        self._metrics[metric.name] = metric
+        return metric
 
     def __iter__(self) -> Iterator[Metric]:
-        return iter(self._meters.values())
+        return iter(self._metrics.values())
 
     def text(self) -> str:
-        return "".join(meter.text() for meter in self)
+        return "".join(metric.text() for metric in self)
 
 
 def _escaped(value: str) -> str:

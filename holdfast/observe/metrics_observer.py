@@ -21,15 +21,23 @@ UNKNOWN_LABEL = "unknown"
 class MetricsObserver(Observer, ChatObserver):
     """Observer that updates the metrics of a process, for all its chats."""
 
-    def __init__(self, meters: MetricRegistry) -> None:
-        counter, histogram = meters.counter, meters.histogram
-        self._running = meters.gauge(
+    def __init__(self, metrics: MetricRegistry) -> None:
+        self._add_chats(metrics)
+        self._add_model_calls(metrics)
+        self._add_tool_calls(metrics)
+        self._add_turns(metrics)
+
+    def _add_chats(self, metrics: MetricRegistry) -> None:
+        self._running = metrics.gauge(
             "holdfast_running_chats", "Number of chats that this process is driving."
         )
-        self._claims = counter("holdfast_claims_total", "Chats claimed by this process.")
-        self._takeovers = counter(
+        self._claims = metrics.counter("holdfast_claims_total", "Chats claimed by this process.")
+        self._takeovers = metrics.counter(
             "holdfast_takeovers_total", "Chats taken over from a worker that had died."
         )
+
+    def _add_model_calls(self, metrics: MetricRegistry) -> None:
+        counter, histogram = metrics.counter, metrics.histogram
         self._steps = counter("holdfast_steps_total", "Complete answers of models.", "model")
         self._tokens = counter(
             "holdfast_tokens_total", "Tokens of model calls by kind.", "model", "kind"
@@ -63,23 +71,29 @@ class MetricsObserver(Observer, ChatObserver):
             "model",
             "kind",
         )
-        self._tools = histogram(
+
+    def _add_tool_calls(self, metrics: MetricRegistry) -> None:
+        self._tools = metrics.histogram(
             "holdfast_tool_seconds", "Run time of tool calls in seconds.", "tool"
         )
-        self._results = histogram(
+        self._results = metrics.histogram(
             "holdfast_tool_result_bytes",
             "Size of tool results in bytes.",
             "tool",
             bounds=BYTE_BUCKETS,
         )
-        self._calls = counter(
+        self._calls = metrics.counter(
             "holdfast_tool_calls_total", "Tool calls by outcome.", "tool", "outcome"
         )
-        self._compactions = counter(
+
+    def _add_turns(self, metrics: MetricRegistry) -> None:
+        self._compactions = metrics.counter(
             "holdfast_compactions_total", "Compactions of histories by outcome.", "outcome"
         )
-        self._turns = counter("holdfast_turns_total", "Turns by the reason they ended.", "reason")
-        self._failures = counter(
+        self._turns = metrics.counter(
+            "holdfast_turns_total", "Turns by the reason they ended.", "reason"
+        )
+        self._failures = metrics.counter(
             "holdfast_failures_total", "Turns that ended with an error, by kind of failure.", "kind"
         )
 
@@ -102,15 +116,15 @@ class MetricsObserver(Observer, ChatObserver):
         self._prompt.take(prompt_bytes(request), model.name)
         return model
 
-    def answered(self, said: ModelCallOutcome) -> None:
-        if said.error is None:
-            if said.why == "answer":
-                self._steps.add(said.model)
-            self._model.take(said.seconds, said.model)
-            if said.first is not None:
-                self._first.take(said.first, said.model)
-        if said.usage is not None:
-            self._spend(said.model, said.usage)
+    def answered(self, outcome: ModelCallOutcome) -> None:
+        if outcome.error is None:
+            if outcome.why == "answer":
+                self._steps.add(outcome.model)
+            self._model.take(outcome.seconds, outcome.model)
+            if outcome.first is not None:
+                self._first.take(outcome.first, outcome.model)
+        if outcome.usage is not None:
+            self._spend(outcome.model, outcome.usage)
 
     def _spend(self, model: str, usage: Usage) -> None:
         add = self._tokens.add

@@ -75,7 +75,7 @@ class ChatObserver:
         """A model is about to be called. Returns the model to call: this one, or a wrapper."""
         return model
 
-    def answered(self, said: ModelCallOutcome) -> None:
+    def answered(self, outcome: ModelCallOutcome) -> None:
         """The model call that `asks` announced has ended, successfully or not."""
 
     def called(self, tool: str, outcome: ToolOutcome, seconds: float, size: int) -> None:
@@ -132,15 +132,15 @@ class _Observers(Observer):
             one.claimed(taken_over)
 
     def drives(self, stretch: Stretch) -> ChatObserver:
-        return _Witnesses([one.drives(stretch) for one in self._all])
+        return _ChatObservers([one.drives(stretch) for one in self._all])
 
     def names(self, stretch: Stretch) -> ChatObserver:
-        return _Witnesses([one.names(stretch) for one in self._all])
+        return _ChatObservers([one.names(stretch) for one in self._all])
 
 
-class _Witnesses(ChatObserver):
-    def __init__(self, witnesses: Sequence[ChatObserver]) -> None:
-        self._all = tuple(one for one in witnesses if one is not UNOBSERVED_CHAT)
+class _ChatObservers(ChatObserver):
+    def __init__(self, observers: Sequence[ChatObserver]) -> None:
+        self._all = tuple(one for one in observers if one is not UNOBSERVED_CHAT)
         self.around = tuple(middleware for one in self._all for middleware in one.around)
 
     def begins(self) -> None:
@@ -152,9 +152,9 @@ class _Witnesses(ChatObserver):
             model = one.asks(model, request)
         return model
 
-    def answered(self, said: ModelCallOutcome) -> None:
+    def answered(self, outcome: ModelCallOutcome) -> None:
         for one in self._all:
-            one.answered(said)
+            one.answered(outcome)
 
     def called(self, tool: str, outcome: ToolOutcome, seconds: float, size: int) -> None:
         for one in self._all:
@@ -178,7 +178,7 @@ class _Witnesses(ChatObserver):
 
 
 class ObservedModel:
-    """A model for summaries and titles that notifies a witness of every call.
+    """A model for summaries and titles that notifies an observer of every call.
 
     It inspects each delta, which would be too slow for answers.
     """
@@ -186,12 +186,12 @@ class ObservedModel:
     def __init__(
         self,
         model: Model,
-        witness: ChatObserver,
+        observer: ChatObserver,
         clock: Callable[[], float],
         why: Purpose = "summary",
     ) -> None:
         self._model = model
-        self._witness = witness
+        self._observer = observer
         self._clock = clock
         self._why = why
 
@@ -204,11 +204,11 @@ class ObservedModel:
         return self._model.window
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        asked = self._witness.asks(self._model, request)
-        name, began, first = asked.name, self._clock(), None
+        called = self._observer.asks(self._model, request)
+        name, began, first = called.name, self._clock(), None
         finished = Finished(finish="interrupted")
         error: BaseException | None = None
-        stream = asked.stream(request)
+        stream = called.stream(request)
         try:
             async for delta in stream:
                 if isinstance(delta, Opened):
@@ -226,6 +226,8 @@ class ObservedModel:
         finally:
             whole = finished.finish if finished.finish != "interrupted" else None
             took, early = self._clock() - began, first if whole else None
-            said = ModelCallOutcome(name, took, early, finished.usage, whole, error, why=self._why)
-            self._witness.answered(said)
+            outcome = ModelCallOutcome(
+                name, took, early, finished.usage, whole, error, why=self._why
+            )
+            self._observer.answered(outcome)
             await close(stream)

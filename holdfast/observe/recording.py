@@ -112,20 +112,20 @@ class _Model:
         return self._model.window
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        asked = {"what": "request", "model": self.name, "request": request}
-        self._write([asked])  # first, in case the process dies
-        said: list[Delta] = []
+        line = {"what": "request", "model": self.name, "request": request}
+        self._write([line])  # first, in case the process dies
+        deltas: list[Delta] = []
         end: dict[str, Any] = {"what": "end"}
         stream = self._model.stream(request)
         try:
             async for delta in stream:
-                said.append(delta)
+                deltas.append(delta)
                 yield delta
         except BaseException as error:
             end["error"] = _error(error)
             raise
         finally:
-            self._write([*map(_line, self._redacted(said)), end])
+            self._write([*map(_line, self._redacted(deltas)), end])
             await close(stream)
 
 

@@ -18,6 +18,7 @@ def prompt_bytes(request: Request) -> int:
 
 
 def result_bytes(result: ToolResult) -> int:
+    """Bytes of the content of a tool result."""
     total = 0
     for content in result.content:
         total += _part(content)

@@ -31,6 +31,7 @@ OTEL_PROVIDERS: Final[Mapping[str, str]] = {
 }
 """Names of providers in the conventions, where they differ from ours."""
 OTEL_FINISH_REASONS: Final[Mapping[str, str]] = {"tool_calls": "tool_call"}
+"""Finish reasons in the conventions, where they differ from ours."""
 
 
 class Tracing(Observer):
@@ -78,7 +79,7 @@ class _Traced(ChatObserver):
         self._turn: Span | None = None
         # A turn is a trace of its own, unrelated to whatever started the worker.
         self._above: Context = context.Context()
-        self._asked: tuple[Span, Token[Any]] | None = None
+        self._model_call: tuple[Span, Token[Any]] | None = None
         self.around = (self._call,)
 
     # --- a turn ---
@@ -133,27 +134,29 @@ class _Traced(ChatObserver):
             **_settings(request),
         }
         if self._content is not None:
-            attributes["gen_ai.system_instructions"] = self._told(request.system)
-            attributes["gen_ai.input.messages"] = self._told(request.messages)
+            attributes["gen_ai.system_instructions"] = self._encoded(request.system)
+            attributes["gen_ai.input.messages"] = self._encoded(request.messages)
         kind, below = self._api.SpanKind.CLIENT, self._below()
         span = self._start(f"chat {name or provider}", kind, below, attributes)
         # Current during the call, so that spans of an HTTP client become its children.
         token = self._contexts.attach(self._api.set_span_in_context(span, below))
-        self._asked = span, token
+        self._model_call = span, token
         return model
 
-    def answered(self, said: ModelCallOutcome) -> None:
-        if self._asked is None:
+    def answered(self, outcome: ModelCallOutcome) -> None:
+        if self._model_call is None:
             return
-        (span, token), self._asked = self._asked, None
+        (span, token), self._model_call = self._model_call, None
         self._contexts.detach(token)
-        span.set_attribute("gen_ai.response.model", said.model.partition(":")[2] or said.model)
-        for name, value in _facts(said).items():
+        span.set_attribute(
+            "gen_ai.response.model", outcome.model.partition(":")[2] or outcome.model
+        )
+        for name, value in _facts(outcome).items():
             span.set_attribute(name, value)
-        if self._content is not None and said.message is not None:
-            span.set_attribute("gen_ai.output.messages", self._told([said.message()]))
-        if said.error is not None:
-            self._fail_by(span, said.error)
+        if self._content is not None and outcome.message is not None:
+            span.set_attribute("gen_ai.output.messages", self._encoded([outcome.message()]))
+        if outcome.error is not None:
+            self._fail_by(span, outcome.error)
         span.end()
 
     # --- a tool call ---
@@ -199,14 +202,14 @@ class _Traced(ChatObserver):
         kind = classify(error).kind
         self._fail(span, type(error).__name__ if kind in ("internal", "unknown") else kind)
 
-    def _told(self, value: object) -> str:
+    def _encoded(self, value: object) -> str:
         assert self._content is not None
         return self._content(encode(value).decode())
 
 
 def _settings(request: Request) -> dict[str, Any]:
     settings = request.settings
-    given = {
+    attributes = {
         "gen_ai.request.max_tokens": settings.max_output_tokens,
         "gen_ai.request.temperature": settings.temperature,
         "gen_ai.request.top_p": settings.top_p,
@@ -215,18 +218,18 @@ def _settings(request: Request) -> dict[str, Any]:
         "gen_ai.request.presence_penalty": settings.presence_penalty,
         "gen_ai.output.type": None if request.output is None else "json",
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _facts(said: ModelCallOutcome) -> dict[str, Any]:
+def _facts(outcome: ModelCallOutcome) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    if said.finish is not None:
+    if outcome.finish is not None:
         facts["gen_ai.response.finish_reasons"] = (
-            OTEL_FINISH_REASONS.get(said.finish, said.finish),
+            OTEL_FINISH_REASONS.get(outcome.finish, outcome.finish),
         )
-    if said.first is not None:
-        facts["gen_ai.response.time_to_first_chunk"] = said.first
-    usage = said.usage
+    if outcome.first is not None:
+        facts["gen_ai.response.time_to_first_chunk"] = outcome.first
+    usage = outcome.usage
     if usage is None:
         return facts
     # By the conventions the input includes what came from a cache; ours does not.

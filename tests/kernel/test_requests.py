@@ -165,7 +165,7 @@ async def test_what_is_removed_of_what_project_gave_is_logged(
     with caplog.at_level("INFO", "holdfast"):
         await agent.run("?")
     assert removals(caplog) == [
-        "sequence repair removed 0 tool calls and 1 tool results of what project gave from the "
+        "sequence repair removed 0 tool calls and 1 tool results of what project returned from the "
         "request"
     ]
 

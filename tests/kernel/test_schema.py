@@ -351,13 +351,13 @@ def unknown_class(ok: int, x: subprocess.Popen[bytes]) -> None: ...
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (star, "'args' of star cannot be given by name"),
-        (slash, "'x' of slash cannot be given by name"),
+        (star, "'args' of star cannot be passed by name"),
+        (slash, "'x' of slash cannot be passed by name"),
         (bare, "'x' of bare has no type: annotate it"),
         (field_default, "'x' of field_default has a Field as default"),
         (opaque, "'x' of opaque has a type that JSON cannot become"),
         (unknown_class, "'x' of unknown_class has a type that JSON cannot become"),
-        (dict.fromkeys, "no signature|cannot be given by name"),
+        (dict.fromkeys, "no signature|cannot be passed by name"),
     ],
 )
 def test_a_function_that_cannot_be_a_tool_is_refused_when_built(
@@ -390,7 +390,7 @@ def test_sets_are_plain_in_the_same_order_in_every_process() -> None:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        ({"type": "array"}, "arguments are an object"),
+        ({"type": "array"}, "type 'array': use 'object'"),
         ({"properties": {"a": {"type": "integr"}}}, r"properties\.a\.type: .*integr"),
         ({"properties": {"a": {"minimum": "x"}}}, r"properties\.a\.minimum"),
         ({"properties": {"a": {"pattern": "("}}}, "regex"),
@@ -734,7 +734,7 @@ def test_json_gives_no_complaint(text: str) -> None:
         ('{"a": "x', "the text ends too early"),
         ("{'a': 1}", "character 2 of 8"),
         ('{"a": 1}}', "character 9 of 9"),
-        ("NaN", "NaN is no JSON value"),
+        ("NaN", "NaN is not a JSON value"),
         ("1e400", "too large"),
         ("1" * 100_000, "too many digits"),
         ("[" * 10_000, "nested too deeply"),

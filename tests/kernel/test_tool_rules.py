@@ -165,8 +165,8 @@ async def test_a_mixed_batch_runs_nothing_and_tells_each_call_what_to_do() -> No
     found = results_in(run.history)
     assert [outcome for outcome, _ in found.values()] == ["refused"] * 3
     assert "must be the only call" in found["call_2"][1]
-    assert "plan was called beside it" in found["call_1"][1]
-    assert "plan was called beside it" in found["call_3"][1]
+    assert "plan was called next to it" in found["call_1"][1]
+    assert "plan was called next to it" in found["call_3"][1]
     assert only(ToolStarted, events) == []
     assert finished(events) == {"call_1": 1, "call_2": 1, "call_3": 1}
 

@@ -32,8 +32,8 @@ class Ear(ChatObserver):
     def __init__(self) -> None:
         self.heard: list[ModelCallOutcome] = []
 
-    def answered(self, said: ModelCallOutcome) -> None:
-        self.heard.append(said)
+    def answered(self, outcome: ModelCallOutcome) -> None:
+        self.heard.append(outcome)
 
 
 class Cut(Slow):

@@ -607,7 +607,7 @@ async def test_what_a_repair_removed_of_a_durable_chat_is_logged(
         async with living(db, script, [nap], clock=clock, project=without_answers) as life:
             await life.rest(await life.begin())
     assert [line for line in caplog.messages if "sequence repair" in line] == [
-        "sequence repair removed 0 tool calls and 1 tool results of what project gave from the "
+        "sequence repair removed 0 tool calls and 1 tool results of what project returned from the "
         "request"
     ]
 

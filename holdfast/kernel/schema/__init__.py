@@ -1,11 +1,20 @@
-"""Arguments of a tool: their JSON schema, and the way from the model's text to checked values.
+"""Schemas and validation: arguments of tools, and answers that must have a form.
 
-The same way is gone by an answer that has to have a form.
+A typed function, a type or a JSON schema becomes the schema that is sent to a model and a validator
+for the text that the model writes. Not here: running tools (`kernel/execute.py`), and what follows
+after an invalid answer (`kernel/output.py`).
 
-A typed function is checked by pydantic, a raw JSON schema by jsonschema-rs; they and all that needs
-them are imported when the first tool is built. Text that is right is checked by one call into the
-library. Text that is wrong takes the slow way: its problems are found, trivial mistakes among them
-are mended, and whatever is left is told to the model, all at once and in the same words for both.
+Ideas:
+
+- Valid text costs one call into a library: pydantic for types, jsonschema-rs for JSON schemas.
+  Both, and the modules that need them, are imported when the first tool is built.
+- Invalid text takes the slow path: all problems are collected, trivial mistakes among them are
+  coerced (`"5"` to `5`), and the rest is reported to the model at once.
+- Problems of both libraries become `ValidationProblem`, so a model reads the same words for both.
+
+Read `arguments.py` first (the protocol), then `from_types.py` and `json_schema.py` (its two
+implementations) and `coerce.py`. `shape.py`, `signature.py` and `docstring.py` inspect functions
+and types.
 """
 
 from __future__ import annotations
@@ -32,21 +41,21 @@ __all__ = [
 
 
 def from_function(function: Callable[..., Any], *, skip_first: bool) -> Arguments:
-    """Arguments of a typed function; `skip_first` leaves out the parameter for the context."""
+    """Arguments of a typed function. `skip_first` leaves out its first parameter, the context."""
     from holdfast.kernel.schema import from_types, shape
 
     return from_types.TypedArguments(*shape.of(function, skip_first))
 
 
 def from_schema(schema: Mapping[str, Any]) -> Arguments:
-    """Arguments that a JSON schema describes. The values are the plain JSON."""
+    """Arguments that a JSON schema describes. Their values are plain JSON."""
     from holdfast.kernel.schema import json_schema
 
     return json_schema.SchemaArguments(schema)
 
 
-def output_form(wanted: Any) -> OutputForm:
-    """What an answer has to be, from a type or a JSON schema."""
+def output_form(declared: Any) -> OutputForm:
+    """Required form of an answer, declared as a type or as a JSON schema."""
     from holdfast.kernel.schema import output
 
-    return output.of(wanted)
+    return output.of(declared)

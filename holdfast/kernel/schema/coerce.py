@@ -1,4 +1,4 @@
-"""The slow way: what was refused, with its trivial mistakes corrected."""
+"""Coercion of invalid arguments: trivial mistakes are corrected, the rest is reported."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from holdfast.kernel.schema.problems import (
 from holdfast.kernel.schema.text import TOO_DEEP, JsonNumber, NotJson, load
 
 TOO_MANY_PROBLEMS: Final = 1_000
-"""From so many problems on nothing is mended and nothing more looked at: it would take too long."""
+"""Number of problems from which nothing is coerced any more: it would take too long."""
 EXACT: Final = 2**53
-"""Above this, floats leave out whole numbers: the one that was meant may be missing."""
+"""Limit up to which a float holds every whole number; above it, the intended one may be missing."""
 WANTED_FROM_STRING: Final[Mapping[type, frozenset[str]]] = {
     bool: ONE_OF | {"boolean"},
     int: ONE_OF | {"integer", "number"},
@@ -28,41 +28,44 @@ WANTED_FROM_STRING: Final[Mapping[type, frozenset[str]]] = {
     list: frozenset({"array"}),
     dict: frozenset({"object"}),
 }
-"""By the type of what a string holds as JSON: what may have been wanted instead of the string."""
+"""Wanted types for which a string is replaced by the JSON value that it contains, by the type of
+that value."""
 ABSENT: Final = object()
+"""Marker: there is no such value."""
 DROP: Final = object()
+"""Marker: remove the value."""
 
 TreeValidator: TypeAlias = Callable[[Any], tuple[Values, list[ValidationProblem]]]
-"""The values in a JSON tree, or what is wrong with it."""
+"""Function that validates a JSON tree: returns its values, or its problems."""
 
 
 def coerced(
-    text: str, schema: Mapping[str, Any], attempt: TreeValidator, words: InputTerms
+    text: str, schema: Mapping[str, Any], validate: TreeValidator, terms: InputTerms
 ) -> Values:
-    """The values that the text was meant to give, or BadArguments with all that is wrong."""
+    """The values in a text after coercion. Raises `BadArguments` with all remaining problems."""
     optional = frozenset(schema["properties"]) - frozenset(schema.get("required") or ())
     try:
-        values, problems = _mend(load(text) if text.strip() else {}, attempt, optional)
+        values, problems = _coerce(load(text) if text.strip() else {}, validate, optional)
     except NotJson as error:
-        raise BadArguments([f"{words.whole}: not JSON: {error}"]) from None
+        raise BadArguments([f"{terms.whole}: not JSON: {error}"]) from None
     except RecursionError:
-        raise BadArguments([f"{words.whole}: {TOO_DEEP}"]) from None
+        raise BadArguments([f"{terms.whole}: {TOO_DEEP}"]) from None
     if problems:
-        raise refusal(problems, schema, words)
+        raise refusal(problems, schema, terms)
     return values
 
 
-def _mend(
-    tree: Any, attempt: TreeValidator, optional: frozenset[str]
+def _coerce(
+    tree: Any, validate: TreeValidator, optional: frozenset[str]
 ) -> tuple[Values, list[ValidationProblem]]:
-    """Change what a validator complains about, and nothing else, for as long as that helps.
+    """Change values that the validator rejects, and no others, for as long as that helps.
 
-    A change that does not give a wanted type is taken back, and no value is changed twice; but a
-    string that was opened may show the next mistake.
+    A change that does not produce a wanted type is undone, and no value is changed twice. A value
+    that was decoded from a string may itself contain the next mistake.
     """
     root = [tree]  # so that the tree itself can be replaced like any value in it
     tried: set[Path] = set()
-    values, problems = _look(tree, attempt)
+    values, problems = _validated(tree, validate)
     while len(problems) < TOO_MANY_PROBLEMS:
         every = _changes(root[0], problems, optional)
         changes = {path: new for path, new in every if path not in tried}
@@ -70,22 +73,22 @@ def _mend(
             break
         tried |= changes.keys()
         old = {path: _put(root, path, new) for path, new in changes.items()}
-        values, problems = _look(root[0], attempt)
+        values, problems = _validated(root[0], validate)
         if failed := changes.keys() & {each.path for each in problems if each.wants}:
             for path in failed:
                 _put(root, path, old[path])
-            values, problems = _look(root[0], attempt)
+            values, problems = _validated(root[0], validate)
     return values, problems
 
 
-def _look(tree: Any, attempt: TreeValidator) -> tuple[Values, list[ValidationProblem]]:
-    """Attempt a tree, and leave out complaints that do not concern what was meant."""
-    # The libraries collect every problem there is, at some cost. Where the first values have more
-    # than enough of them, the others are spared.
+def _validated(tree: Any, validate: TreeValidator) -> tuple[Values, list[ValidationProblem]]:
+    """Validate a tree, and leave out problems of union members that were not meant."""
+    # The libraries collect all problems, which is slow. If the first values alone have too many,
+    # the others are not validated.
     start = _start(tree, iter(range(2 * TOO_MANY_PROBLEMS)))
-    values, problems = attempt(start)
+    values, problems = validate(start)
     if len(problems) < TOO_MANY_PROBLEMS and start != tree:
-        values, problems = attempt(tree)
+        values, problems = validate(tree)
     if len(problems) >= TOO_MANY_PROBLEMS:
         return values, problems
     inside = {each.path[:depth] for each in problems for depth in range(len(each.path))}
@@ -95,7 +98,7 @@ def _look(tree: Any, attempt: TreeValidator) -> tuple[Values, list[ValidationPro
 
 
 def _start(tree: Any, room: Iterator[int]) -> Any:
-    """The first values of a tree, as many as there is room for."""
+    """The first values of a tree, as many as `room` has items."""
     match tree:
         case list():
             return [_start(item, room) for item, _ in zip(tree, room, strict=False)]
@@ -127,10 +130,10 @@ def _changes(
 
 
 def _closest(value: Any, wants: frozenset[str]) -> Any:
-    """The value of a wanted type that this one stands for without any loss, or NOTHING."""
+    """The value of a wanted type that this one represents without loss, or ABSENT."""
     match value:
         case str():
-            return _opened(value, wants)
+            return _decoded(value, wants)
         case bool():
             return ABSENT
         case float() if "integer" in wants and value.is_integer() and abs(value) <= EXACT:
@@ -141,8 +144,8 @@ def _closest(value: Any, wants: frozenset[str]) -> Any:
             return ABSENT
 
 
-def _opened(text: str, wants: frozenset[str]) -> Any:
-    """What a string holds as JSON, if that was wanted."""
+def _decoded(text: str, wants: frozenset[str]) -> Any:
+    """The JSON value in a string, if its type is wanted; otherwise ABSENT."""
     if "boolean" in wants and text.lower() in ("true", "false"):  # also as Python writes it
         return text.lower() == "true"
     try:
@@ -155,7 +158,7 @@ def _opened(text: str, wants: frozenset[str]) -> Any:
 
 
 def step(tree: Any, to: str | int) -> Any:
-    """The value one step further down, or NOTHING."""
+    """The value one step down the path, or ABSENT."""
     match tree:
         case dict():
             return tree.get(to, ABSENT)
@@ -166,7 +169,7 @@ def step(tree: Any, to: str | int) -> Any:
 
 
 def _put(root: list[Any], path: Path, new: Any) -> Any:
-    """Replace a value, or DROP it. Gives back the old one."""
+    """Replace a value, or remove it if `new` is DROP. Returns the old value."""
     *steps, last = (0, *path)
     node: Any = reduce(step, steps, root)
     old = node[last]

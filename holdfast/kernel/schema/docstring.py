@@ -1,4 +1,4 @@
-"""The docstring of a function: what it says of the function, and what of each parameter."""
+"""Docstrings of functions: the description of the function, and of each parameter."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.kernel.schema.signature import behind
+from holdfast.kernel.schema.signature import attribute_owner
 
 ENTRY: Final = r"\*{0,2}(\w+)(?: \(.*?\))?:\s*(.*)"
-"""One parameter, as in `limit (int): how many to show`."""
+"""Pattern of a parameter's entry, such as `limit (int): how many to show`."""
 
 
 def of(function: Callable[..., Any]) -> str:
-    return inspect.getdoc(behind(function, "__doc__")) or ""
+    """The docstring of a function; empty without one."""
+    return inspect.getdoc(attribute_owner(function, "__doc__")) or ""
 
 
 def split(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -34,12 +35,12 @@ def split(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _entries(section: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     name = ""
     for line in inspect.cleandoc(f"\n{section}").splitlines():
         if entry := re.fullmatch(ENTRY, line):
             name = entry[1]
-            found[name] = entry[2].strip()
+            entries[name] = entry[2].strip()
         elif name:
-            found[name] = f"{found[name]} {line.strip()}".strip()
-    return found
+            entries[name] = f"{entries[name]} {line.strip()}".strip()
+    return entries

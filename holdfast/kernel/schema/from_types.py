@@ -1,4 +1,4 @@
-"""Arguments of a typed function, and answers of a type."""
+"""Arguments of typed functions, and answers of a type: validated by pydantic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.kernel.schema.problems import (
     Rank,
     ValidationProblem,
 )
-from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, quoted, written
+from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, json_text, quoted
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 
 
 class TypedArguments(Arguments):
-    """Checked by pydantic: the values are of the types that the annotations name."""
+    """Arguments validated by pydantic: the values have the annotated types."""
 
     def __init__(
         self,
         adapter: TypeAdapter[Any],
         schema: Mapping[str, Any],
-        words: InputTerms = ARGUMENT_TERMS,
+        terms: InputTerms = ARGUMENT_TERMS,
     ) -> None:
         self.schema = schema
-        self._words = words
+        self._terms = terms
         self._adapter = adapter
         self._validate: Callable[..., Values] = adapter.validator.validate_json
-        # pydantic says this of sets, whose order changes from one process to the next.
+        # pydantic writes this for sets, whose order differs between processes.
         self._has_sets = '"uniqueItems"' in json.dumps(schema)
 
     def parse(self, text: str) -> Values:
-        # Strict: pydantic's own leniency takes true for 1, and "yes" for true. What we are lenient
-        # about is the same for both kinds of tools: `mend`.
+        # Strict: pydantic's own leniency takes true for 1, and "yes" for true. Ours is the same for
+        # both kinds of tools: `coerce.py`.
         try:
-            # pydantic reads these two, and JSON has neither.
+            # pydantic accepts these two, but they are not JSON.
             if "NaN" not in text and "Infinity" not in text:
                 return self._validate(text, strict=True)
-        except Exception:  # looked at more closely in `_attempt`
+        except Exception:  # examined in `_check_tree`
             pass
-        return coerced(text, self.schema, self._attempt, self._words)
+        return coerced(text, self.schema, self._check_tree, self._terms)
 
     def check(self, value: Mapping[str, Any]) -> Values:
         from pydantic_core import to_jsonable_python
 
-        # A gate that was shown models and dates may hand them back.
-        return self.parse(written(value, partial(to_jsonable_python, by_alias=True)))
+        # A gate receives models and dates, and may return them.
+        return self.parse(json_text(value, partial(to_jsonable_python, by_alias=True)))
 
     def plain(self, values: Values) -> dict[str, Any]:
         mode: Literal["json", "python"] = "python" if self._has_sets else "json"
@@ -69,7 +69,7 @@ class TypedArguments(Arguments):
 
         return dict(to_jsonable_python(_sorted_sets(dumped), fallback=str))
 
-    def _attempt(self, tree: Any) -> tuple[Values, list[ValidationProblem]]:
+    def _check_tree(self, tree: Any) -> tuple[Values, list[ValidationProblem]]:
         from pydantic import ValidationError
 
         text = json.dumps(tree, ensure_ascii=False)
@@ -110,7 +110,7 @@ _WANTS: Final[Mapping[str, set[str]]] = {
     "object": {"dict", "mapping", "model", "model_attributes", "dataclass", "named_tuple"},
     "null": {"none_required"},
 }
-"""The types of JSON, each with pydantic's kinds of errors that mean it; most end in `_type`."""
+"""pydantic's error types by the JSON type that they ask for; most end in `_type`."""
 
 
 def _problem(detail: ErrorDetails, tree: Any) -> ValidationProblem:
@@ -140,7 +140,7 @@ def _problem(detail: ErrorDetails, tree: Any) -> ValidationProblem:
 
 
 def _located(where: Sequence[str | int], tree: Any) -> tuple[Path, str]:
-    """Where in the tree pydantic means, and the last member of a union that it names on the way."""
+    """The path that pydantic means, and the last union member that it names on the way."""
     path: list[str | int] = []
     union = ""
     for each in where:
@@ -154,7 +154,7 @@ def _located(where: Sequence[str | int], tree: Any) -> tuple[Path, str]:
 
 
 def _sentence(message: str) -> str:
-    """pydantic's message, without what only a programmer understands."""
+    """pydantic's message, without prefixes that only a programmer understands."""
     for prefix in ("Input ", "Value error, ", "Assertion failed, "):
         message = message.removeprefix(prefix)
     return cut(message, MAX_SENTENCE)

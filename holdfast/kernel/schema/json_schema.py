@@ -1,4 +1,4 @@
-"""Arguments, and answers, that a raw JSON schema describes."""
+"""Arguments and answers that a JSON schema describes: validated by jsonschema-rs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from holdfast.kernel.schema.problems import (
     ValidationProblem,
     path_text,
 )
-from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, quoted, written
+from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, json_text, quoted
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 
 class SchemaArguments(Arguments):
-    """Checked by jsonschema-rs: the values are plain JSON."""
+    """Arguments validated by jsonschema-rs: the values are plain JSON."""
 
-    def __init__(self, schema: Mapping[str, Any], words: InputTerms = ARGUMENT_TERMS) -> None:
+    def __init__(self, schema: Mapping[str, Any], terms: InputTerms = ARGUMENT_TERMS) -> None:
         if schema.get("type", "object") != "object":
             raise ConfigError(
-                f"arguments are an object, but the schema's type is {schema['type']!r}"
+                f"the schema of the arguments has the type {schema['type']!r}: use 'object'"
             )
         whole = {**schema, "type": "object", "properties": schema.get("properties") or {}}
         self.schema = whole
-        self._words = words
+        self._terms = terms
         self._validator = _validator(whole)
 
     def parse(self, text: str) -> Values:
@@ -44,17 +44,17 @@ class SchemaArguments(Arguments):
             value: Values = msgspec.json.decode(text)
             if self._validator.is_valid(value):
                 return value
-        except (ValueError, RecursionError):  # not JSON; or more than the library can walk
+        except (ValueError, RecursionError):  # not JSON, or nested too deeply for the library
             pass
-        return coerced(text, self.schema, self._attempt, self._words)
+        return coerced(text, self.schema, self._check_tree, self._terms)
 
     def check(self, value: Mapping[str, Any]) -> Values:
-        return self.parse(written(value, dict))
+        return self.parse(json_text(value, dict))
 
     def plain(self, values: Values) -> dict[str, Any]:
         return dict(values)
 
-    def _attempt(self, tree: Any) -> tuple[Values, list[ValidationProblem]]:
+    def _check_tree(self, tree: Any) -> tuple[Values, list[ValidationProblem]]:
         data = json.dumps(tree, ensure_ascii=False).encode(errors="replace")
         try:
             errors = self._validator.iter_errors(msgspec.json.decode(data))
@@ -65,18 +65,18 @@ class SchemaArguments(Arguments):
 
 
 class StructArguments(SchemaArguments):
-    """Checked in the same way, and then made into a type that msgspec knows."""
+    """Arguments validated in the same way, then converted to a type that msgspec supports."""
 
-    def __init__(self, kind: Any, schema: Mapping[str, Any], words: InputTerms) -> None:
-        super().__init__(schema, words)
+    def __init__(self, kind: Any, schema: Mapping[str, Any], terms: InputTerms) -> None:
+        super().__init__(schema, terms)
         self._kind = kind
 
     def parse(self, text: str) -> Values:
         plain = super().parse(text)
         try:
             values: Values = msgspec.convert(plain, self._kind)
-        except msgspec.ValidationError as error:  # a schema cannot say everything
-            words = f"{self._words.whole}: {cut(str(error), MAX_SENTENCE)}"
+        except msgspec.ValidationError as error:  # a schema cannot express everything
+            words = f"{self._terms.whole}: {cut(str(error), MAX_SENTENCE)}"
             raise BadArguments([words]) from None
         return values
 
@@ -85,8 +85,8 @@ def _validator(schema: dict[str, Any]) -> Validator:
     import jsonschema_rs
 
     try:
-        # Offline: a schema may come from a server that we do not know, and `$ref` would make us
-        # read files and open connections for it.
+        # Offline: a schema may come from an untrusted server, and `$ref` would read files and open
+        # connections.
         return jsonschema_rs.validator_for(schema, offline=True, mask="it")
     except jsonschema_rs.ValidationError as error:
         words = cut(error.message, MAX_SENTENCE)
@@ -99,7 +99,7 @@ def _validator(schema: dict[str, Any]) -> Validator:
 
 
 def _problems(error: ValidationError) -> Iterator[ValidationProblem]:
-    """What jsonschema-rs found; of a union, what each member found."""
+    """The problems of one jsonschema-rs error; of a union, those of each member."""
     path, value, facts = tuple(error.instance_path), error.instance, error.kind.as_dict()
     match error.kind.name:
         case "required":

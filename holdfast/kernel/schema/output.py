@@ -1,6 +1,6 @@
-"""What an answer has to be: a type or a JSON schema, as something that checks it.
+"""The required form of an answer: a type or a JSON schema, with its validator.
 
-Providers want the schema of an object. Whatever is none is asked for under one name of an object.
+Providers accept only schemas of objects. Any other value is requested as a field of an object.
 """
 
 from __future__ import annotations
@@ -21,63 +21,68 @@ from holdfast.kernel.schema.json_schema import SchemaArguments, StructArguments
 from holdfast.kernel.schema.problems import ANSWER_TERMS
 from holdfast.kernel.schema.shape import dereferenced, of_type
 
-OF_THE_WHOLE: Final = ("$schema", "$id", "$defs", "definitions")
-"""What a schema says once, and `$ref` finds only at the top."""
-NAMELESS: Final = "answer"
+ROOT_KEYWORDS: Final = ("$schema", "$id", "$defs", "definitions")
+"""Keywords that stay at the root of a schema, where `$ref` finds them."""
+DEFAULT_NAME: Final = "answer"
+"""Name of a form without a name of its own."""
 
 
 class OutputForm(Struct, frozen=True):
-    """How an answer is checked, and what a model is told about that."""
+    """The required form of an answer: its validator, and its name for providers."""
 
     check: Arguments
     wrapped: bool
-    """The value is under `VALUE`."""
-    name: str = NAMELESS
+    """Whether the value is the field `VALUE` of an object."""
+    name: str = DEFAULT_NAME
 
 
-def of(wanted: Any) -> OutputForm:
-    """The form of an answer, or a ConfigError that says what cannot be one."""
-    if isinstance(wanted, Mapping):
-        return _of_schema(wanted)
-    if isinstance(wanted, str) or inspect.isroutine(wanted):
-        raise ConfigError(f"output is {wanted!r}: use a type, or a JSON schema in a dict")
+def of(declared: Any) -> OutputForm:
+    """The form of an answer. Raises `ConfigError` if `declared` cannot be one."""
+    if isinstance(declared, Mapping):
+        return _of_schema(declared)
+    if isinstance(declared, str) or inspect.isroutine(declared):
+        raise ConfigError(f"output is {declared!r}: use a type, or a JSON schema in a dict")
     try:
-        adapter, schema, wrapped = of_type(wanted)
+        adapter, schema, wrapped = of_type(declared)
     except Exception as error:  # a type may bring any code of its own
-        form = _by_msgspec(wanted)
+        form = _by_msgspec(declared)
         if form is None:
             words = describe(error).splitlines()[0]
             raise ConfigError(
-                f"output is {wanted!r}, which JSON cannot become ({words}): use a pydantic model, "
-                "a dataclass, a TypedDict, a msgspec Struct or a type made of these"
+                f"output is {declared!r}, which JSON cannot become ({words}): use a pydantic "
+                "model, a dataclass, a TypedDict, a msgspec Struct or a type made of these"
             ) from error
         return form
     return OutputForm(
-        TypedArguments(adapter, schema, ANSWER_TERMS), wrapped, _name(wanted, wrapped)
+        TypedArguments(adapter, schema, ANSWER_TERMS), wrapped, _name(declared, wrapped)
     )
 
 
-def _by_msgspec(wanted: Any) -> OutputForm | None:
-    """Structs are strange to pydantic, and so is a plain TypedDict before Python 3.12."""
+def _by_msgspec(declared: Any) -> OutputForm | None:
+    """The form by msgspec: pydantic has no Structs, and before Python 3.12 no plain TypedDict."""
     try:
-        schema = dereferenced(msgspec.json.schema(wanted))
+        schema = dereferenced(msgspec.json.schema(declared))
         wrapped = schema.get("type") != "object"
-        kind = wanted
+        kind = declared
         if wrapped:
             typed_dict: Any = TypedDict  # made while running, which mypy cannot follow
-            kind = typed_dict("Answer", {VALUE: wanted})
+            kind = typed_dict("Answer", {VALUE: declared})
             schema = dereferenced(msgspec.json.schema(kind))
-    except Exception:  # pydantic's complaint is the one that people know
+    except Exception:  # pydantic's error is raised instead, which people know
         return None
-    return OutputForm(StructArguments(kind, schema, ANSWER_TERMS), wrapped, _name(wanted, wrapped))
+    return OutputForm(
+        StructArguments(kind, schema, ANSWER_TERMS), wrapped, _name(declared, wrapped)
+    )
 
 
 def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     wrapped = schema.get("type") != "object"
-    name = schema.get("title", NAMELESS)
+    name = schema.get("title", DEFAULT_NAME)
     whole = _wrap(schema) if wrapped else schema
     return OutputForm(
-        SchemaArguments(whole, ANSWER_TERMS), wrapped, NAMELESS if wrapped else _as_name(str(name))
+        SchemaArguments(whole, ANSWER_TERMS),
+        wrapped,
+        DEFAULT_NAME if wrapped else _as_name(str(name)),
     )
 
 
@@ -89,17 +94,17 @@ def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
         )
     return {
         "type": "object",
-        "properties": {VALUE: {k: v for k, v in schema.items() if k not in OF_THE_WHOLE}},
+        "properties": {VALUE: {k: v for k, v in schema.items() if k not in ROOT_KEYWORDS}},
         "required": [VALUE],
         "additionalProperties": False,
-        **{key: schema[key] for key in OF_THE_WHOLE if key in schema},
+        **{key: schema[key] for key in ROOT_KEYWORDS if key in schema},
     }
 
 
-def _name(wanted: Any, wrapped: bool) -> str:
-    return NAMELESS if wrapped else _as_name(getattr(wanted, "__name__", NAMELESS))
+def _name(declared: Any, wrapped: bool) -> str:
+    return DEFAULT_NAME if wrapped else _as_name(getattr(declared, "__name__", DEFAULT_NAME))
 
 
 def _as_name(text: str) -> str:
-    """As providers take it: `Page[int]` is none."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:64] or NAMELESS
+    """The text as a name that providers accept, without the brackets of `Page[int]`."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:64] or DEFAULT_NAME

@@ -1,4 +1,4 @@
-"""What is wrong with what a model wrote, and the words in which it is told."""
+"""Problems in what a model wrote, and their wording for the model."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from holdfast.kernel.schema.arguments import BadArguments
 from holdfast.kernel.schema.text import MAX_SENTENCE, cut, quoted
 
 MAX_PROBLEMS: Final = 20
-"""Problems that are told to the model."""
+"""Maximum number of problems that are reported to the model."""
 
 
 class InputTerms(Struct, frozen=True):
-    """What is checked, as the model knows it."""
+    """Names of the validated input in messages to the model."""
 
     whole: str
+    """Name of the whole input."""
     one: str
-    """A value in it that has a name."""
+    """Name of a single value in it."""
 
 
 ARGUMENT_TERMS: Final = InputTerms("arguments", "argument")
 ANSWER_TERMS: Final = InputTerms("the answer", "name")
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way to a value: names in objects, indexes in lists."""
+"""Path to a value: names in objects, indexes in lists."""
 
 ONE_OF: Final = frozenset({"one of"})
-"""Wanted is one of a few values, whatever their types."""
+"""Value of `wants` if one of a few values is wanted, whatever their types."""
 TYPE_WORDS: Final[Mapping[str, str]] = {
     "integer": "a whole number",
     "number": "a number",
@@ -44,7 +45,7 @@ TYPE_WORDS: Final[Mapping[str, str]] = {
 
 
 class Rank(IntEnum):
-    """Sorts of problems, in the order in which they are told."""
+    """Kinds of problems, in the order in which they are reported."""
 
     MISSING = 0
     TYPE = 1
@@ -53,35 +54,37 @@ class Rank(IntEnum):
 
 
 class ValidationProblem(Struct, frozen=True):
+    """One problem of one value."""
+
     rank: Rank
     path: Path
     words: str = ""
-    """Made from the other fields when empty."""
+    """Description of the problem; if empty, it is derived from the other fields."""
     value: Any = None
     wants: frozenset[str] = frozenset()
-    """Types, those of JSON by their name in a schema, that would have been right; or ONE_OF."""
+    """Types that would be valid, JSON types by their name in a schema; or ONE_OF."""
 
 
 def refusal(
     problems: Iterable[ValidationProblem],
     schema: Mapping[str, Any],
-    words: InputTerms = ARGUMENT_TERMS,
+    terms: InputTerms = ARGUMENT_TERMS,
 ) -> BadArguments:
-    """What the model is told: one line for each problem, in an order that does not vary."""
+    """The error with one line for each problem, in a stable order."""
     merged: dict[object, ValidationProblem] = {}
     for problem in problems:
         key = (problem.rank, problem.path, problem.words)
         # Each member of a union complains on its own about the same value.
         wants = problem.wants | merged.get(key, problem).wants
         merged[key] = replace(problem, wants=wants)
-    told = sorted(merged.values(), key=_order)
+    ordered = sorted(merged.values(), key=_order)
     known = cut(", ".join(schema["properties"]), MAX_SENTENCE) or "none"
-    unknown = f"unknown {words.one}; known: {known}"
+    unknown = f"unknown {terms.one}; known: {known}"
     lines = [
-        f"{path_text(each.path, words.whole)}: {_words(each, unknown)}"
-        for each in told[:MAX_PROBLEMS]
+        f"{path_text(each.path, terms.whole)}: {_words(each, unknown)}"
+        for each in ordered[:MAX_PROBLEMS]
     ]
-    return BadArguments(lines, more=max(0, len(told) - MAX_PROBLEMS))
+    return BadArguments(lines, more=max(0, len(ordered) - MAX_PROBLEMS))
 
 
 def _order(problem: ValidationProblem) -> tuple[object, ...]:
@@ -100,6 +103,6 @@ def _words(problem: ValidationProblem, unknown: str) -> str:
 
 
 def path_text(path: Path, whole: str) -> str:
-    """A path as code; of a long one the end."""
+    """A path in the notation of code; only the end of a long one."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{cut(step)}" for step in path[-8:]]
     return ("…" if len(path) > 8 else "") + "".join(steps).removeprefix(".") or whole

@@ -1,4 +1,4 @@
-"""The shape of a function's arguments, or of a type: how pydantic checks it, its JSON schema."""
+"""Validator and JSON schema of a function's arguments, or of a type, by pydantic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def of(function: Callable[..., Any], skip_first: bool) -> tuple[TypeAdapter[Any], dict[str, Any]]:
-    """The validator of a function's arguments and their schema, or a ConfigError."""
+    """Validator and schema of a function's arguments. Raises `ConfigError` if it has none."""
     _, documented = docstring.split(function)
     fields: dict[str, Any] = {}
     extra: Any = None
@@ -37,7 +37,7 @@ def of(function: Callable[..., Any], skip_first: bool) -> tuple[TypeAdapter[Any]
 
 
 def of_type(kind: Any) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
-    """The validator of a type, the schema of an object, and whether the type is under `VALUE`.
+    """Validator of a type, schema of an object, and whether the type is its field `VALUE`.
 
     Raises whatever pydantic, or the type itself, raises.
     """
@@ -52,10 +52,10 @@ def of_type(kind: Any) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
 
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type of one parameter, or a ConfigError that says what to do about it."""
+    """The type of one parameter. Raises `ConfigError` if it has no usable one."""
     where = f"parameter {parameter.name!r} of {signature.name(function)}"
     if parameter.kind is parameter.VAR_POSITIONAL or parameter.kind is parameter.POSITIONAL_ONLY:
-        raise ConfigError(f"{where} cannot be given by name: make it ordinary")
+        raise ConfigError(f"{where} cannot be passed by name: make it an ordinary parameter")
     if parameter.annotation is parameter.empty:
         if parameter.kind is parameter.VAR_KEYWORD:
             return Any
@@ -77,13 +77,13 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
 
 
 def _described(annotation: Any, documented: str | None) -> Any:
-    """The annotation with its description as pydantic knows it; a bare string is one."""
+    """The annotation with its description for pydantic; a bare string is a description."""
     from pydantic import Field
 
     kind, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     if get_origin(kind) is collections.abc.Iterable:
         kind = list[get_args(kind)]  # type: ignore[misc]  # pydantic would check it only when read
-    if documented:  # first, so that the others win
+    if documented:  # first, so that the others take precedence
         kind = Annotated[kind, Field(description=documented)]
     for each in metadata:
         kind = Annotated[kind, Field(description=each) if isinstance(each, str) else each]
@@ -91,7 +91,7 @@ def _described(annotation: Any, documented: str | None) -> Any:
 
 
 class _Default:
-    """Shows a default in the schema. It is not filled in, so that the function's own applies."""
+    """Shows a default in the schema without filling it in: the function applies its own."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -109,7 +109,7 @@ class _Default:
 
 
 def _adapter(fields: Mapping[str, Any], extra: Any = None) -> TypeAdapter[Any]:
-    """A validator whose values are a plain dict: no name of a parameter can clash with its own."""
+    """Validator whose values are a plain dict, so that any parameter name is possible."""
     from pydantic import ConfigDict, TypeAdapter
     from typing_extensions import TypedDict
 
@@ -127,7 +127,7 @@ def _adapter(fields: Mapping[str, Any], extra: Any = None) -> TypeAdapter[Any]:
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """The schema of an object, without what only repeats names."""
+    """The schema of an object, without titles that only repeat names."""
     schema = dereferenced(_plain_schema(adapter))
     schema.pop("title", None)
     for name, definition in schema.get("$defs", {}).items():
@@ -147,14 +147,14 @@ def _plain_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema that only refers to one of its definitions, as that definition."""
+    """The schema, or the definition that it refers to if it contains only a reference."""
     definitions = schema.get("$defs", {})
-    meant = definitions.get(str(schema.get("$ref")).removeprefix("#/$defs/"))
-    return schema if meant is None else {**meant, "$defs": definitions}
+    definition = definitions.get(str(schema.get("$ref")).removeprefix("#/$defs/"))
+    return schema if definition is None else {**definition, "$defs": definitions}
 
 
 def _unusable(function: Any, fields: Mapping[str, Any], error: Exception) -> ConfigError:
-    """Says which parameter it is that pydantic can do nothing with."""
+    """The error that names the parameter whose type pydantic cannot handle."""
     where = f"a parameter of {signature.name(function)}"
     for name, kind in fields.items():
         try:

@@ -1,4 +1,4 @@
-"""The signature of a function: its parameters and their types, whatever sort of callable it is."""
+"""Signatures of functions: parameters and their types, for any kind of callable."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from holdfast.kernel.errors import ConfigError
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a callable. Raises `ConfigError` if its signature cannot be read."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError, NameError) as error:
@@ -21,7 +22,7 @@ def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type of a parameter, also where the annotation is, or contains, a string."""
+    """The type of a parameter, even if its annotation is or contains a string."""
 
     def holder() -> None: ...
 
@@ -30,8 +31,8 @@ def resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
 
 
 def _scope(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the annotations of a function may refer to: its globals, and what it closes over."""
-    inner: Any = inspect.unwrap(behind(function, "__globals__"))
+    """Names that the annotations of a function may refer to: its globals and its closure."""
+    inner: Any = inspect.unwrap(attribute_owner(function, "__globals__"))
     if not hasattr(inner, "__code__"):
         inner = getattr(type(inner), "__call__", inner)  # noqa: B004
     try:
@@ -41,13 +42,13 @@ def _scope(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def name(function: Callable[..., Any]) -> str:
-    """How people know the function."""
-    named = behind(function, "__qualname__")
+    """Qualified name of a function, for error messages."""
+    named = attribute_owner(function, "__qualname__")
     return str(getattr(named, "__qualname__", type(named).__qualname__))
 
 
-def behind(function: Callable[..., Any], attribute: str) -> Callable[..., Any]:
-    """Whom to ask for an attribute: a partial that was given none has that of its function."""
+def attribute_owner(function: Callable[..., Any], attribute: str) -> Callable[..., Any]:
+    """The callable that has an attribute: a partial without its own has that of its function."""
     while isinstance(function, functools.partial) and attribute not in vars(function):
         function = function.func
     return function

@@ -1,4 +1,4 @@
-"""JSON as text: read with every digit kept, written, quoted for the model."""
+"""JSON text: parsed without losing digits, written, and quoted for the model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import msgspec
 from holdfast.kernel.schema.arguments import BadArguments
 
 MAX_QUOTE: Final = 80
-"""Characters of a wrong value, a name or a bad piece of JSON that are shown to the model."""
+"""Maximum characters of a quoted value, name or piece of JSON in a message to the model."""
 MAX_SENTENCE: Final = 300
-"""Characters of a sentence that a library or a validator of the user's wrote."""
+"""Maximum characters of a sentence from a library or from a user's validator."""
 TOO_DEEP: Final = "nested too deeply"
 
 
 class NotJson(Exception):
-    """The message says what is wrong with a text, and where."""
+    """A text is not JSON. The message says what is wrong, and where."""
 
 
 class JsonNumber(float):
-    """A number that remembers how it was written: as a string, 1.10 is not 1.1."""
+    """A float that keeps its original text: as a string, 1.10 is not 1.1."""
 
     text: str
 
@@ -39,11 +39,11 @@ class JsonNumber(float):
 
 
 def complaint(text: str) -> str | None:
-    """Why a text is not JSON, in a few words; None when it is. No text at all counts as JSON."""
+    """Why a text is not JSON, in a few words; None if it is. Empty text counts as JSON."""
     try:
         msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        # Not the last word: it refuses lone surrogates, which Python can hold. And it counts bytes.
+        # Not final: msgspec refuses lone surrogates, which Python can hold. And it counts bytes.
         try:
             if text.strip():
                 load(text)
@@ -53,7 +53,7 @@ def complaint(text: str) -> str | None:
 
 
 def load(text: str) -> Any:
-    """The value that JSON stands for. Its floats are Numbers."""
+    """Parse JSON. Floats become `JsonNumber`."""
     try:
         return json.loads(text, parse_float=JsonNumber, parse_constant=_refuse_constant)
     except RecursionError:
@@ -65,7 +65,7 @@ def load(text: str) -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise NotJson(f"{name} is no JSON value")
+    raise NotJson(f"{name} is not a JSON value")
 
 
 def _explained(error: json.JSONDecodeError) -> str:
@@ -73,12 +73,12 @@ def _explained(error: json.JSONDecodeError) -> str:
     ends_early = at >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
     hint = ", the text ends too early" if ends_early else ""
     near = quoted(text[max(0, at - 30) : at + 30])
-    place = f"character {min(at + 1, len(text))} of {len(text)}"
-    return f"{error.msg.removesuffix(' at')} ({place}{hint}), near {near}"
+    position = f"character {min(at + 1, len(text))} of {len(text)}"
+    return f"{error.msg.removesuffix(' at')} ({position}{hint}), near {near}"
 
 
-def written(value: Mapping[str, Any], to_builtins: Callable[[Any], Any]) -> str:
-    """JSON of arguments that did not come as text."""
+def json_text(value: Mapping[str, Any], to_builtins: Callable[[Any], Any]) -> str:
+    """JSON text of arguments that did not arrive as text."""
     try:
         return json.dumps(to_builtins(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -87,7 +87,7 @@ def written(value: Mapping[str, Any], to_builtins: Callable[[Any], Any]) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value as JSON, cut. Of a large one hardly more is written than is shown."""
+    """A value as JSON, cut. A large value is encoded only as far as it is shown."""
     text = ""
     for piece in json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value):
         text += piece[: MAX_QUOTE + 1]
@@ -97,6 +97,6 @@ def quoted(value: Any) -> str:
 
 
 def cut(text: str, limit: int = MAX_QUOTE) -> str:
-    """At most `limit` characters, all of which a request to a model can hold."""
+    """The first `limit` characters of a text, with lone surrogates escaped for requests."""
     text = text if len(text) <= limit else text[: limit - 1] + "…"
     return text.encode(errors="backslashreplace").decode()
