@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.observe.metrics import MEDIA
-from holdfast.server.operation import Call, Content, operation
+from holdfast.server.operation import ApiCall, BytesResponse, operation
 from holdfast.server.prometheus import scrape
 
 
 @operation("GET", "/metrics", "Prometheus metrics of this process", media=MEDIA)
-async def metrics(call: Call) -> Content:
+async def metrics(call: ApiCall) -> BytesResponse:
     """Metrics read from the database are left out while it is unavailable."""
     server = call.server
-    return Content(await scrape(server.meters, server.db, server.host, server.hub), MEDIA)
+    return BytesResponse(await scrape(server.meters, server.db, server.host, server.hub), MEDIA)
