@@ -172,14 +172,14 @@ class Anybody:
     """An identity that lets everybody in."""
 
     async def caller(self, request: Any) -> Any:
-        from holdfast.server.policy import Caller
+        from holdfast.server.policy import ApiCaller
 
-        return Caller("ann", "member")
+        return ApiCaller("ann", "member")
 
-    async def standing(self, caller: Any, chat_id: str) -> Any:
-        from holdfast.server.policy import Standing
+    async def relation(self, caller: Any, chat_id: str) -> Any:
+        from holdfast.server.policy import ChatRelation
 
-        return Standing(owns=True)
+        return ChatRelation(owns=True)
 
     async def still(self, caller: Any, chat_id: str | None = None) -> bool:
         return True
@@ -196,7 +196,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
     import holdfast.server.routes.streams  # noqa: F401
     from holdfast import Agent
     from holdfast.host import serving
-    from holdfast.server.app import Server, application
+    from holdfast.server.app import ApiServer, application
     from holdfast.store.sqlite.database import open_sqlite
     from holdfast.testing import ScriptedModel
 
@@ -205,7 +205,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
             open_sqlite(Path(directory) / "chats.db", now=now) as db,
             serving(db, [Agent(model=ScriptedModel([]))], worker=None) as host,
         ):
-            server = Server(host, db, Anybody())
+            server = ApiServer(host, db, Anybody())
             runner = web.AppRunner(application(server), access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
@@ -256,23 +256,23 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
 
     from holdfast import Agent
     from holdfast.host import serving
-    from holdfast.server.app import Server, application
-    from holdfast.server.relay.publisher import Owner
-    from holdfast.server.relay.subscriber import Relay
+    from holdfast.server.app import ApiServer, application
+    from holdfast.server.relay.publisher import RelayPublisher
+    from holdfast.server.relay.subscriber import RelaySubscriber
     from holdfast.store.postgres.database import open_postgres
     from holdfast.testing import ScriptedModel
 
     agents = [Agent(model=ScriptedModel([]))]
     async with open_postgres(database) as db, serving(db, agents, worker=None) as host:
         host.feed.worker = worker
-        server, owner = Server(host, db, Anybody()), Owner(host.feed, secret)
+        server, owner = ApiServer(host, db, Anybody()), RelayPublisher(host.feed, secret)
         app = application(server)
         owner.attach(app)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
         try:
-            async with Relay(host.feed, secret).running():
+            async with RelaySubscriber(host.feed, secret).running():
                 yield host, db, owner, runner.addresses[0][1]
         finally:
             await runner.cleanup()
@@ -280,9 +280,9 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
 
 async def serve(database: str) -> None:
     """The replica that is read, until somebody says to stop."""
-    from holdfast.server.relay.secret import Secret
+    from holdfast.server.relay.secret import ClusterSecret
 
-    async with replica(database, Secret(b"of the bench"), None) as (_, _, _, port):
+    async with replica(database, ClusterSecret(b"of the bench"), None) as (_, _, _, port):
         print(port, flush=True)
         await (await lines(sys.stdin)).readline()
         print(json.dumps({"spent": time.process_time()}), flush=True)
@@ -291,11 +291,11 @@ async def serve(database: str) -> None:
 async def relay(who: str, chats: int) -> dict[str, Any]:
     from holdfast import TextDelta
     from holdfast.chat.transitions import claims
-    from holdfast.server.relay.secret import Secret
+    from holdfast.server.relay.secret import ClusterSecret
     from holdfast.testing.postgres import running
 
     with running() as postgres:
-        async with replica(postgres.url(), Secret(b"of the bench"), "a") as place:
+        async with replica(postgres.url(), ClusterSecret(b"of the bench"), "a") as place:
             host, db, owner, port = place
             made = [await host.create("go", owner="ann") for _ in range(chats)]
             url, agents = f"http://127.0.0.1:{port}", tuple(host.agents)

@@ -11,8 +11,8 @@ from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.ports import Ports
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.tokens import (
-    DAY,
-    USUAL,
+    DAY_SECONDS,
+    DEFAULT_TOKEN_LIFETIME,
     NewToken,
     Token,
     TokenNotFound,
@@ -30,8 +30,8 @@ from holdfast.server.identity.users import (
 from holdfast.server.policy import LOCAL, Role, Scope
 
 if TYPE_CHECKING:
-    from holdfast.client.transport import Line
-    from holdfast.server.identity.audit import Action
+    from holdfast.client.transport import Transport
+    from holdfast.server.identity.audit import AuditAction
     from holdfast.store.database import Database, Tx
 
 ADDRESS: Final = "command line"
@@ -90,7 +90,7 @@ class InDatabase:
             name=wanted.name,
             secret=new_secret("token"),
             scopes=frozenset(wanted.scopes),
-            lifetime=USUAL if wanted.days is None else wanted.days * DAY,
+            lifetime=DEFAULT_TOKEN_LIFETIME if wanted.days is None else wanted.days * DAY_SECONDS,
         )
 
         async def change(tx: Tx) -> Token:
@@ -116,10 +116,12 @@ class InDatabase:
         except TokenNotFound:
             raise TokenNotFound(_no_token(id), token=id) from None
 
-    async def _note(self, tx: Tx, action: Action, subject: str, **detail: Any) -> None:
-        from holdfast.server.identity.audit import Entry, record
+    async def _note(self, tx: Tx, action: AuditAction, subject: str, **detail: Any) -> None:
+        from holdfast.server.identity.audit import AuditEntry, record
 
-        await record(tx, Entry(self._ports.new_id(), action, subject, None, None, ADDRESS, detail))
+        await record(
+            tx, AuditEntry(self._ports.new_id(), action, subject, None, None, ADDRESS, detail)
+        )
 
 
 class Users(Struct, frozen=True):
@@ -140,7 +142,7 @@ class Issued(Struct, frozen=True):
 class AtServer:
     """Accounts at a server, within the permissions of the token used there."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Transport) -> None:
         self._line = line
 
     async def find(self, name: str) -> User | None:
@@ -163,7 +165,7 @@ class AtServer:
             "scopes": wanted.scopes,
         }
         if wanted.days is not None:
-            body["expires_in"] = wanted.days * DAY
+            body["expires_in"] = wanted.days * DAY_SECONDS
         if user is not None:
             body["user"] = user
         while True:

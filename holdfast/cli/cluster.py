@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.chat.host import Host
     from holdfast.observe.metrics import MetricRegistry
     from holdfast.server.identity.origin_check import Front
-    from holdfast.server.relay.secret import Secret
+    from holdfast.server.relay.secret import ClusterSecret
 
 LOG: Final = logging.getLogger("holdfast.serve")
 FILE: Final = "cluster.secret"
@@ -28,7 +28,7 @@ FILE: Final = "cluster.secret"
 class Link(NamedTuple):
     """What a process needs to talk to the other replicas of its cluster."""
 
-    secret: Secret
+    secret: ClusterSecret
     listening: socket.socket
     """A bound socket: its port is known before the worker announces it."""
     url: str | None
@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 def cluster_secret(
     server: ServerSettings, environ: Mapping[str, str], directory: str, data: str
-) -> Secret | None:
+) -> ClusterSecret | None:
     """The cluster secret: from the environment, the settings' file, or the data directory."""
     from holdfast.server.relay.secret import find_secret
 
@@ -58,7 +58,7 @@ def cluster_secret(
 
 @asynccontextmanager
 async def linked(
-    secret: Secret | None, server: ServerSettings, listen: tuple[str, int]
+    secret: ClusterSecret | None, server: ServerSettings, listen: tuple[str, int]
 ) -> AsyncIterator[Link | None]:
     """The link of this process to its cluster; None without a secret, which is logged once."""
     from holdfast.server.identity.origin_check import public_front
@@ -109,10 +109,10 @@ def attach(
     app: web.Application, link: Link | None, host: Host, meters: MetricRegistry
 ) -> web.Application:
     """Add the endpoints for other replicas to an application."""
-    from holdfast.server.relay.publisher import Owner, OwnerOptions
+    from holdfast.server.relay.publisher import PublisherOptions, RelayPublisher
 
     if link is not None:
-        owner = Owner(host.feed, link.secret, OwnerOptions(tick=link.tick))
+        owner = RelayPublisher(host.feed, link.secret, PublisherOptions(tick=link.tick))
         owner.attach(app)
         told = "Replicas subscribed to chats that run here."
         meters.gauge("holdfast_relay_told_replicas", told, lambda: len(owner))
@@ -124,12 +124,12 @@ def attach(
 @asynccontextmanager
 async def asking(link: Link | None, host: Host, meters: MetricRegistry) -> AsyncIterator[None]:
     """Subscribe to other replicas for the chats that are read here."""
-    from holdfast.server.relay.subscriber import Relay
+    from holdfast.server.relay.subscriber import RelaySubscriber
 
     if link is None:
         yield
         return
-    async with Relay(host.feed, link.secret).running() as relay:
+    async with RelaySubscriber(host.feed, link.secret).running() as relay:
         asked = "Replicas this one subscribes to for chats that are read here."
         meters.gauge("holdfast_relay_asked_replicas", asked, lambda: len(relay))
         failing = "Replicas this one subscribes to that do not respond."
@@ -145,11 +145,11 @@ async def answering(link: Link, host: Host, meters: MetricRegistry) -> AsyncIter
     from aiohttp import web
 
     from holdfast.server.app import problems
-    from holdfast.server.identity.origin_check import guarded
-    from holdfast.server.identity.slow_clients import patient_runner
+    from holdfast.server.identity.origin_check import origin_checker
+    from holdfast.server.identity.slow_clients import limited_runner
 
-    app = web.Application(middlewares=[problems, guarded(link.front, link.front)])
-    runner = patient_runner(
+    app = web.Application(middlewares=[problems, origin_checker(link.front, link.front)])
+    runner = limited_runner(
         attach(app, link, host, meters), access_log=None, handle_signals=False, shutdown_timeout=1.0
     )
     await runner.setup()

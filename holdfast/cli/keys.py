@@ -13,12 +13,12 @@ from typing import Final
 
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.server.identity.secrets import (
-    PROVIDER,
-    CannotOpenSecret,
+    PROVIDER_KIND,
+    DecryptionFailed,
+    EncryptedSecret,
     Keyring,
-    Sealed,
-    sealed_secrets,
-    unseal,
+    decrypt,
+    encrypted_secrets,
 )
 from holdfast.store.database import Database, StoreError
 
@@ -40,13 +40,13 @@ class StoredKeys:
         self._keyring = keyring
         self._environ = environ
         self._changed = changed
-        self._seen: tuple[Sealed, ...] = ()
+        self._seen: tuple[EncryptedSecret, ...] = ()
         self._before: dict[str, str | None] = {}
         """Previous value of each variable set here."""
 
     async def look(self) -> None:
         """Load the stored keys into the environment."""
-        stored = await self._db.read(lambda tx: sealed_secrets(tx, PROVIDER))
+        stored = await self._db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
         if stored != self._seen:
             self._seen = stored
             self._put(dict(self._opened(stored)))
@@ -61,15 +61,15 @@ class StoredKeys:
             except StoreError as error:
                 LOG.warning("cannot read stored provider keys, will retry: %s", error)
 
-    def _opened(self, stored: tuple[Sealed, ...]) -> list[tuple[str, str]]:
+    def _opened(self, stored: tuple[EncryptedSecret, ...]) -> list[tuple[str, str]]:
         opened = []
         for one in stored:
             facts = PROVIDERS.get(one.name)
             if facts is None or not facts.keys:
                 continue
             try:
-                opened.append((facts.keys[0], unseal(self._keyring, one)))
-            except CannotOpenSecret as error:
+                opened.append((facts.keys[0], decrypt(self._keyring, one)))
+            except DecryptionFailed as error:
                 LOG.error("stored key of %s was not used: %s", one.name, error)
         return opened
 

@@ -16,10 +16,10 @@ from holdfast.cli.wording import count
 from holdfast.config import Where
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
-from holdfast.server.identity.audit import Entry, record
+from holdfast.server.identity.audit import AuditEntry, record
 from holdfast.server.identity.secrets import (
-    VARIABLE,
-    CannotOpenSecret,
+    SECRET_KEY_VARIABLE,
+    DecryptionFailed,
     Keyring,
     find_keyring,
     rotate,
@@ -42,7 +42,7 @@ def found(where: Where, environ: Mapping[str, str]) -> Keyring:
     keys = find_keyring(environ, file)
     if keys is None:
         raise ConfigError(
-            f"no encryption key: set {VARIABLE}, or put it into {file}, the new key "
+            f"no encryption key: set {SECRET_KEY_VARIABLE}, or put it into {file}, the new key "
             "before the old one (see holdfast secrets --help)"
         )
     return keys
@@ -54,8 +54,8 @@ async def _rotate(where: Where, keys: Keyring) -> int:
     async with writing(database, STOP) as db:
         try:
             return await sealed_anew(db, keys, Ports())
-        except CannotOpenSecret as error:
-            raise CannotOpenSecret(f"nothing was changed: {error}") from None
+        except DecryptionFailed as error:
+            raise DecryptionFailed(f"nothing was changed: {error}") from None
 
 
 async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
@@ -65,7 +65,7 @@ async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
         sealed = await rotate(tx, keys)
         if sealed:
             detail = {"secrets": sealed}
-            entry = Entry(
+            entry = AuditEntry(
                 ports.new_id(), "secret.rotate", keys.current.id, None, None, ADDRESS, detail
             )
             await record(tx, entry)

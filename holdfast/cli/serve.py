@@ -154,10 +154,10 @@ async def _listening(
     """Serve the API during the block; yields the URL to open, and the port."""
     from aiohttp import web
 
-    from holdfast.server.identity.slow_clients import patient_runner
+    from holdfast.server.identity.slow_clients import limited_runner
 
     app = _application(setup, db, host, ports, link)
-    runner = patient_runner(
+    runner = limited_runner(
         app,
         secure=setup.front is not None and setup.front.secure,
         access_log=None,
@@ -217,14 +217,14 @@ def _application(
     setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
 ) -> web.Application:
     """The API with its middleware."""
-    from holdfast.server.app import Server, application
-    from holdfast.server.identity.auth_config import Access
-    from holdfast.server.identity.authenticator import People
+    from holdfast.server.app import ApiServer, application
+    from holdfast.server.identity.auth_config import AuthConfig
+    from holdfast.server.identity.authenticator import Authenticator
     from holdfast.server.identity.middleware import protect
     from holdfast.server.static_files import serve_page
 
     team, front = setup.settings.server.team, setup.front
-    access = Access(
+    access = AuthConfig(
         local=not team,
         secure=front is not None and front.secure,
         port=None if team else setup.listen[1] or None,
@@ -234,7 +234,9 @@ def _application(
     limits = limits_of(setup.settings)
     meters = setup.observing.meters
     base_urls = base_urls_of(setup.settings)
-    server = Server(host, db, People(db, access), ports, limits, access, meters, base_urls)
+    server = ApiServer(
+        host, db, Authenticator(db, access), ports, limits, access, meters, base_urls
+    )
     app = serve_page(attach(application(server), link, host, meters))
     return protect(app, server, front, None if link is None else link.front)
 

@@ -20,7 +20,7 @@ from holdfast.kernel.ports import wall_clock
 if TYPE_CHECKING:
     from holdfast.server.identity.origin_check import Front
     from holdfast.server.identity.secrets import Keyring
-    from holdfast.server.relay.secret import Secret
+    from holdfast.server.relay.secret import ClusterSecret
 
 
 class Setup(NamedTuple):
@@ -39,7 +39,7 @@ class Setup(NamedTuple):
     """Public URLs of a server for a team."""
     observing: Observing
     keyring: Keyring | None
-    secret: Secret | None
+    secret: ClusterSecret | None
     """The secret shared by the replicas of a cluster."""
 
 
@@ -136,9 +136,9 @@ def _keyring(
     settings: Settings, options: ServeOptions, environ: Mapping[str, str]
 ) -> Keyring | None:
     """The keys that encrypt secrets. A single user's server generates one."""
-    from holdfast.server.identity.secrets import VARIABLE, find_keyring, make_key_file
+    from holdfast.server.identity.secrets import SECRET_KEY_VARIABLE, find_keyring, make_key_file
 
     file = key_file(options.data)
-    if settings.server.team or VARIABLE in environ:
+    if settings.server.team or SECRET_KEY_VARIABLE in environ:
         return find_keyring(environ, file)
     return make_key_file(file)

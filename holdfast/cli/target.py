@@ -22,7 +22,7 @@ from holdfast.store.database import InUse
 
 if TYPE_CHECKING:
     from holdfast.cli.settings import ServerSettings
-    from holdfast.client.transport import Line
+    from holdfast.client.transport import Transport
     from holdfast.store.postgres.database import Postgres
     from holdfast.store.sqlite.database import Sqlite
 
@@ -207,7 +207,7 @@ def _own_token(where: Where) -> str:
 
 
 @asynccontextmanager
-async def asking(where: Where, patience: float = PATIENCE) -> AsyncIterator[Line]:
+async def asking(where: Where, patience: float = PATIENCE) -> AsyncIterator[Transport]:
     """A connection to the server. Raises `NotYours` if another program has our own's address."""
     from holdfast.client.connect import reach
     from holdfast.client.errors import Unreachable

@@ -18,26 +18,26 @@ from holdfast.chat.snapshots import ChatResult, Pending, Receipt, Revision, Snap
 from holdfast.chat.stream import Cursor
 from holdfast.client.queue import RemoteQueue
 from holdfast.client.request_bodies import answers_of, parts_of, without_none
-from holdfast.client.stream import Outcome, RemoteStream
-from holdfast.client.transport import Line, at
+from holdfast.client.stream import RemoteResult, RemoteStream
+from holdfast.client.transport import Transport, at
 from holdfast.kernel.messages import Message, Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
 
 T = TypeVar("T")
-PAGE: Final = 200
-"""Rows that a server returns at once."""
-POLL: Final = 5.0
+MAX_PAGE: Final = 200
+"""Most entries that a server returns on one page."""
+POLL_INTERVAL: Final = 5.0
 """Seconds without an event after which the chat is queried."""
 
 
-class Messages(Struct, frozen=True):
+class _MessagePage(Struct, frozen=True):
     """A page of messages."""
 
     messages: tuple[Stored, ...]
     next: int | None
 
 
-class Actions(Struct, frozen=True):
+class _ActionList(Struct, frozen=True):
     """Pending actions of a chat."""
 
     actions: tuple[Pending, ...]
@@ -49,16 +49,16 @@ class RemoteChat:
     A refused operation raises a `ChatError` that says why; nothing was changed then.
     """
 
-    def __init__(self, line: Line, snapshot: Snapshot) -> None:
+    def __init__(self, transport: Transport, snapshot: Snapshot) -> None:
         self.id = snapshot.id
         self.owner = snapshot.owner
         self.agent = snapshot.agent
         """Name of the chat's agent."""
         self.first = snapshot
         """The chat when this handle was made; with a key, when that key was first used."""
-        self.queue = RemoteQueue(line, snapshot.id)
-        """The queued messages."""
-        self._line = line
+        self.queue = RemoteQueue(transport, snapshot.id)
+        """The chat's queue."""
+        self._transport = transport
         self._path = at("chats", snapshot.id)
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class RemoteChat:
 
     async def read(self) -> Snapshot:
         """The chat as it is now."""
-        return await self._line.get(self._path, Snapshot)
+        return await self._transport.get(self._path, Snapshot)
 
     async def messages(
         self,
@@ -83,21 +83,21 @@ class RemoteChat:
         With `after`: the first ones after that number.
         """
         check_limit(limit)
-        found: list[Stored] = []
+        rows: list[Stored] = []
         upward = after is not None
-        place = max(after, 0) if after is not None else before
-        while len(found) < limit:
+        position = max(after, 0) if after is not None else before
+        while len(rows) < limit:
             name = "after" if upward else "before"
-            asked = {name: place if place is None or upward else max(place, 1)}
-            size = min(limit - len(found), PAGE)
-            page = await self._line.get(
-                self._path + "/messages", Messages, limit=size, superseded=superseded, **asked
+            query = {name: position if position is None or upward else max(position, 1)}
+            size = min(limit - len(rows), MAX_PAGE)
+            page = await self._transport.get(
+                self._path + "/messages", _MessagePage, limit=size, superseded=superseded, **query
             )
-            found = [*found, *page.messages] if upward else [*page.messages, *found]
-            place = page.next
-            if place is None:
+            rows = [*rows, *page.messages] if upward else [*page.messages, *rows]
+            position = page.next
+            if position is None:
                 break
-        return tuple(one for one in found if before is None or one.number < before)
+        return tuple(one for one in rows if before is None or one.number < before)
 
     async def history(self) -> tuple[Message, ...]:
         """All live messages, as `agent.run(history=…)` takes them."""
@@ -107,11 +107,11 @@ class RemoteChat:
 
     async def actions(self) -> tuple[Pending, ...]:
         """The pending actions."""
-        return (await self._line.get(self._path + "/actions", Actions)).actions
+        return (await self._transport.get(self._path + "/actions", _ActionList)).actions
 
     async def usage(self, *, tree: bool = False) -> Spent:
         """Tokens and cost; with `tree`, including all child chats."""
-        return await self._line.get(self._path + "/usage", Spent, tree=tree)
+        return await self._transport.get(self._path + "/usage", Spent, tree=tree)
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
         """The whole chat as text: `jsonl` is lossless, `markdown` is for people.
@@ -120,35 +120,35 @@ class RemoteChat:
         """
         if format not in ("jsonl", "markdown"):
             raise InvalidInput(f"format is {format!r}: use 'jsonl' or 'markdown'")
-        asked = {"format": format, "files": files}
-        reply = await self._line.reply("GET", self._path + "/export", query=asked)
+        query = {"format": format, "files": files}
+        reply = await self._transport.reply("GET", self._path + "/export", query=query)
         if reply.status != 200:
-            raise self._line.refused(reply)
+            raise self._transport.refused(reply)
         return reply.body.decode()
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> RemoteStream:
         """The chat's events after a cursor. Ends when the chat is idle; with `follow`, never."""
         cursor = Cursor.parse(after) if isinstance(after, str) else after
-        return RemoteStream(self._line, self.id, cursor, follow=follow)
+        return RemoteStream(self._transport, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
         """Wait until the chat is idle, failed, or waiting for an action.
 
         Raises `Stranded` if it cannot continue because no worker knows its agent.
         """
-        found = await self._result()
-        if found is not None:
-            return found
+        result = await self._result()
+        if result is not None:
+            return result
         seen = await self.read()
         async with self.stream(Cursor(seen.snapshot_version), follow=True) as news:
-            while found is None:
-                with anyio.move_on_after(POLL):
+            while result is None:
+                with anyio.move_on_after(POLL_INTERVAL):
                     await news.rests()
-                found = await self._result()
-        return found
+                result = await self._result()
+        return result
 
     async def _result(self) -> ChatResult | None:
-        return (await self._line.get(self._path + "/result", Outcome)).result
+        return (await self._transport.get(self._path + "/result", RemoteResult)).result
 
     # --- messages and turns ---
 
@@ -212,7 +212,7 @@ class RemoteChat:
             title=title_of(title),
             share_workspace=share_workspace,
         )
-        return RemoteChat(self._line, await self._do("POST", "/fork", Snapshot, body, key))
+        return RemoteChat(self._transport, await self._do("POST", "/fork", Snapshot, body, key))
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
         """Summarize the conversation now."""
@@ -254,8 +254,8 @@ class RemoteChat:
         key: str | None = None,
     ) -> Snapshot:
         """Change the given values together. None for a model or an effort: the agent's own."""
-        given: dict[str, Any] = {"labels": labels, "model": model, "effort": effort}
-        changes = {name: value for name, value in given.items() if value is not UNSET}
+        values: dict[str, Any] = {"labels": labels, "model": model, "effort": effort}
+        changes = {name: value for name, value in values.items() if value is not UNSET}
         if not changes:
             raise InvalidInput("there is nothing to change: give labels, model or effort")
         if "labels" in changes:
@@ -279,16 +279,16 @@ class RemoteChat:
         """Delete the chat permanently, with all its child chats."""
         if key is None:
             await self.read()
-        reply = await self._line.reply("DELETE", self._path, key=self._line.key(key))
+        reply = await self._transport.reply("DELETE", self._path, key=self._transport.key(key))
         if reply.status == 204:
             return
-        error = self._line.refused(reply)
+        error = self._transport.refused(reply)
         # It existed: a request whose response was lost deleted it, or the first one with this key.
         if not isinstance(error, ChatNotFound):
             raise error
 
     async def _do(self, method: str, path: str, kind: type[T], body: object, key: str | None) -> T:
-        return await self._line.change(method, self._path + path, kind, body, key=key)
+        return await self._transport.change(method, self._path + path, kind, body, key=key)
 
 
-prepare_to_decode(Messages, Actions, Spent, Snapshot, Revision, Receipt)
+prepare_to_decode(_MessagePage, _ActionList, Spent, Snapshot, Revision, Receipt)

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from holdfast.client.host import RemoteHost
-from holdfast.client.transport import PREFIX, Line
+from holdfast.client.transport import API_PREFIX, Transport
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
-CONNECT: Final = 10.0
+CONNECT_TIMEOUT: Final = 10.0
 """Seconds to open a connection."""
-PATIENCE: Final = 15.0
+DEFAULT_PATIENCE: Final = 15.0
 """Default of `patience`: seconds to retry a server that does not respond."""
 
 
@@ -35,7 +35,7 @@ async def connect(
     token: str | None = None,
     *,
     ports: Ports | None = None,
-    patience: float = PATIENCE,
+    patience: float = DEFAULT_PATIENCE,
     socket: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[RemoteHost]:
     """Use the chats of a server, while the block runs.
@@ -48,8 +48,8 @@ async def connect(
     Over http the token is sent to whatever listens at `url`. `socket` is a Unix socket to connect
     to instead: that of this user's server is `sockets/8765` in its data directory.
     """
-    async with reach(url, token, ports=ports, patience=patience, socket=socket) as line:
-        yield RemoteHost(line)
+    async with reach(url, token, ports=ports, patience=patience, socket=socket) as transport:
+        yield RemoteHost(transport)
 
 
 @asynccontextmanager
@@ -58,12 +58,12 @@ async def reach(
     token: str | None = None,
     *,
     ports: Ports | None = None,
-    patience: float = PATIENCE,
+    patience: float = DEFAULT_PATIENCE,
     socket: str | os.PathLike[str] | None = None,
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[Transport]:
     """The connection to a server, for requests other than those of chats."""
-    address, shown = split_address(url)
-    headers = {"Authorization": f"Bearer {_token(token if token is not None else shown)}"}
+    address, url_token = split_address(url)
+    headers = {"Authorization": f"Bearer {_token(token if token is not None else url_token)}"}
     if not patience >= 0:
         raise ConfigError(f"patience is {patience!r}: use seconds, 0 for none")
     import aiohttp
@@ -71,11 +71,11 @@ async def reach(
     with ExitStack() as held:
         async with aiohttp.ClientSession(
             connector=_connector(socket, held),
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
         ) as session:
-            yield Line(session, address, ports or Ports(), patience)
+            yield Transport(session, address, ports or Ports(), patience)
 
 
 def _connector(socket: str | os.PathLike[str] | None, held: ExitStack) -> BaseConnector:
@@ -99,19 +99,19 @@ def split_address(url: object) -> tuple[str, str | None]:
         # Both raise for an invalid value.
         port, host = pieces.port, (pieces.hostname or "").encode("idna").decode()
     except ValueError as error:
-        raise ConfigError(f"{_shown(url)!r:.200} is not an address ({error}): {how}") from None
+        raise ConfigError(f"{_redacted(url)!r:.200} is not an address ({error}): {how}") from None
     if pieces.scheme not in ("http", "https") or not pieces.hostname or pieces.query:
-        raise ConfigError(f"{_shown(url)!r:.200} is not an address: {how}")
+        raise ConfigError(f"{_redacted(url)!r:.200} is not an address: {how}")
     if "@" in pieces.netloc:
         raise ConfigError("the address has a user in it: pass the token instead, as token=…")
     if not pieces.netloc.isascii():
         pieces = pieces._replace(netloc=host if port is None else f"{host}:{port}")
-    base = pieces._replace(fragment="", path=pieces.path.rstrip("/").removesuffix(PREFIX))
+    base = pieces._replace(fragment="", path=pieces.path.rstrip("/").removesuffix(API_PREFIX))
     name, _, token = pieces.fragment.partition("=")
     return base.geturl(), token if name == "token" and token else None
 
 
-def _shown(url: str) -> str:
+def _redacted(url: str) -> str:
     """An address without anything secret in it."""
     scheme, colon, rest = url.partition("#")[0].rpartition("://")
     return scheme + colon + rest.rpartition("@")[2]

@@ -21,7 +21,7 @@ from holdfast.chat.files import FileInUse, FileNotFound, QuotaExceeded
 from holdfast.chat.rows import Status
 from holdfast.chat.state_machine import Transition
 from holdfast.kernel.errors import ConfigError, HoldfastError
-from holdfast.server.problem import Problem
+from holdfast.server.problem import ProblemDetails
 from holdfast.store.database import OutcomeUnknown, StoreError, Unavailable
 
 
@@ -38,7 +38,7 @@ class RemoteError(HoldfastError):
     ) -> None:
         super().__init__(detail)
         self.kind = kind
-        """A stable label for programs."""
+        """Stable label of the error, for programs."""
         self.status = status
         """HTTP status; None if there was no response."""
         self.detail = detail
@@ -56,10 +56,10 @@ class Unreachable(RemoteError):
 class NotHoldfast(RemoteError):
     """The response did not come from a Holdfast server."""
 
-    def __init__(self, url: str, status: int, said: str) -> None:
+    def __init__(self, url: str, status: int, media: str) -> None:
         super().__init__(
             "not_holdfast",
-            f"{url} responded {status} with {said}, which is not a response of Holdfast: "
+            f"{url} responded {status} with {media}, which is not a response of Holdfast: "
             "is this the address of the server, and is there a proxy in front of it?",
             status=status,
         )
@@ -98,12 +98,14 @@ _TYPES: Final[Mapping[str, Any]] = {
 """Types of the facts that JSON represents as another type."""
 
 
-def error_of(problem: Problem) -> HoldfastError:
+def error_of(problem: ProblemDetails) -> HoldfastError:
     """The exception for a problem of the server."""
-    known = _CLASSES.get(problem.kind)
-    if known is None:
+    error_class = _CLASSES.get(problem.kind)
+    if error_class is None:
         return RemoteError(problem.kind, problem.detail, status=problem.status, facts=problem.facts)
-    error = known.__new__(known, problem.detail)  # not __init__, which would build the message anew
+    error = error_class.__new__(
+        error_class, problem.detail
+    )  # not __init__, which would build the message anew
     for name, value in problem.facts.items():
         setattr(error, name, _fact(name, value))
     return error

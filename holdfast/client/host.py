@@ -11,20 +11,20 @@ from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
 from holdfast.chat.snapshots import Snapshot
-from holdfast.client.chat import PAGE, RemoteChat
+from holdfast.client.chat import MAX_PAGE, RemoteChat
 from holdfast.client.request_bodies import check_owner, parts_of, without_none
 from holdfast.client.stream import RemoteWatch
-from holdfast.client.transport import Line, at
+from holdfast.client.transport import Transport, at
 from holdfast.kernel.messages import Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
-from holdfast.server.chat_list_stream import Moment
+from holdfast.server.chat_list_stream import ListCursor
 
-JSONL: Final = "application/x-ndjson"
-NO_NAMES: Final = ("", ".", "..")
+EXPORT_MEDIA_TYPE: Final = "application/x-ndjson"
+INVALID_PATH_NAMES: Final = ("", ".", "..")
 """Strings that cannot be a name in a path."""
 
 
-class Chats(Struct, frozen=True):
+class _ChatPage(Struct, frozen=True):
     """A page of chats."""
 
     chats: tuple[Snapshot, ...]
@@ -34,8 +34,8 @@ class Chats(Struct, frozen=True):
 class RemoteHost:
     """Durable chats of one user on a server. Made by `holdfast.connect`."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     async def create(
         self,
@@ -64,8 +64,8 @@ class RemoteHost:
             model=model,
             effort=effort,
         )
-        made = await self._line.change("POST", "/chats", Snapshot, body, key=key)
-        return RemoteChat(self._line, made)
+        snapshot = await self._transport.change("POST", "/chats", Snapshot, body, key=key)
+        return RemoteChat(self._transport, snapshot)
 
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
@@ -77,21 +77,21 @@ class RemoteHost:
         """
         check_owner(owner)
         parse(text)
-        reply = await self._line.reply(
+        reply = await self._transport.reply(
             "POST",
             "/chats/import",
             text.encode(errors="replace"),
             query={"agent": agent},
-            key=self._line.key(key),
-            media=JSONL,
+            key=self._transport.key(key),
+            media=EXPORT_MEDIA_TYPE,
         )
-        return RemoteChat(self._line, self._line.decoded(reply, Snapshot))
+        return RemoteChat(self._transport, self._transport.decoded(reply, Snapshot))
 
     async def chat(self, id: str) -> RemoteChat:
         """The chat with this id. Raises `ChatNotFound`."""
-        if id in NO_NAMES:
+        if id in INVALID_PATH_NAMES:
             raise ChatNotFound(id)
-        return RemoteChat(self._line, await self._line.get(at("chats", id), Snapshot))
+        return RemoteChat(self._transport, await self._transport.get(at("chats", id), Snapshot))
 
     async def list(
         self,
@@ -105,27 +105,27 @@ class RemoteHost:
         """Chats, newest first. `before` is the id of the last one seen."""
         check_owner(owner)
         check_limit(limit)
-        found: list[Snapshot] = []
+        chats: list[Snapshot] = []
         # A list includes chats shared by others, unless it is one of child chats.
         more: Any = {"before": before} | ({"shared": False} if parent is None else {})
-        while len(found) < limit:
-            size = min(limit - len(found), PAGE)
-            page = await self._line.get(
-                "/chats", Chats, parent=parent, archived=archived, limit=size, **more
+        while len(chats) < limit:
+            size = min(limit - len(chats), MAX_PAGE)
+            page = await self._transport.get(
+                "/chats", _ChatPage, parent=parent, archived=archived, limit=size, **more
             )
-            found += page.chats
+            chats += page.chats
             more = {**more, "before": None, "cursor": page.next}
             if page.next is None:
                 break
-        return tuple(found)
+        return tuple(chats)
 
-    def watch(self, after: Moment | str | None = None) -> RemoteWatch:
+    def watch(self, after: ListCursor | str | None = None) -> RemoteWatch:
         """The chats of the token's owner, as they change, after a cursor. It never ends.
 
         It does not start with the existing chats: call `list` once it has begun.
         """
-        cursor = Moment.parse(after) if isinstance(after, str) else after
-        return RemoteWatch(self._line, cursor)
+        cursor = ListCursor.parse(after) if isinstance(after, str) else after
+        return RemoteWatch(self._transport, cursor)
 
 
-prepare_to_decode(Chats)
+prepare_to_decode(_ChatPage)

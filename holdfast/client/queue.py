@@ -10,11 +10,11 @@ from msgspec import Struct
 from holdfast.chat.rows import Queued
 from holdfast.chat.snapshots import Receipt
 from holdfast.client.request_bodies import parts_of, without_none
-from holdfast.client.transport import Line, at
+from holdfast.client.transport import Transport, at
 from holdfast.kernel.messages import Prompt, prepare_to_decode
 
 
-class Waiting(Struct, frozen=True):
+class _QueuedMessages(Struct, frozen=True):
     """The queue, in order of delivery."""
 
     queue: tuple[Queued, ...]
@@ -23,13 +23,13 @@ class Waiting(Struct, frozen=True):
 class RemoteQueue:
     """The queued messages of a chat, in order of delivery."""
 
-    def __init__(self, line: Line, chat_id: str) -> None:
-        self._line = line
+    def __init__(self, transport: Transport, chat_id: str) -> None:
+        self._transport = transport
         self._path = at("chats", chat_id, "queue")
 
     async def list(self) -> tuple[Queued, ...]:
         """The queued messages."""
-        return (await self._line.get(self._path, Waiting)).queue
+        return (await self._transport.get(self._path, _QueuedMessages)).queue
 
     async def edit(
         self,
@@ -41,21 +41,27 @@ class RemoteQueue:
     ) -> tuple[Queued, ...]:
         """Change the text of a queued message, or how it is delivered."""
         body = without_none(prompt=parts_of(prompt), deliver=deliver)
-        made = await self._line.change("PATCH", self._path + at(id), Waiting, body, key=key)
-        return made.queue
+        changed = await self._transport.change(
+            "PATCH", self._path + at(id), _QueuedMessages, body, key=key
+        )
+        return changed.queue
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
         """Reorder the messages, within each kind. `ids` has every one of them once."""
-        made = await self._line.change("PUT", self._path, Waiting, {"order": list(ids)}, key=key)
-        return made.queue
+        changed = await self._transport.change(
+            "PUT", self._path, _QueuedMessages, {"order": list(ids)}, key=key
+        )
+        return changed.queue
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
         """Remove a message before it is delivered."""
-        return await self._line.change("DELETE", self._path + at(id), Queued, key=key)
+        return await self._transport.change("DELETE", self._path + at(id), Queued, key=key)
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:
         """Deliver a message now, as if it had been sent to interrupt."""
-        return await self._line.change("POST", self._path + at(id, "promote"), Receipt, key=key)
+        return await self._transport.change(
+            "POST", self._path + at(id, "promote"), Receipt, key=key
+        )
 
 
-prepare_to_decode(Waiting, Queued, Receipt)
+prepare_to_decode(_QueuedMessages, Queued, Receipt)

@@ -23,13 +23,13 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.results import Unencodable, result_from_value
 from holdfast.kernel.tool import Deny
 
-Plain = dict[str, Any]
+JsonObject = dict[str, Any]
 _OUTCOMES: Final = ("ok", "failed")
 
 
-def without_none(**given: Any) -> Plain:
+def without_none(**fields: Any) -> JsonObject:
     """A body without the fields that are None."""
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def check_owner(owner: object) -> None:
@@ -40,7 +40,7 @@ def check_owner(owner: object) -> None:
         )
 
 
-def parts_of(prompt: Prompt) -> list[Plain]:
+def parts_of(prompt: Prompt) -> list[JsonObject]:
     """Encode a prompt. Raises `InvalidInput`."""
     message = user_message(prompt)
     if message != Message("user", message.parts, "prompt"):
@@ -48,7 +48,7 @@ def parts_of(prompt: Prompt) -> list[Plain]:
     return [_part(part) for part in message.parts]
 
 
-def _part(part: Part) -> Plain:
+def _part(part: Part) -> JsonObject:
     if part.metadata is not None:
         raise InvalidInput("a part has metadata, which cannot be sent: pass it without")
     match part:
@@ -62,13 +62,13 @@ def _part(part: Part) -> Plain:
             raise InvalidInput(f"a prompt has {part!r:.80} in it: use Text, File or Source")
 
 
-def _file(file: File) -> Plain:
+def _file(file: File) -> JsonObject:
     if file.ref is not None and file.ref.startswith(SCHEME):
         return {"file": file.ref.removeprefix(SCHEME)}
     return without_none(data=file.data, url=file.ref, media_type=file.media_type, name=file.name)
 
 
-def answer_of(call_id: str, value: Resolution) -> Plain:
+def answer_of(call_id: str, value: Resolution) -> JsonObject:
     """Encode the answer to an action."""
     if isinstance(value, Approved):
         return {"type": "allow", **without_none(digest=value.digest, arguments=value.arguments)}
@@ -90,6 +90,6 @@ def answer_of(call_id: str, value: Resolution) -> Plain:
     return {"type": "result", "result": result.text, "failed": failed, **more}
 
 
-def answers_of(answers: Mapping[str, Resolution]) -> dict[str, Plain]:
+def answers_of(answers: Mapping[str, Resolution]) -> dict[str, JsonObject]:
     """Encode answers by call id."""
     return {call_id: answer_of(call_id, value) for call_id, value in answers.items()}

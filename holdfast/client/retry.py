@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-FIRST: Final = 0.25
+FIRST_DELAY: Final = 0.25
 """Seconds before the first retry."""
-MOST: Final = 10.0
+MAX_DELAY: Final = 10.0
 """Most seconds before any retry."""
 
-PASSING: Final = frozenset((408, 425, 429, 500))
+TEMPORARY_STATUSES: Final = frozenset((408, 425, 429, 500))
 """Statuses of an overload or a temporary error."""
-AWAY: Final = frozenset((502, 503, 504))
+UNAVAILABLE_STATUSES: Final = frozenset((502, 503, 504))
 """Statuses while the server, or its database, is unavailable."""
 
 
 def delay(failures: int, random: float) -> float:
     """Seconds to wait after so many failures in a row. `random` in [0, 1) varies it by half, to
     spread clients that lost their connections at once."""
-    longest = min(MOST, FIRST * 2.0 ** min(failures - 1, 16))
+    longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 16))
     return longest * (0.5 + random / 2)
 
 
 def may_pass(status: int) -> bool:
     """Whether a stream that got this status should be retried."""
-    return status in PASSING or status in AWAY or status >= 500
+    return status in TEMPORARY_STATUSES or status in UNAVAILABLE_STATUSES or status >= 500

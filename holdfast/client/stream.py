@@ -31,23 +31,23 @@ from holdfast.chat.stream import (
 )
 from holdfast.client.errors import RemoteError, Unreachable
 from holdfast.client.retry import delay, may_pass
-from holdfast.client.transport import Line, Reply, at, is_lost
+from holdfast.client.transport import ServerResponse, Transport, at, is_lost
 from holdfast.kernel.errors import HoldfastError, ProviderError
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.providers.sse import Named, NamedEvents
 from holdfast.server.chat_list_stream import (
-    Begun,
     ChatDeleted,
     ChatListed,
+    ChatListEvent,
+    ListCursor,
+    ListStart,
     ListVoid,
-    Moment,
-    RosterEvent,
 )
 from holdfast.server.events import (
     LIST_PAYLOADS,
     PAYLOADS,
-    End,
-    Wire,
+    StreamEnd,
+    WireEvent,
     event_of,
     list_event_of,
 )
@@ -55,31 +55,35 @@ from holdfast.server.events import (
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-SILENCE: Final = 45.0
-"""Seconds, three heartbeats: a connection that is silent for longer is considered lost."""
+SILENCE_TIMEOUT: Final = 45.0
+"""Seconds without data, three heartbeats, after which a connection is considered lost."""
 
-LARGEST: Final = 1024 * 1024 * 1024
+MAX_EVENT_BYTES: Final = 1024 * 1024 * 1024
 """Most bytes of one event. A message may contain files of any size that its tool returned."""
 
 E = TypeVar("E")
-S = TypeVar("S", bound="Resuming[Any]")
+S = TypeVar("S", bound="ResumingStream[Any]")
 
 
-class Outcome(Struct, frozen=True):
+class RemoteResult(Struct, frozen=True):
     """The result of a chat; None while it is not idle."""
 
     result: ChatResult | None
 
 
-class Resuming(Generic[E]):
+class ResumingStream(Generic[E]):
     """Endless events of one path of the API. Close it with `aclose` or `async with`."""
 
     _response: ClientResponse | None = None
 
     def __init__(
-        self, line: Line, path: str, read: Callable[[Wire], E | End | None], cursor: object | None
+        self,
+        transport: Transport,
+        path: str,
+        read: Callable[[WireEvent], E | StreamEnd | None],
+        cursor: object | None,
     ) -> None:
-        self._line = line
+        self._transport = transport
         self._path = path
         self._read = read
         self._last = None if cursor is None else str(cursor)
@@ -88,19 +92,19 @@ class Resuming(Generic[E]):
         self._ready: deque[E] = deque()
         self._ended = False
         self._error: HoldfastError | None = None
-        """Raised after all earlier events were returned."""
-        self._heard = False
-        """At least one event was received."""
+        """Error that is raised after all earlier events were returned."""
+        self._received = False
+        """Whether at least one event was received."""
         self._failures = 0
         """Failures in a row, since the last event."""
         self._since = 0.0
-        """When the first of these attempts to connect was made."""
+        """When the first attempt to connect since the last event was made."""
         # Times, not durations: a reader may be cancelled in each wait, and start it again.
         self._again_at = 0.0
         """When to reconnect after a failure."""
         self._silent_at = 0.0
         """When the connection is considered lost, unless data arrives."""
-        self._splitter = NamedEvents(LARGEST)
+        self._splitter = NamedEvents(MAX_EVENT_BYTES)
 
     # --- output ---
 
@@ -140,19 +144,19 @@ class Resuming(Generic[E]):
         self._end()
 
     def __del__(self) -> None:
-        self._let_go()  # in case it was never closed
+        self._disconnect()  # in case it was never closed
 
     def _end(self, error: HoldfastError | None = None) -> None:
         self._ended, self._error = True, error
-        self._let_go()
+        self._disconnect()
 
     # --- hooks of the subclasses ---
 
-    def _see(self, event: E) -> bool:
+    def _observe(self, event: E) -> bool:
         """Take note of an event; return whether to pass it on."""
         raise NotImplementedError
 
-    def _gone(self) -> HoldfastError | None:
+    def _on_deleted(self) -> HoldfastError | None:
         """The subject was deleted: the error to raise, or None for a plain end."""
         raise NotImplementedError
 
@@ -169,26 +173,26 @@ class Resuming(Generic[E]):
             self._since = anyio.current_time()
         else:
             await self._pause()
-        opened = await self._line.open(self._path, self._last)
-        if isinstance(opened, Reply):
+        opened = await self._transport.open(self._path, self._last)
+        if isinstance(opened, ServerResponse):
             self._refused(opened)
         elif isinstance(opened, Unreachable):
             self._failed(opened)
         elif self._ended:  # closed meanwhile
             opened.close()
         else:
-            self._response, self._splitter = opened, NamedEvents(LARGEST)
-            self._silent_at = anyio.current_time() + SILENCE
+            self._response, self._splitter = opened, NamedEvents(MAX_EVENT_BYTES)
+            self._silent_at = anyio.current_time() + SILENCE_TIMEOUT
 
     async def _pause(self) -> None:
         """Wait after a failure."""
         await anyio.sleep_until(self._again_at)
 
-    def _refused(self, reply: Reply) -> None:
-        error = self._line.refused(reply)
+    def _refused(self, reply: ServerResponse) -> None:
+        error = self._transport.refused(reply)
         if reply.status == 404 and isinstance(error, ChatNotFound):
-            self._end(self._gone())
-        elif reply.status in (401, 403, 404) or not (self._heard or may_pass(reply.status)):
+            self._end(self._on_deleted())
+        elif reply.status in (401, 403, 404) or not (self._received or may_pass(reply.status)):
             self._end(error)
         else:
             self._failed(error)
@@ -196,16 +200,16 @@ class Resuming(Generic[E]):
     def _failed(self, error: HoldfastError) -> None:
         """No connection. Without any event so far, give up after `patience`."""
         self._lost()
-        if not self._heard and anyio.current_time() - self._since >= self._line.patience:
+        if not self._received and anyio.current_time() - self._since >= self._transport.patience:
             self._end(error)
 
     def _lost(self) -> None:
         self._failures += 1
-        pause = delay(self._failures, self._line.ports.random())
+        pause = delay(self._failures, self._transport.ports.random())
         self._again_at = anyio.current_time() + pause
-        self._let_go()
+        self._disconnect()
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         response, self._response = self._response, None
         if response is not None:
             response.close()
@@ -224,7 +228,7 @@ class Resuming(Generic[E]):
         if not data:
             self._lost()
             return
-        self._silent_at = anyio.current_time() + SILENCE
+        self._silent_at = anyio.current_time() + SILENCE_TIMEOUT
         try:
             for event in self._splitter.feed(data):
                 self._take(event)
@@ -236,20 +240,20 @@ class Resuming(Generic[E]):
     def _take(self, named: Named) -> None:
         if self._ended or self._response is None:  # after the end
             return
-        said = self._read(Wire(named.id, named.event, named.data))
-        if isinstance(said, End):
-            self._told_to_end(said)
-        elif said is not None:
-            self._heard, self._failures = True, 0
+        event = self._read(WireEvent(named.id, named.event, named.data))
+        if isinstance(event, StreamEnd):
+            self._on_end(event)
+        elif event is not None:
+            self._received, self._failures = True, 0
             self._last = named.id
-            if self._see(said):
-                self._ready.append(said)
+            if self._observe(event):
+                self._ready.append(event)
 
-    def _told_to_end(self, end: End) -> None:
+    def _on_end(self, end: StreamEnd) -> None:
         if end.reconnect:
             self._failed(RemoteError(end.reason, f"the server ended the stream: {end.reason}"))
         elif end.reason == "deleted":
-            self._end(self._gone())
+            self._end(self._on_deleted())
         else:
             words = f"the server ended the stream permanently: {end.reason}"
             self._end(RemoteError(end.reason, words))
@@ -266,7 +270,7 @@ def _not_understood(error: Exception) -> RemoteError:
 # --- one chat ------------------------------------------------------------------------------------
 
 
-class RemoteStream(Resuming[StreamEvent]):
+class RemoteStream(ResumingStream[StreamEvent]):
     """An iterator over the events of a chat, like `ChatStream`.
 
     Without `follow` it ends once the chat is idle and all events were returned. It also ends when
@@ -274,19 +278,24 @@ class RemoteStream(Resuming[StreamEvent]):
     """
 
     def __init__(
-        self, line: Line, chat_id: str, after: Cursor | None = None, *, follow: bool = False
+        self,
+        transport: Transport,
+        chat_id: str,
+        after: Cursor | None = None,
+        *,
+        follow: bool = False,
     ) -> None:
-        super().__init__(line, at("chats", chat_id, "stream"), event_of, after)
+        super().__init__(transport, at("chats", chat_id, "stream"), event_of, after)
         self._id = chat_id
         self._follow = follow
         self._cursor = after or Cursor(0)
-        self._given: dict[object, object] = {}
-        """Values returned since the chat's version last changed, by what they are about."""
+        self._returned: dict[object, object] = {}
+        """Values returned since the chat's version last changed, by subject."""
         self._chat: Snapshot | None = None
         self._actions: tuple[Pending, ...] | None = () if after is None else None
         """Pending actions; None if unknown."""
         self._may_rest = False
-        """The chat seems idle, and this was not confirmed yet."""
+        """Whether the chat seems idle and this was not confirmed yet."""
 
     @property
     def cursor(self) -> Cursor:
@@ -316,7 +325,7 @@ class RemoteStream(Resuming[StreamEvent]):
         if self._failures:
             await self._pause()
         try:
-            reply = await self._line.reply("GET", at("chats", self._id, "result"))
+            reply = await self._transport.reply("GET", at("chats", self._id, "result"))
         except Unreachable:
             self._lost()
             return
@@ -325,22 +334,22 @@ class RemoteStream(Resuming[StreamEvent]):
             return
         self._may_rest = False  # not before: a cancelled request confirms nothing
         try:
-            found = self._line.decoded(reply, Outcome).result
+            result = self._transport.decoded(reply, RemoteResult).result
         except ChatNotFound:
             self._end()
             return
         except Stranded:
             return
-        if found is not None and found.chat.snapshot_version <= self._cursor.snapshot:
+        if result is not None and result.chat.snapshot_version <= self._cursor.snapshot:
             self._end()
 
-    def _gone(self) -> HoldfastError | None:
-        return None if self._heard else ChatNotFound(self._id)
+    def _on_deleted(self) -> HoldfastError | None:
+        return None if self._received else ChatNotFound(self._id)
 
-    def _see(self, event: StreamEvent) -> bool:
+    def _observe(self, event: StreamEvent) -> bool:
         if event.cursor.snapshot != self._cursor.snapshot:
             # Everything up to here was returned, and is not sent again.
-            self._given = {k: v for k, v in self._given.items() if k is ChatChanged}
+            self._returned = {k: v for k, v in self._returned.items() if k is ChatChanged}
         self._cursor = event.cursor
         new = self._is_new(event)
         if isinstance(event, ChatChanged):
@@ -363,15 +372,15 @@ class RemoteStream(Resuming[StreamEvent]):
                 return self._note(ActionsChanged, actions)
             case Superseded(_, numbers):
                 for number in numbers:
-                    self._given.pop(number, None)
+                    self._returned.pop(number, None)
                 return self._note(Superseded, numbers)
             case Reset(_, "history"):
-                self._given, self._actions = {}, ()
+                self._returned, self._actions = {}, ()
         return True
 
-    def _note(self, about: object, said: object) -> bool:
-        new = self._given.get(about) != said
-        self._given[about] = said
+    def _note(self, about: object, value: object) -> bool:
+        new = self._returned.get(about) != value
+        self._returned[about] = value
         return new
 
     def _looks_like_rest(self) -> bool:
@@ -387,25 +396,25 @@ class RemoteStream(Resuming[StreamEvent]):
 # --- all chats -----------------------------------------------------------------------------------
 
 
-class RemoteWatch(Resuming[RosterEvent]):
+class RemoteWatch(ResumingStream[ChatListEvent]):
     """An iterator over a user's chats: each one that is created, changed or deleted."""
 
-    def __init__(self, line: Line, after: Moment | None = None) -> None:
-        super().__init__(line, "/stream", list_event_of, after)
-        self._cursor = after or Moment(0)
-        self._told: dict[str, tuple[int, Snapshot | None]] = {}
+    def __init__(self, transport: Transport, after: ListCursor | None = None) -> None:
+        super().__init__(transport, "/stream", list_event_of, after)
+        self._cursor = after or ListCursor(0)
+        self._returned: dict[str, tuple[int, Snapshot | None]] = {}
         """By chat: the value last returned (None: deleted), and until when to keep it; 0 while that
         is not known."""
 
     @property
-    def cursor(self) -> Moment:
+    def cursor(self) -> ListCursor:
         """Cursor after everything returned so far."""
         return self._cursor
 
-    def _gone(self) -> HoldfastError | None:
+    def _on_deleted(self) -> HoldfastError | None:
         return RemoteError("deleted", "the server has no list of chats for this token")
 
-    def _see(self, event: RosterEvent) -> bool:
+    def _observe(self, event: ChatListEvent) -> bool:
         if event.cursor > self._cursor:
             self._cursor = event.cursor
             self._forget(event.cursor.at)
@@ -413,26 +422,26 @@ class RemoteWatch(Resuming[RosterEvent]):
             case ChatDeleted(_, id):
                 return self._note(id, None)
             case ChatListed(_, chat):
-                _, before = self._told.get(chat.id, (0, None))
+                _, before = self._returned.get(chat.id, (0, None))
                 if before is not None and before.snapshot_version > chat.snapshot_version:
                     return False
                 return self._note(chat.id, chat)
             case ListVoid():  # also for a cursor in the future: then the cursor goes back
-                self._cursor, self._told = event.cursor, {}
+                self._cursor, self._returned = event.cursor, {}
                 return True
-            case Begun():
+            case ListStart():
                 return False
 
     def _forget(self, now: int) -> None:
         """Drop values that are too old to be sent again."""
-        told = ((id, at or now, said) for id, (at, said) in self._told.items())
-        self._told = {id: (at, said) for id, at, said in told if at > now - 2 * OVERLAP}
+        dated = ((id, at or now, value) for id, (at, value) in self._returned.items())
+        self._returned = {id: (at, value) for id, at, value in dated if at > now - 2 * OVERLAP}
 
-    def _note(self, id: str, said: Snapshot | None) -> bool:
+    def _note(self, id: str, value: Snapshot | None) -> bool:
         """Whether the value differs from the last one returned."""
-        new = id not in self._told or self._told[id][1] != said
-        self._told[id] = (0, said)
+        new = id not in self._returned or self._returned[id][1] != value
+        self._returned[id] = (0, value)
         return new
 
 
-prepare_to_decode(Outcome, *PAYLOADS.values(), *LIST_PAYLOADS.values())
+prepare_to_decode(RemoteResult, *PAYLOADS.values(), *LIST_PAYLOADS.values())

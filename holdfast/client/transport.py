@@ -15,27 +15,27 @@ import anyio
 import msgspec
 
 from holdfast.chat.errors import InvalidInput
-from holdfast.client.connection_errors import why
+from holdfast.client.connection_errors import explain
 from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable, error_of
-from holdfast.client.retry import AWAY, delay
+from holdfast.client.retry import UNAVAILABLE_STATUSES, delay
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ports import Ports
-from holdfast.server.json import KEY, from_json, to_json
-from holdfast.server.json import PREFIX as PREFIX
-from holdfast.server.problem import MEDIA, Problem
+from holdfast.server.json import API_PREFIX as API_PREFIX
+from holdfast.server.json import IDEMPOTENCY_HEADER, from_json, to_json
+from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 T = TypeVar("T")
-LARGE: Final = 1024 * 1024
+CHUNKED_BODY_BYTES: Final = 1024 * 1024
 """Bytes of a body above which it is sent in pieces."""
-ANSWER: Final = 60.0
+RESPONSE_TIMEOUT: Final = 60.0
 """Timeout of one request in seconds."""
-JSON: Final = "application/json"
+JSON_TYPE: Final = "application/json"
 
 
-class Reply(NamedTuple):
+class ServerResponse(NamedTuple):
     """A response, read completely."""
 
     status: int
@@ -44,7 +44,7 @@ class Reply(NamedTuple):
     retry_after: float = 0.0
 
 
-class Line:
+class Transport:
     """Sends requests to one server, with retries."""
 
     def __init__(self, session: ClientSession, url: str, ports: Ports, patience: float) -> None:
@@ -75,7 +75,7 @@ class Line:
             raise InvalidInput(f"key is {key!r:.80}: use printable text that is not empty, or None")
         return key
 
-    def decoded(self, reply: Reply, kind: type[T]) -> T:
+    def decoded(self, reply: ServerResponse, kind: type[T]) -> T:
         """Decode a response, or raise the error it carries."""
         if reply.status >= 300:
             raise self.refused(reply)
@@ -84,16 +84,16 @@ class Line:
         except msgspec.MsgspecError:
             raise self._foreign(reply) from None
 
-    def refused(self, reply: Reply) -> HoldfastError:
+    def refused(self, reply: ServerResponse) -> HoldfastError:
         """The exception for a response that is not a success."""
-        if reply.media == MEDIA:
+        if reply.media == PROBLEM_MEDIA_TYPE:
             try:
-                return error_of(from_json(reply.body, Problem))
+                return error_of(from_json(reply.body, ProblemDetails))
             except msgspec.MsgspecError:
                 pass
         return self._foreign(reply)
 
-    def _foreign(self, reply: Reply) -> NotHoldfast:
+    def _foreign(self, reply: ServerResponse) -> NotHoldfast:
         return NotHoldfast(self.url, reply.status, reply.media or "nothing")
 
     async def reply(
@@ -104,30 +104,30 @@ class Line:
         *,
         query: Mapping[str, Any] = {},
         key: str | None = None,
-        media: str = JSON,
-    ) -> Reply:
+        media: str = JSON_TYPE,
+    ) -> ServerResponse:
         """Send a request until there is a response, within `patience`. Raises `Unreachable`."""
         headers = {"Content-Type": media} if body else {}
         if key is not None:
-            headers[KEY] = key
+            headers[IDEMPOTENCY_HEADER] = key
         ends, tries = anyio.current_time() + self.patience, 0
         while True:
             tries += 1
-            reply = await self._ask(method, path, body, query, headers)
-            if isinstance(reply, Reply) and reply.status not in AWAY:
+            reply = await self._send_once(method, path, body, query, headers)
+            if isinstance(reply, ServerResponse) and reply.status not in UNAVAILABLE_STATUSES:
                 return reply
-            asked = reply.retry_after if isinstance(reply, Reply) else 0.0
-            pause = max(asked, delay(tries, self.ports.random()))
+            retry_after = reply.retry_after if isinstance(reply, ServerResponse) else 0.0
+            pause = max(retry_after, delay(tries, self.ports.random()))
             if anyio.current_time() + pause > ends:
                 break
             await anyio.sleep(pause)
-        if isinstance(reply, Reply):
+        if isinstance(reply, ServerResponse):
             return reply
         raise reply
 
-    async def _ask(
+    async def _send_once(
         self, method: str, path: str, body: bytes, query: Mapping[str, Any], headers: dict[str, str]
-    ) -> Reply | Unreachable:
+    ) -> ServerResponse | Unreachable:
         from aiohttp import ClientTimeout
 
         self._check_open()
@@ -139,7 +139,7 @@ class Line:
                 params=_params(query),
                 headers=headers,
                 allow_redirects=False,
-                timeout=ClientTimeout(total=ANSWER),
+                timeout=ClientTimeout(total=RESPONSE_TIMEOUT),
             ) as response:
                 return await _read(response)
         except Exception as error:
@@ -147,14 +147,16 @@ class Line:
 
     # --- streams ---
 
-    async def open(self, path: str, cursor: str | None) -> ClientResponse | Reply | Unreachable:
+    async def open(
+        self, path: str, cursor: str | None
+    ) -> ClientResponse | ServerResponse | Unreachable:
         """Open a stream; returns the response instead if it is something else."""
         self._check_open()
         headers = {"Accept": "text/event-stream"}
         if cursor is not None:
             headers["Last-Event-ID"] = cursor
         try:
-            with anyio.fail_after(ANSWER):
+            with anyio.fail_after(RESPONSE_TIMEOUT):
                 response = await self._session.get(
                     self._address(path), headers=headers, allow_redirects=False
                 )
@@ -170,7 +172,7 @@ class Line:
     def _address(self, path: str) -> Any:
         from yarl import URL
 
-        return URL(self.url + PREFIX + path, encoded=True)
+        return URL(self.url + API_PREFIX + path, encoded=True)
 
     def _check_open(self) -> None:
         if self._session.closed:
@@ -182,9 +184,9 @@ class Line:
         """The error for a lost connection. Any other exception is raised as it is."""
         if not is_lost(error):
             raise error
-        made = Unreachable(self.url, *why(error))
-        made.__cause__ = error
-        return made
+        unreachable = Unreachable(self.url, *explain(error))
+        unreachable.__cause__ = error
+        return unreachable
 
 
 def is_lost(error: Exception) -> bool:
@@ -199,15 +201,15 @@ def at(*names: object) -> str:
     return "".join(f"/{quote(str(name), safe='', errors='replace')}" for name in names)
 
 
-async def _read(response: ClientResponse) -> Reply:
+async def _read(response: ClientResponse) -> ServerResponse:
     after = response.headers.get("Retry-After", "")
     seconds = float(after) if after.isdecimal() and len(after) < 6 else 0.0
-    return Reply(response.status, response.content_type, await response.read(), seconds)
+    return ServerResponse(response.status, response.content_type, await response.read(), seconds)
 
 
 def _data(body: bytes) -> Any:
     """A body in the form that aiohttp sends without blocking the event loop."""
-    return BytesIO(body) if len(body) > LARGE else body or None
+    return BytesIO(body) if len(body) > CHUNKED_BODY_BYTES else body or None
 
 
 def _params(query: Mapping[str, Any]) -> dict[str, str]:

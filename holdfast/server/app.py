@@ -1,7 +1,7 @@
 """The API as an aiohttp application: authorises a request, decodes it, runs it and responds.
 
 Authentication is in `identity`, authorisation in `policy`, the operations in `routes`. Every error
-becomes a `Problem` here.
+becomes `ProblemDetails` here.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import Ports
 from holdfast.observe.metrics import MetricRegistry
-from holdfast.server.chat_list_stream import Rosters
+from holdfast.server.chat_list_stream import ChatListNotifier
 from holdfast.server.fanout import Hub, StreamOptions
 from holdfast.server.identity.audit import keep_pruned
-from holdfast.server.identity.auth_config import Access
+from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.client_address import address_of
-from holdfast.server.json import KEY, from_json, to_json
-from holdfast.server.json import PREFIX as PREFIX
+from holdfast.server.json import API_PREFIX as API_PREFIX
+from holdfast.server.json import IDEMPOTENCY_HEADER, from_json, to_json
 from holdfast.server.operation import (
     DOWNLOAD,
     DOWNLOAD_KEY,
     OPERATIONS,
-    Call,
-    Content,
+    ApiCall,
+    BytesResponse,
     Operation,
     headers_of,
 )
-from holdfast.server.policy import POLICY, Caller, Need, Standing, Verdict, verdict
+from holdfast.server.policy import POLICY, AccessDecision, ApiCaller, ChatRelation, Need, authorise
 from holdfast.server.problem import (
-    INTERNAL,
-    MEDIA,
-    TITLES,
+    INTERNAL_ERROR,
+    PROBLEM_MEDIA_TYPE,
+    STATUS_TITLES,
     BadBody,
     BadRequest,
     Forbidden,
     NotFound,
-    Problem,
-    Refused,
+    ProblemDetails,
+    RequestRefused,
     TooLarge,
     Unauthenticated,
     problem_of,
@@ -56,11 +56,12 @@ from holdfast.server.validation_errors import in_words
 from holdfast.store.database import Damaged, Database, OutcomeUnknown, Unavailable
 
 LOG: Final = logging.getLogger("holdfast.server")
-ROOTED: Final = frozenset(("/healthz", "/readyz", "/metrics", "/openapi.json"))
+UNPREFIXED_PATHS: Final = frozenset(("/healthz", "/readyz", "/metrics", "/openapi.json"))
 """Paths that are also served without the prefix, where probes and tools look for them."""
-KEY_LENGTH: Final = 200
-IMPORTS: Final = 2
-"""Imports that are parsed and written at a time. Others wait, with their bodies in files."""
+MAX_KEY_LENGTH: Final = 200
+"""Longest `Idempotency-Key` in characters."""
+MAX_IMPORTS: Final = 2
+"""Most imports that are parsed and written at once. Others wait, with their bodies in files."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -85,20 +86,23 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Protocol):
-    """Authenticates callers. May also have `async still(caller, chat_id) -> bool`: whether a caller
-    may still read a chat (None: any), which is checked repeatedly while they watch."""
+    """Authenticates callers.
 
-    async def caller(self, request: web.Request) -> Caller | None:
+    May also have `async still(caller, chat_id) -> bool`: whether a caller may still read a chat
+    (None: any), which is checked repeatedly while they watch.
+    """
+
+    async def caller(self, request: web.Request) -> ApiCaller | None:
         """The caller; None without a credential. Raises `Unauthenticated` for an invalid one."""
         ...
 
-    async def standing(self, caller: Caller, chat_id: str) -> Standing | None:
+    async def relation(self, caller: ApiCaller, chat_id: str) -> ChatRelation | None:
         """How the caller relates to a chat; None if there is no such chat."""
         ...
 
 
-class Server:
-    """What all requests share: the host of the chats, the database, identity, limits, streams."""
+class ApiServer:
+    """State that all requests share: the chats, the database, identity, limits and streams."""
 
     def __init__(
         self,
@@ -107,7 +111,7 @@ class Server:
         identity: Identity,
         ports: Ports | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
-        access: Access = Access(),  # noqa: B008 - frozen
+        access: AuthConfig = AuthConfig(),  # noqa: B008 - frozen
         meters: MetricRegistry | None = None,
         base_urls: Mapping[str, str] = {},
     ) -> None:
@@ -122,11 +126,11 @@ class Server:
         self.base_urls = base_urls
         """Base URLs of providers, where the settings override the default."""
         self.hub = Hub(limits.streams, getattr(identity, "still", None), self._is_there)
-        """Serves the streams."""
-        self.rosters = Rosters(host.feed, self.hub.spawn)
-        self.imports = anyio.Semaphore(IMPORTS)
-        """Held by an import while its body is parsed: each takes several times its size in
-        memory, and its thread competes with the event loop for the GIL."""
+        """Hub that serves all streams."""
+        self.chat_list_notifier = ChatListNotifier(host.feed, self.hub.spawn)
+        self.imports = anyio.Semaphore(MAX_IMPORTS)
+        """Semaphore that an import holds while its body is parsed: parsing takes several times its
+        size in memory, and its thread competes with the event loop for the GIL."""
 
     async def _is_there(self, chat_id: str) -> bool:
         try:
@@ -136,7 +140,9 @@ class Server:
         return True
 
 
-def application(server: Server, operations: Iterable[Operation] | None = None) -> web.Application:
+def application(
+    server: ApiServer, operations: Iterable[Operation] | None = None
+) -> web.Application:
     """The API of a server as an aiohttp application."""
     app = web.Application(middlewares=[problems], client_max_size=server.limits.body)
     if operations is None:
@@ -145,8 +151,8 @@ def application(server: Server, operations: Iterable[Operation] | None = None) -
     for each in OPERATIONS.values() if operations is None else operations:
         handler = _handler(server, each, POLICY[each.method, each.path])
         for method in _methods(each):
-            app.router.add_route(method, PREFIX + each.path, handler)
-            if each.path in ROOTED:
+            app.router.add_route(method, API_PREFIX + each.path, handler)
+            if each.path in UNPREFIXED_PATHS:
                 app.router.add_route(method, each.path, handler)
 
     async def end_streams(_: web.Application) -> None:
@@ -171,7 +177,7 @@ def _methods(operation: Operation) -> tuple[str, ...]:
 
 
 def _handler(
-    server: Server, operation: Operation, need: Need
+    server: ApiServer, operation: Operation, need: Need
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         _check_names(request)
@@ -182,21 +188,21 @@ def _handler(
             if not await _was_done(server, operation, request):
                 raise
             return web.Response(status=operation.status)
-        call = Call(server, caller, _key(request), _address(server, request))
-        given = _names(operation, request) | _asked(operation, request)
+        call = ApiCall(server, caller, _key(request), _address(server, request))
+        arguments = _names(operation, request) | _query_arguments(operation, request)
         if operation.raw:
-            answer = await operation.handle(call, request, **given)
+            answer = await operation.handle(call, request, **arguments)
             if isinstance(answer, web.StreamResponse):
                 return answer
             return _response(operation, answer)
         if operation.body is None:
-            answer = await operation.handle(call, **given)
+            answer = await operation.handle(call, **arguments)
         else:
-            given["body"] = await _body(request, operation.body, server.limits.body)
-            answer = await _unless_too_deep(operation.handle(call, **given))
-        made = _response(operation, answer)
-        made.headers.update(call.headers)
-        return made
+            arguments["body"] = await _body(request, operation.body, server.limits.body)
+            answer = await _unless_too_deep(operation.handle(call, **arguments))
+        response = _response(operation, answer)
+        response.headers.update(call.headers)
+        return response
 
     return handle
 
@@ -216,32 +222,32 @@ def _names(operation: Operation, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def _was_done(server: Server, operation: Operation, request: web.Request) -> bool:
+async def _was_done(server: ApiServer, operation: Operation, request: web.Request) -> bool:
     """Whether the chat is missing because this very request, sent before, deleted it."""
     key = _key(request)
     if operation.was_done is None or key is None:
         return False
-    call = Call(server, await server.identity.caller(request), key, _address(server, request))
+    call = ApiCall(server, await server.identity.caller(request), key, _address(server, request))
     return bool(await operation.was_done(call, **_names(operation, request)))
 
 
-async def admitted(server: Server, need: Need, request: web.Request) -> Caller | None:
+async def admitted(server: ApiServer, need: Need, request: web.Request) -> ApiCaller | None:
     """The caller, if they may do this. The only place where that is decided."""
     if need is Need.NOTHING:
         return None
     caller = await server.identity.caller(request)
     chat_id = request.match_info.get("chat")
-    standing = None
+    relation = None
     if caller is not None and chat_id is not None:
-        standing = await server.identity.standing(caller, chat_id)
-    match verdict(need, caller, standing):
-        case Verdict.YES:
+        relation = await server.identity.relation(caller, chat_id)
+    match authorise(need, caller, relation):
+        case AccessDecision.ALLOWED:
             return caller
-        case Verdict.WHO:
+        case AccessDecision.UNAUTHENTICATED:
             raise Unauthenticated("authentication is required: send Authorization: Bearer <token>")
-        case Verdict.NO:
+        case AccessDecision.FORBIDDEN:
             raise Forbidden("you are not allowed to do this: ask the owner or an administrator")
-        case Verdict.UNKNOWN:
+        case AccessDecision.HIDDEN:
             raise ChatUnknown(f"there is no chat {chat_id!r}", chat=chat_id)
 
 
@@ -251,18 +257,20 @@ class ChatUnknown(NotFound):
     kind = "chat_not_found"
 
 
-def _address(server: Server, request: web.Request) -> str:
+def _address(server: ApiServer, request: web.Request) -> str:
     return address_of(request, server.access.proxies)
 
 
 def _key(request: web.Request) -> str | None:
-    key = request.headers.get(KEY)
-    if key is not None and not (0 < len(key) <= KEY_LENGTH and key.isprintable()):
-        raise BadRequest(f"{KEY} has to be 1 to {KEY_LENGTH} printable characters")
+    key = request.headers.get(IDEMPOTENCY_HEADER)
+    if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isprintable()):
+        raise BadRequest(
+            f"{IDEMPOTENCY_HEADER} has to be 1 to {MAX_KEY_LENGTH} printable characters"
+        )
     return key
 
 
-def _asked(operation: Operation, request: web.Request) -> dict[str, Any]:
+def _query_arguments(operation: Operation, request: web.Request) -> dict[str, Any]:
     query = _without_key(request.query) if operation.download else request.query
     if operation.query is not None:
         return {"query": _query(query, operation.query)}
@@ -287,14 +295,14 @@ def _storable(text: str) -> bool:
 
 
 def _query(query: MultiMapping[str], kind: type) -> Any:
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, value in query.items():
-        if name in given:
+        if name in arguments:
             raise BadRequest(f"?{name} is given twice: give it once")
         if not _storable(value):
             raise BadRequest(f"?{name} has a character that cannot be stored: remove it")
-        given[name] = value
-    return _converted(given, kind, "query")
+        arguments[name] = value
+    return _converted(arguments, kind, "query")
 
 
 def _converted(value: object, kind: Any, what: str) -> Any:
@@ -306,7 +314,7 @@ def _converted(value: object, kind: Any, what: str) -> Any:
 
 async def _body(request: web.Request, kind: type, limit: int) -> Any:
     if request.can_read_body and request.content_type != "application/json":
-        raise Unsupported(f"the body is {request.content_type}: send application/json")
+        raise UnsupportedMediaType(f"the body is {request.content_type}: send application/json")
     try:
         data = await request.read()
     except web.HTTPRequestEntityTooLarge:
@@ -319,7 +327,7 @@ async def _body(request: web.Request, kind: type, limit: int) -> Any:
         raise BadRequest(f"the body is not valid JSON: {error}") from None
 
 
-class Unsupported(Refused):
+class UnsupportedMediaType(RequestRefused):
     """The body has a media type that the operation does not accept."""
 
     kind = "unsupported_media_type"
@@ -327,7 +335,7 @@ class Unsupported(Refused):
 
 
 def _response(operation: Operation, value: object) -> web.Response:
-    if isinstance(value, Content):
+    if isinstance(value, BytesResponse):
         headers = headers_of(value.media, value.name)
         return web.Response(status=operation.status, body=value.body, headers=headers)
     if operation.gives is None:
@@ -348,29 +356,29 @@ async def problems(
     try:
         return await handler(request)
     except HoldfastError as error:
-        headers = error.headers if isinstance(error, Refused) else {}
+        headers = error.headers if isinstance(error, RequestRefused) else {}
         problem = _problem_of(request, error)
         if problem is None or problem.status >= 500:
             _log(request, error)
-        return problem_response(problem or INTERNAL, headers)
+        return problem_response(problem or INTERNAL_ERROR, headers)
     except web.HTTPException as error:
         return problem_response(_of_aiohttp(request, error), error.headers)
     except web.RequestPayloadError:
         return _broken_body()
     except ConnectionError as error:
-        if not _is_gone(request):
+        if not _is_disconnected(request):
             LOG.exception("%s %r failed", request.method, request.path)
         else:
             LOG.debug(
                 "%s %r: the client has disconnected (%s)", request.method, request.path, error
             )
-        return problem_response(INTERNAL)
+        return problem_response(INTERNAL_ERROR)
     except Exception:
         LOG.exception("%s %r failed", request.method, request.path)
-        return problem_response(INTERNAL)
+        return problem_response(INTERNAL_ERROR)
 
 
-def _problem_of(request: web.Request, error: HoldfastError) -> Problem | None:
+def _problem_of(request: web.Request, error: HoldfastError) -> ProblemDetails | None:
     problem = problem_of(error)
     chat = request.match_info.get("chat")
     if isinstance(error, Damaged) and problem is not None and chat is not None:
@@ -380,12 +388,11 @@ def _problem_of(request: web.Request, error: HoldfastError) -> Problem | None:
 
 
 def _log(request: web.Request, error: HoldfastError) -> None:
-    """Log one line for a database error, however many requests meet it, and a traceback for any
-    other, which is a defect of this program."""
-    cause = error.__cause__ if isinstance(error, Refused) else error
+    """Log one line for a database error, and a traceback for any other, which is a bug here."""
+    cause = error.__cause__ if isinstance(error, RequestRefused) else error
     if isinstance(cause, (Unavailable, OutcomeUnknown, Damaged, Corrupt)):
         LOG.error("%s %r failed: %s", request.method, request.path, cause)
-    elif isinstance(error, Refused):
+    elif isinstance(error, RequestRefused):
         LOG.error("%s %r failed: %s", request.method, request.path, error)
     else:
         LOG.error("%s %r failed", request.method, request.path, exc_info=error)
@@ -394,34 +401,36 @@ def _log(request: web.Request, error: HoldfastError) -> None:
 def _broken_body() -> web.Response:
     """A 400 that closes the connection, since the end of the body is unknown."""
     detail = "the body is incomplete, or not encoded as its headers say: send it again"
-    response = problem_response(Problem("bad_request", 400, TITLES[400], detail))
+    response = problem_response(ProblemDetails("bad_request", 400, STATUS_TITLES[400], detail))
     response.force_close()
     return response
 
 
-def _is_gone(request: web.Request) -> bool:
+def _is_disconnected(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-def problem_response(problem: Problem, headers: Mapping[str, str] = {}) -> web.Response:
+def problem_response(problem: ProblemDetails, headers: Mapping[str, str] = {}) -> web.Response:
     """A problem as a response, with the headers that clients act on."""
-    more = {name: value for name, value in headers.items() if name.lower() in _KEPT}
+    more = {name: value for name, value in headers.items() if name.lower() in _PASSED_HEADERS}
     body = to_json(problem)
-    return web.Response(status=problem.status, body=body, content_type=MEDIA, headers=more)
+    return web.Response(
+        status=problem.status, body=body, content_type=PROBLEM_MEDIA_TYPE, headers=more
+    )
 
 
-_KEPT: Final = frozenset(("allow", "www-authenticate", "retry-after"))
+_PASSED_HEADERS: Final = frozenset(("allow", "www-authenticate", "retry-after"))
 
 
-def _of_aiohttp(request: web.Request, error: web.HTTPException) -> Problem:
+def _of_aiohttp(request: web.Request, error: web.HTTPException) -> ProblemDetails:
     match error:
         case web.HTTPNotFound():
-            detail = f"there is no {request.path}: {PREFIX}/openapi.json lists all paths"
-            return Problem("no_such_path", 404, TITLES[404], detail)
+            detail = f"there is no {request.path}: {API_PREFIX}/openapi.json lists all paths"
+            return ProblemDetails("no_such_path", 404, STATUS_TITLES[404], detail)
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             detail = f"{request.path} does not accept {request.method}: use {allowed}"
-            return Problem("method_not_allowed", 405, TITLES[405], detail)
+            return ProblemDetails("method_not_allowed", 405, STATUS_TITLES[405], detail)
         case _:
-            title = TITLES.get(error.status, error.reason)
-            return Problem("http", error.status, title, error.text or error.reason)
+            title = STATUS_TITLES.get(error.status, error.reason)
+            return ProblemDetails("http", error.status, title, error.text or error.reason)

@@ -28,43 +28,43 @@ from holdfast.chat.stream import (
 )
 from holdfast.live.fragments import Fragment
 from holdfast.server.chat_list_stream import (
-    Begun,
     ChatDeleted,
     ChatListed,
+    ChatListEvent,
+    ListCursor,
+    ListStart,
     ListVoid,
-    Moment,
-    RosterEvent,
 )
 from holdfast.server.json import from_json, to_json
 
-Reason: TypeAlias = Literal["shutdown", "slow", "failed", "revoked", "deleted"]
+StreamEndReason: TypeAlias = Literal["shutdown", "slow", "failed", "revoked", "deleted"]
 """Why the server ends a stream."""
 
 
-class End(Struct, frozen=True):
+class StreamEnd(Struct, frozen=True):
     """The last event of a stream that the server ends."""
 
-    reason: Reason
+    reason: StreamEndReason
     reconnect: bool
     """Whether the reader should reconnect with the last id."""
 
 
-SHUTDOWN: Final = End("shutdown", True)
-SLOW: Final = End("slow", True)
-"""The reader read nothing for too long."""
-FAILED: Final = End("failed", True)
-"""An internal error of the server."""
-REVOKED: Final = End("revoked", False)
-DELETED: Final = End("deleted", False)
+END_SHUTDOWN: Final = StreamEnd("shutdown", True)
+END_SLOW: Final = StreamEnd("slow", True)
+"""End for a reader that read nothing for too long."""
+END_FAILED: Final = StreamEnd("failed", True)
+"""End after an internal error of the server."""
+END_REVOKED: Final = StreamEnd("revoked", False)
+END_DELETED: Final = StreamEnd("deleted", False)
 
-BEAT: Final = "beat"
+HEARTBEAT_EVENT: Final = "beat"
 """A heartbeat; with an id, it also carries the reader's cursor."""
 
-Said: TypeAlias = Union[StreamEvent, RosterEvent, End]
+ServerEvent: TypeAlias = Union[StreamEvent, ChatListEvent, StreamEnd]
 """Any event that a stream sends."""
 
 
-class Wire(Struct, frozen=True, gc=False):
+class WireEvent(Struct, frozen=True, gc=False):
     """An encoded event, for any kind of connection."""
 
     id: str | None
@@ -124,7 +124,7 @@ PAYLOADS: Final[Mapping[str, Any]] = {
     "actions": ActionsData,
     "delta": DeltaData,
     "reset": ResetData,
-    "end": End,
+    "end": StreamEnd,
 }
 """Type of the data of each event of a chat's stream, by name."""
 
@@ -132,25 +132,25 @@ LIST_PAYLOADS: Final[Mapping[str, Any]] = {
     "chat": Shown,
     "deleted": DeletedData,
     "reset": ResetData,
-    "end": End,
+    "end": StreamEnd,
 }
 """Type of the data of each event of the chat-list stream, by name."""
 
 
-def wire_of(said: Said) -> Wire:
+def wire_of(event: ServerEvent) -> WireEvent:
     """Encode an event."""
-    if type(said) is LiveDelta:  # nearly all are
-        at = said.cursor
-        delta = DeltaData(at.epoch, at.history, at.attempt, said.first, said.last, said.fragment)
-        return Wire(str(at), "delta", to_json(delta))
-    if isinstance(said, End):
-        return Wire(None, "end", to_json(said))
-    name, data = _named(said)
-    return Wire(str(said.cursor), name, to_json(data))
+    if type(event) is LiveDelta:  # nearly all are
+        at = event.cursor
+        delta = DeltaData(at.epoch, at.history, at.attempt, event.first, event.last, event.fragment)
+        return WireEvent(str(at), "delta", to_json(delta))
+    if isinstance(event, StreamEnd):
+        return WireEvent(None, "end", to_json(event))
+    name, data = _name_and_data(event)
+    return WireEvent(str(event.cursor), name, to_json(data))
 
 
-def _named(said: StreamEvent | RosterEvent) -> tuple[str, object]:
-    match said:
+def _name_and_data(event: StreamEvent | ChatListEvent) -> tuple[str, object]:
+    match event:
         case ChatChanged(_, chat) | ChatListed(_, chat):
             return "chat", chat
         case MessageChanged(_, message):
@@ -167,30 +167,30 @@ def _named(said: StreamEvent | RosterEvent) -> tuple[str, object]:
             return "reset", ResetData("history")
         case ChatDeleted(_, id):
             return "deleted", DeletedData(id)
-        case Begun():
-            return BEAT, None
+        case ListStart():
+            return HEARTBEAT_EVENT, None
         case LiveDelta():
             raise AssertionError("written above")
         case _:
-            assert_never(said)
+            assert_never(event)
 
 
-def event_of(wire: Wire) -> StreamEvent | End | None:
+def event_of(wire: WireEvent) -> StreamEvent | StreamEnd | None:
     """Decode an event of a chat's stream; None for one that this version does not know."""
     data = _data(wire, PAYLOADS)
-    if data is None or isinstance(data, End):
+    if data is None or isinstance(data, StreamEnd):
         return data
-    return _said(Cursor.parse(_id(wire)), data)
+    return _event(Cursor.parse(_id(wire)), data)
 
 
-def list_event_of(wire: Wire) -> RosterEvent | End | None:
+def list_event_of(wire: WireEvent) -> ChatListEvent | StreamEnd | None:
     """Decode an event of the chat-list stream; None for one that this version does not know."""
-    if wire.event == BEAT:
-        return None if wire.id is None else Begun(Moment.parse(wire.id))
+    if wire.event == HEARTBEAT_EVENT:
+        return None if wire.id is None else ListStart(ListCursor.parse(wire.id))
     data = _data(wire, LIST_PAYLOADS)
-    if data is None or isinstance(data, End):
+    if data is None or isinstance(data, StreamEnd):
         return data
-    cursor = Moment.parse(_id(wire))
+    cursor = ListCursor.parse(_id(wire))
     match data:
         case Shown():
             return ChatListed(cursor, data)
@@ -200,18 +200,18 @@ def list_event_of(wire: Wire) -> RosterEvent | End | None:
             return ListVoid(cursor)
 
 
-def _data(wire: Wire, payloads: Mapping[str, Any]) -> object | None:
+def _data(wire: WireEvent, payloads: Mapping[str, Any]) -> object | None:
     kind = payloads.get(wire.event)
     return None if kind is None else from_json(wire.data, kind)
 
 
-def _id(wire: Wire) -> str:
+def _id(wire: WireEvent) -> str:
     if wire.id is None:
         raise msgspec.ValidationError(f"a {wire.event!r} without an id")
     return wire.id
 
 
-def _said(cursor: Cursor, data: object) -> StreamEvent:
+def _event(cursor: Cursor, data: object) -> StreamEvent:
     match data:
         case Snapshot():
             return ChatChanged(cursor, data)

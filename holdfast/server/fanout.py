@@ -1,9 +1,9 @@
 """Fan-out: serves all streams of a process, writing to all readers together, once per tick.
 
-Readers at the same cursor of the same subject share one `Source`: one query for each change, one
-encoding of the events, and for each reader one write to its connection. No task is woken for it. A
-new or reconnecting reader starts on its own source, at its cursor, and is merged into the first
-source of the subject once both have sent the same events.
+Readers at the same cursor of the same subject share one `StreamSource`: one query for each change,
+one encoding of the events, and for each reader one write to its connection. No task is woken for
+it. A new or reconnecting reader starts on its own source, at its cursor, and is merged into the
+first source of the subject once both have sent the same events.
 
 A reader whose connection is full is parked: it leaves its source with the cursor of what was last
 written to it, and resumes from there when there is room again. So it costs its write buffer, and no
@@ -25,33 +25,33 @@ from msgspec import Struct
 from holdfast.chat.errors import ChatNotFound
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.events import (
-    DELETED,
-    FAILED,
-    REVOKED,
-    SHUTDOWN,
-    SLOW,
-    End,
-    Wire,
+    END_DELETED,
+    END_FAILED,
+    END_REVOKED,
+    END_SHUTDOWN,
+    END_SLOW,
+    StreamEnd,
+    WireEvent,
     wire_of,
 )
-from holdfast.server.policy import Caller
+from holdfast.server.policy import ApiCaller
 from holdfast.server.problem import TooMany
 
 LOG: Final = logging.getLogger("holdfast.server")
-ROUND: Final = 1.0
+ROUND_INTERVAL: Final = 1.0
 """Seconds between two rounds over all readers, for heartbeats and permission checks."""
-RETRY: Final = 0.05
+DRAIN_INTERVAL: Final = 0.05
 """Seconds between two checks whether a stalled connection has room again."""
-JOIN: Final = 0.1
+MERGE_INTERVAL: Final = 0.1
 """Seconds between two attempts to merge two sources."""
 
-Form: TypeAlias = Callable[[Sequence[Wire]], bytes]
+EventEncoder: TypeAlias = Callable[[Sequence[WireEvent]], bytes]
 """Encodes events for a kind of connection."""
-Still: TypeAlias = Callable[[Caller, str | None], Awaitable[bool]]
-"""Whether a caller may still read a chat or, for None, anything at all."""
+PermissionCheck: TypeAlias = Callable[[ApiCaller, str | None], Awaitable[bool]]
+"""Checks whether a caller may still read a chat or, for None, anything at all."""
 
-There: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Whether a chat exists."""
+ExistenceCheck: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Checks whether a chat exists."""
 
 
 class StreamOptions(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
     tick: float = 0.025
     """Each reader is written to at most once in this time, with everything since the last write."""
     buffer: int = 256 * 1024
-    """Bytes: a connection with more than this unsent is not written to."""
+    """Most unsent bytes of a connection: one that has more is not written to."""
     slow: float = 20.0
     """A reader that reads nothing for this long is told to reconnect, and disconnected."""
     heartbeat: float = 15.0
@@ -84,8 +84,8 @@ class TooManyStreams(TooMany):
     kind = "too_many_streams"
 
 
-class Stream(Protocol):
-    """Events of one subject from one cursor on: a `ChatStream` or a `Roster`."""
+class EventStream(Protocol):
+    """Events of one subject from one cursor on: a `ChatStream` or a `ChatListStream`."""
 
     @property
     def due(self) -> float: ...
@@ -101,32 +101,32 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class Subject(Struct, frozen=True):
+class StreamSubject(Struct, frozen=True):
     """What a reader watches: a chat, or a user's chat list."""
 
     name: str
     """Key of the subject: readers with the same name share sources."""
-    open: Callable[[Any], Stream]
+    open: Callable[[Any], EventStream]
     """Opens a stream after a cursor, or from the start for None."""
     chat: str | None = None
     """Id of the chat; None for a chat list."""
 
 
-class Reader:
+class ReaderConnection:
     """One connection that watches a subject."""
 
     __slots__ = (
-        "beat", "caller", "cursor", "form", "heard", "over", "source", "subject", "transport",
+        "beat", "caller", "cursor", "form", "over", "pong_at", "source", "subject", "transport",
     )  # fmt: skip
 
     def __init__(
         self,
         transport: asyncio.Transport,
-        form: Form,
+        form: EventEncoder,
         beat: bytes,
-        subject: Subject,
+        subject: StreamSubject,
         cursor: Any,
-        caller: Caller | None,
+        caller: ApiCaller | None,
     ) -> None:
         self.transport = transport
         self.form = form
@@ -136,29 +136,31 @@ class Reader:
         self.cursor = cursor
         """Cursor of the reader, while it has no source."""
         self.caller = caller
-        self.source: Source | None = None
-        self.heard: float | None = None
+        self.source: StreamSource | None = None
+        self.pong_at: float | None = None
         """When the reader last answered a ping; None if its connection has no pings."""
-        self.over: asyncio.Future[End | None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[StreamEnd | None] = asyncio.get_running_loop().create_future()
 
 
-class Source:
+class StreamSource:
     """A stream at one cursor, and the readers that share it."""
 
     __slots__ = (
-        "armed", "cursor", "given", "looking", "peers", "readers", "rouse", "stream", "subject",
+        "armed", "cursor", "looking", "peers", "queried", "readers", "rouse", "stream", "subject",
         "timer", "wrote",
     )  # fmt: skip
 
-    def __init__(self, subject: Subject, cursor: Any, now: float, peers: list[Source]) -> None:
+    def __init__(
+        self, subject: StreamSubject, cursor: Any, now: float, peers: list[StreamSource]
+    ) -> None:
         self.subject = subject
         self.peers = peers
         """All sources of the same subject, including this one."""
         self.cursor = cursor
         """Cursor of what was last written to all readers here."""
         self.stream = subject.open(cursor)
-        self.readers: dict[Reader, None] = {}
-        self.given = False
+        self.readers: dict[ReaderConnection, None] = {}
+        self.queried = False
         """Whether the first query is done: until then readers at the same cursor may join."""
         self.looking = False
         self.armed = False
@@ -167,7 +169,7 @@ class Source:
         self.rouse: Callable[[], None] = lambda: None
 
 
-class Stalled(Struct):
+class StallState(Struct):
     """State of a reader whose connection is full: bytes unsent, and since when unchanged."""
 
     size: int
@@ -180,15 +182,15 @@ class Hub:
     def __init__(
         self,
         options: StreamOptions = StreamOptions(),  # noqa: B008 - frozen
-        still: Still | None = None,
-        there: There | None = None,
+        still: PermissionCheck | None = None,
+        there: ExistenceCheck | None = None,
     ) -> None:
         self._options = options
         self._still = still
         self._there = there
-        self._sources: dict[str, list[Source]] = {}
-        self._stalled: dict[Reader, Stalled] = {}
-        self._dirty: dict[Source, None] = {}
+        self._sources: dict[str, list[StreamSource]] = {}
+        self._stalled: dict[ReaderConnection, StallState] = {}
+        self._dirty: dict[StreamSource, None] = {}
         self._open: Counter[str] = Counter()
         """Number of open streams by user."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -239,19 +241,19 @@ class Hub:
             if not self._open[user]:
                 del self._open[user]
 
-    async def serve(self, reader: Reader) -> End | None:
-        """Write to a reader until it disconnects (None) or its stream is ended (the `End` sent)."""
+    async def serve(self, reader: ReaderConnection) -> StreamEnd | None:
+        """Write to a reader until it disconnects (None) or its stream ends (the event sent)."""
         if self._closed:
-            self._tell_end(reader, SHUTDOWN)
+            self._send_end(reader, END_SHUTDOWN)
         elif not reader.over.done():
-            self._place(reader)
+            self._join_source(reader)
             self._begin_rounds()
         try:
             return await reader.over
         finally:
             self._leave(reader)
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: ReaderConnection) -> None:
         """Remove a reader whose connection has closed."""
         self._leave(reader)
         if not reader.over.done():
@@ -261,7 +263,7 @@ class Hub:
         """Tell all readers to reconnect, elsewhere or later, and accept no more of them."""
         self._closed = True
         for reader in list(self._readers()):
-            self._end(reader, SHUTDOWN)
+            self._end(reader, END_SHUTDOWN)
         for timer in (self._tick_timer, self._round_timer, self._drain_timer):
             if timer is not None:
                 timer.cancel()
@@ -270,7 +272,7 @@ class Hub:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task beside the streams; it is cancelled with them."""
+        """Run a background task; it is cancelled when the hub is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -282,30 +284,30 @@ class Hub:
 
     # --- readers and sources ---
 
-    def _all_sources(self) -> Iterator[Source]:
+    def _all_sources(self) -> Iterator[StreamSource]:
         for sources in self._sources.values():
             yield from sources
 
-    def _readers(self) -> Iterator[Reader]:
+    def _readers(self) -> Iterator[ReaderConnection]:
         yield from self._stalled
         for source in self._all_sources():
             yield from source.readers
 
-    def _place(self, reader: Reader) -> None:
-        """Let a reader continue from its cursor, in a source of its own or a fresh one there."""
+    def _join_source(self, reader: ReaderConnection) -> None:
+        """Add a reader to a new source at its cursor, or to one that was not queried yet."""
         sources = self._sources.setdefault(reader.subject.name, [])
         for source in sources:
-            if not source.given and source.cursor == reader.cursor:
+            if not source.queried and source.cursor == reader.cursor:
                 break
         else:
-            source = Source(reader.subject, reader.cursor, _now(), sources)
+            source = StreamSource(reader.subject, reader.cursor, _now(), sources)
             source.rouse = partial(self._roused, source)
             sources.append(source)
             self._start_look(source)
         source.readers[reader] = None
         reader.source = source
 
-    def _leave(self, reader: Reader) -> None:
+    def _leave(self, reader: ReaderConnection) -> None:
         self._stalled.pop(reader, None)
         source, reader.source = reader.source, None
         if source is not None:
@@ -313,7 +315,7 @@ class Hub:
             if not source.readers:
                 self._drop(source)
 
-    def _drop(self, source: Source) -> None:
+    def _drop(self, source: StreamSource) -> None:
         source.stream.close()
         if source.timer is not None:
             source.timer.cancel()
@@ -323,12 +325,12 @@ class Hub:
         if not source.peers:
             self._sources.pop(source.subject.name, None)
 
-    def _end(self, reader: Reader, end: End) -> None:
+    def _end(self, reader: ReaderConnection, end: StreamEnd) -> None:
         self._leave(reader)
         if not reader.over.done():
-            self._tell_end(reader, end)
+            self._send_end(reader, end)
 
-    def _tell_end(self, reader: Reader, end: End) -> None:
+    def _send_end(self, reader: ReaderConnection, end: StreamEnd) -> None:
         transport = reader.transport
         if not transport.is_closing():
             transport.write(reader.form([wire_of(end)]))
@@ -338,11 +340,11 @@ class Hub:
 
     # --- ticks ---
 
-    def _roused(self, source: Source) -> None:
+    def _roused(self, source: StreamSource) -> None:
         source.armed = False
         self._mark(source)
 
-    def _mark(self, source: Source) -> None:
+    def _mark(self, source: StreamSource) -> None:
         """Serve a source at the next tick."""
         self._dirty[source] = None
         if self._tick_timer is None and not self._closed:
@@ -361,70 +363,70 @@ class Hub:
         if self._stalled:
             self._drain()
 
-    def _serve(self, source: Source, now: float) -> None:
+    def _serve(self, source: StreamSource, now: float) -> None:
         """Serve one source, so that an error in it affects no other."""
         try:
             self._pump(source, now)
         except Exception:
             LOG.exception("%s: sending events failed", source.subject.name)
-            self._end_all(source, FAILED)
+            self._end_all(source, END_FAILED)
 
-    def _pump(self, source: Source, now: float) -> None:
+    def _pump(self, source: StreamSource, now: float) -> None:
         """Write pending events to the readers of a source, and arrange for the next ones."""
         stream = source.stream
         if events := stream.take():
             self._write(source, events, now)
         if stream.ended:
-            self._end_all(source, DELETED)
+            self._end_all(source, END_DELETED)
             return
         if not source.looking:
             if stream.wants_look(now):
                 self._start_look(source)
             elif source.peers[0] is not source and self._merge(source, now):
                 return
-            elif stream.due < now + ROUND:
+            elif stream.due < now + ROUND_INTERVAL:
                 self._pump_at(source, stream.due)
-        if not source.armed and source.given:
+        if not source.armed and source.queried:
             source.armed = True
             stream.when_roused(source.rouse)
 
-    def _pump_at(self, source: Source, due: float) -> None:
+    def _pump_at(self, source: StreamSource, due: float) -> None:
         if source.timer is not None:
             if source.timer.when() <= due:
                 return
             source.timer.cancel()
         source.timer = _loop().call_at(due, self._timed, source)
 
-    def _timed(self, source: Source) -> None:
+    def _timed(self, source: StreamSource) -> None:
         source.timer = None
         self._mark(source)
 
-    def _write(self, source: Source, events: Sequence[Any], now: float) -> None:
-        room, behind = self._options.buffer, []
+    def _write(self, source: StreamSource, events: Sequence[Any], now: float) -> None:
+        room, full = self._options.buffer, []
         wires = [wire_of(event) for event in events]
-        encoded: dict[Form, bytes] = {}
+        encoded: dict[EventEncoder, bytes] = {}
         for reader in source.readers:
             transport, form = reader.transport, reader.form
             if transport.get_write_buffer_size() > room or transport.is_closing():
-                behind.append(reader)
+                full.append(reader)
                 continue
             data = encoded.get(form)
             if data is None:
                 data = encoded[form] = form(wires)
             transport.write(data)
-        for reader in behind:
+        for reader in full:
             self._stall(reader, source.cursor)
         source.cursor, source.wrote = events[-1].cursor, now
 
-    def _merge(self, source: Source, now: float) -> bool:
+    def _merge(self, source: StreamSource, now: float) -> bool:
         """Merge a source into the first of its subject, if both have sent the same events."""
         first = source.peers[0]
-        if not first.given:
+        if not first.queried:
             return False
         if events := first.stream.take():
             self._write(first, events, now)
         if not first.readers or not source.stream.joins(first.stream):
-            self._pump_at(source, now + JOIN)
+            self._pump_at(source, now + MERGE_INTERVAL)
             return False
         for reader in source.readers:
             reader.source = first
@@ -436,46 +438,46 @@ class Hub:
 
     # --- queries ---
 
-    def _start_look(self, source: Source) -> None:
+    def _start_look(self, source: StreamSource) -> None:
         source.looking = True
         self.spawn(self._look(source))
 
-    async def _look(self, source: Source) -> None:
+    async def _look(self, source: StreamSource) -> None:
         try:
             await source.stream.look()
         except ChatNotFound:
-            self._end_all(source, DELETED)
+            self._end_all(source, END_DELETED)
         except Exception:
             LOG.exception("%s: reading changes failed", source.subject.name)
-            self._end_all(source, FAILED)
+            self._end_all(source, END_FAILED)
         finally:
             source.looking = False
         if not source.readers:
             return
-        if source.given:
+        if source.queried:
             self._mark(source)
         else:
-            source.given = True
+            source.queried = True
             self._serve(source, _now())  # at once: a reader waits for the first page
 
-    def _end_all(self, source: Source, end: End) -> None:
+    def _end_all(self, source: StreamSource, end: StreamEnd) -> None:
         for reader in list(source.readers):
             self._end(reader, end)
 
     # --- stalled readers ---
 
-    def _stall(self, reader: Reader, cursor: Any) -> None:
+    def _stall(self, reader: ReaderConnection, cursor: Any) -> None:
         self._leave(reader)
         if reader.transport.is_closing():
             self.leave(reader)
             return
         reader.cursor = cursor
-        self._stalled[reader] = Stalled(reader.transport.get_write_buffer_size(), _now())
+        self._stalled[reader] = StallState(reader.transport.get_write_buffer_size(), _now())
         self._drain_later()
 
     def _drain_later(self) -> None:
         if self._drain_timer is None:
-            self._drain_timer = _loop().call_later(RETRY, self._drain_again)
+            self._drain_timer = _loop().call_later(DRAIN_INTERVAL, self._drain_again)
 
     def _drain_again(self) -> None:
         self._drain_timer = None
@@ -491,18 +493,18 @@ class Hub:
                 self.leave(reader)
             elif size <= self._options.buffer // 2:
                 del self._stalled[reader]
-                self._place(reader)
+                self._join_source(reader)
             elif size < stalled.size:
                 stalled.size, stalled.since = size, now
             elif now - stalled.since >= self._options.slow:
-                self._end(reader, SLOW)
+                self._end(reader, END_SLOW)
 
     # --- rounds ---
 
     def _begin_rounds(self) -> None:
         if self._round_timer is None:
             self._checked = _now()
-            self._round_timer = _loop().call_later(ROUND, self._round)
+            self._round_timer = _loop().call_later(ROUND_INTERVAL, self._round)
 
     def _round(self) -> None:
         self._round_timer = None
@@ -521,10 +523,10 @@ class Hub:
                 self._checking = True
                 self.spawn(self._recheck(self._still))
         if len(self):
-            self._round_timer = _loop().call_later(ROUND, self._round)
+            self._round_timer = _loop().call_later(ROUND_INTERVAL, self._round)
 
-    def _visit(self, reader: Reader, beat: bool, now: float) -> None:
-        silent = reader.heard is not None and now - reader.heard > 3 * self._options.heartbeat
+    def _visit(self, reader: ReaderConnection, beat: bool, now: float) -> None:
+        silent = reader.pong_at is not None and now - reader.pong_at > 3 * self._options.heartbeat
         if silent:
             reader.transport.abort()
         if reader.transport.is_closing():
@@ -532,31 +534,35 @@ class Hub:
         elif beat:
             reader.transport.write(reader.beat)
 
-    async def _recheck(self, still: Still) -> None:
+    async def _recheck(self, still: PermissionCheck) -> None:
         """End the streams of callers who may not read any more."""
-        asked: dict[tuple[Caller, str | None], list[Reader]] = {}
+        readers_by_access: dict[tuple[ApiCaller, str | None], list[ReaderConnection]] = {}
         for reader in self._readers():
             if reader.caller is not None:
-                asked.setdefault((reader.caller, reader.subject.chat), []).append(reader)
+                readers_by_access.setdefault((reader.caller, reader.subject.chat), []).append(
+                    reader
+                )
         try:
-            for (caller, chat), readers in asked.items():
+            for (caller, chat), readers in readers_by_access.items():
                 if end := await self._over(still, caller, chat):
                     for reader in readers:
                         self._end(reader, end)
         finally:
             self._checking = False
 
-    async def _over(self, still: Still, caller: Caller, chat: str | None) -> End | None:
+    async def _over(
+        self, still: PermissionCheck, caller: ApiCaller, chat: str | None
+    ) -> StreamEnd | None:
         """Why a caller's streams end; None if they may still read."""
         if await _may(still, caller, chat):
             return None
         # Deletion revokes access too, and the stream may not have been notified of it yet.
         if chat is None or self._there is None or await _is_there(self._there, chat):
-            return REVOKED
-        return DELETED
+            return END_REVOKED
+        return END_DELETED
 
 
-async def _may(still: Still, caller: Caller, chat: str | None) -> bool:
+async def _may(still: PermissionCheck, caller: ApiCaller, chat: str | None) -> bool:
     try:
         return await still(caller, chat)
     except Exception as error:
@@ -564,7 +570,7 @@ async def _may(still: Still, caller: Caller, chat: str | None) -> bool:
         return True
 
 
-async def _is_there(there: There, chat: str) -> bool:
+async def _is_there(there: ExistenceCheck, chat: str) -> bool:
     try:
         return await there(chat)
     except Exception as error:

@@ -8,19 +8,19 @@ from typing import TypeVar
 from holdfast.chat import idempotency
 from holdfast.chat.handle import key_of
 from holdfast.chat.idempotency import Key, Machine
-from holdfast.server.operation import Call
+from holdfast.server.operation import ApiCall
 from holdfast.store.database import Tx
 
 T = TypeVar("T")
 
 
-def key_for(call: Call, what: str, body: object) -> Key | None:
+def key_for(call: ApiCall, what: str, body: object) -> Key | None:
     """The key of a request, bound to the caller, the operation and the body."""
     return key_of(call.user, call.key, what, (body,))
 
 
 async def once(
-    call: Call,
+    call: ApiCall,
     what: str,
     body: object,
     kind: type[T],
@@ -32,7 +32,7 @@ async def once(
     return await idempotency.once(call.server.db, key, kind, change, makes)
 
 
-async def answered(call: Call, what: str, body: object, kind: type[T]) -> T | None:
+async def stored_response(call: ApiCall, what: str, body: object, kind: type[T]) -> T | None:
     """The response of the first time, if the request was made before."""
-    known = Machine(call.server.db, call.server.ports)
-    return await known.remembered(key_for(call, what, body), kind)
+    machine = Machine(call.server.db, call.server.ports)
+    return await machine.remembered(key_for(call, what, body), kind)

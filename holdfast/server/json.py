@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 T = TypeVar("T")
-PREFIX: Final = "/api/v1"
+API_PREFIX: Final = "/api/v1"
 """Prefix of every path of the API."""
-KEY: Final = "Idempotency-Key"
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 """Header that makes a change happen once, however often the request is sent."""
 MISPLACED_SURROGATE: Final = (
     "half of a surrogate pair in a field name, or where another type than text is expected: "
@@ -29,10 +29,10 @@ def to_json(value: object) -> bytes:
 def from_json(data: bytes, type: type[T] | Any) -> T:
     """Decode JSON. Raises `msgspec.DecodeError`, or its `ValidationError` for the wrong type."""
     try:
-        made: T = _decoded(data, type)
+        value: T = _decoded(data, type)
     except RecursionError:
         raise msgspec.DecodeError("the JSON is nested too deeply") from None
-    return made
+    return value
 
 
 def _decoded(data: bytes, type: Any) -> Any:

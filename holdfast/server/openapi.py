@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.server.json import PREFIX
+from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import DOWNLOAD_KEY, OPERATIONS, Operation
 from holdfast.server.policy import POLICY, Need
-from holdfast.server.problem import MEDIA, Problem
+from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
 
-REF: Final = "#/components/schemas/{name}"
-JSON: Final = "application/json"
+REF_TEMPLATE: Final = "#/components/schemas/{name}"
+JSON_MEDIA_TYPE: Final = "application/json"
 
 
 @cache
@@ -33,7 +33,9 @@ def described(operations: Iterable[Operation]) -> dict[str, Any]:
     schemas, components = _schemas(every)
     paths: dict[str, dict[str, Any]] = {}
     for each in every:
-        paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each, schemas)
+        paths.setdefault(API_PREFIX + each.path, {})[each.method.lower()] = _operation(
+            each, schemas
+        )
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,18 +53,18 @@ def described(operations: Iterable[Operation]) -> dict[str, Any]:
 
 def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The schema of each type, by its repr, and the components that these refer to."""
-    types: list[Any] = [Problem]
+    types: list[Any] = [ProblemDetails]
     for each in operations:
-        gives = each.gives if each.media == JSON else None
+        gives = each.gives if each.media == JSON_MEDIA_TYPE else None
         types += [kind for kind in (each.query, each.body, gives) if kind is not None]
         types += [*each.names.values(), *(each.events or {}).values()]
-    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     return dict(zip(map(repr, types), schemas, strict=True)), components
 
 
 def _operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
     need = POLICY[operation.method, operation.path]
-    made: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
         "parameters": _parameters(operation, schemas),
@@ -71,15 +73,15 @@ def _operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, An
         "x-needs": need.value,
     }
     if operation.handle.__doc__:
-        made["description"] = inspect.cleandoc(operation.handle.__doc__)
+        spec["description"] = inspect.cleandoc(operation.handle.__doc__)
     if operation.events is not None:
-        made["x-events"] = {name: schemas[repr(kind)] for name, kind in operation.events.items()}
+        spec["x-events"] = {name: schemas[repr(kind)] for name, kind in operation.events.items()}
     if operation.body is not None:
         content = {"application/json": {"schema": schemas[repr(operation.body)]}}
-        made["requestBody"] = {"required": _required(operation.body), "content": content}
+        spec["requestBody"] = {"required": _required(operation.body), "content": content}
     elif operation.takes is not None:
-        made["requestBody"] = {"required": True, "content": {operation.takes: {"schema": {}}}}
-    return made
+        spec["requestBody"] = {"required": True, "content": {operation.takes: {"schema": {}}}}
+    return spec
 
 
 def _required(body: type) -> bool:
@@ -87,23 +89,23 @@ def _required(body: type) -> bool:
 
 
 def _parameters(operation: Operation, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": schemas[repr(kind)]}
         for name, kind in operation.names.items()
     ]
     if operation.query is not None:
-        made += _query(operation.query)
+        parameters += _query(operation.query)
     if operation.download:
         text = {"type": "string"}
-        made.append({"name": DOWNLOAD_KEY, "in": "query", "required": False, "schema": text})
+        parameters.append({"name": DOWNLOAD_KEY, "in": "query", "required": False, "schema": text})
     if operation.events is not None:
         what = "Id of the last event received: the stream continues after it."
-        made.append(_header("Last-Event-ID", what, {"type": "string"}))
+        parameters.append(_header("Last-Event-ID", what, {"type": "string"}))
     if operation.keyed:
         what = "Names the request: sent again with the same key, it takes effect once."
         schema = {"type": "string", "minLength": 1, "maxLength": 200}
-        made.append(_header("Idempotency-Key", what, schema))
-    return made
+        parameters.append(_header("Idempotency-Key", what, schema))
+    return parameters
 
 
 def _header(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _header(name: str, description: str, schema: Mapping[str, Any]) -> dict[str,
 
 
 def _query(kind: type) -> list[dict[str, Any]]:
-    schema = msgspec.json.schema(kind, ref_template=REF)
+    schema = msgspec.json.schema(kind, ref_template=REF_TEMPLATE)
     properties = schema["$defs"][kind.__name__] if "$defs" in schema else schema
     return [
         {
@@ -125,10 +127,10 @@ def _query(kind: type) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    problem = {MEDIA: {"schema": schemas[repr(Problem)]}}
+    problem = {PROBLEM_MEDIA_TYPE: {"schema": schemas[repr(ProblemDetails)]}}
     done: dict[str, Any] = {"description": operation.summary}
     if operation.gives is not None:
-        schema = schemas[repr(operation.gives)] if operation.media == JSON else {}
+        schema = schemas[repr(operation.gives)] if operation.media == JSON_MEDIA_TYPE else {}
         done["content"] = {media: {"schema": schema} for media in operation.media.split(", ")}
     return {
         str(operation.status): done,

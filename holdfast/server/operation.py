@@ -17,10 +17,10 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct, structs
 
-from holdfast.server.policy import Caller
+from holdfast.server.policy import ApiCaller
 
 if TYPE_CHECKING:
-    from holdfast.server.app import Server
+    from holdfast.server.app import ApiServer
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
@@ -34,11 +34,11 @@ DOWNLOAD_KEY: Final = "download_key"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 
 
-class Call(Struct, frozen=True):
+class ApiCall(Struct, frozen=True):
     """An authorised request."""
 
-    server: Server
-    caller: Caller | None
+    server: ApiServer
+    caller: ApiCaller | None
     """The authenticated caller; None where no authentication is required."""
     key: str | None = None
     """The `Idempotency-Key` of the request."""
@@ -54,13 +54,13 @@ class Call(Struct, frozen=True):
         return self.caller.user
 
 
-class Content(Struct, frozen=True):
+class BytesResponse(Struct, frozen=True):
     """A response that is not JSON."""
 
     body: bytes
     media: str
     name: str | None = None
-    """Name of the file that a browser should save; None to show it."""
+    """Name under which a browser saves the content; None to display it."""
 
 
 def headers_of(media: str, name: str | None = None) -> dict[str, str]:
@@ -100,7 +100,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     was_done: Handler | None = None
     """For an operation that deletes its chat: whether this very request has already done so."""
     download: bool = False
-    """Browsers request it by URL alone, so a session may send its download key in the query."""
+    """Whether browsers request it by URL alone: a session may then send its download key in the
+    query."""
 
     @property
     def id(self) -> str:
@@ -131,9 +132,9 @@ def operation(
     def register(handle: Handler) -> Handler:
         if (method, path) in OPERATIONS:
             raise ValueError(f"{method} {path} is already registered")
-        made = described(method, path, summary, handle, status, media, raw)
+        signature = described(method, path, summary, handle, status, media, raw)
         OPERATIONS[method, path] = structs.replace(
-            made,
+            signature,
             takes=takes,
             events=events,
             keyed=keyed and method != "GET",

@@ -19,29 +19,29 @@ class BadCursor(BadRequest):
     kind = "bad_cursor"
 
 
-def cut(found: Sequence[T], limit: int) -> tuple[tuple[T, ...], bool]:
+def cut(rows: Sequence[T], limit: int) -> tuple[tuple[T, ...], bool]:
     """The page, and whether there is more; `found` was queried with a limit one higher."""
-    return tuple(found[:limit]), len(found) > limit
+    return tuple(rows[:limit]), len(rows) > limit
 
 
-def cursor_of(kind: str, place: str) -> str:
+def cursor_of(kind: str, position: str) -> str:
     """The cursor for a position in a kind of list."""
-    return urlsafe_b64encode(f"{kind} {place}".encode()).decode().rstrip("=")
+    return urlsafe_b64encode(f"{kind} {position}".encode()).decode().rstrip("=")
 
 
-def place_of(kind: str, cursor: str | None) -> str | None:
+def position_of(kind: str, cursor: str | None) -> str | None:
     """The position in a cursor of this kind of list; None for the beginning."""
     if cursor is None:
         return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        known, _, place = urlsafe_b64decode(padded.encode("ascii")).decode().partition(" ")
+        cursor_kind, _, position = urlsafe_b64decode(padded.encode("ascii")).decode().partition(" ")
     except (ValueError, UnicodeError):
-        known, place = "", ""
+        cursor_kind, position = "", ""
     # Databases cannot store NUL; in JSON it is written as the second.
-    if known != kind or not place or "\x00" in place or "\\u0000" in place:
+    if cursor_kind != kind or not position or "\x00" in position or "\\u0000" in position:
         raise _bad(cursor)
-    return place
+    return position
 
 
 def cursor_holding(kind: str, value: object) -> str:
@@ -51,14 +51,14 @@ def cursor_holding(kind: str, value: object) -> str:
 
 def value_of(kind: str, cursor: str | None, type: type[T] | Any) -> T | None:
     """The position in a cursor made by `cursor_holding`; None for the beginning."""
-    place = place_of(kind, cursor)
-    if cursor is None or place is None:
+    position = position_of(kind, cursor)
+    if cursor is None or position is None:
         return None
     try:
-        made: T = msgspec.json.decode(place, type=type)
+        value: T = msgspec.json.decode(position, type=type)
     except msgspec.MsgspecError:
         raise _bad(cursor) from None
-    return made
+    return value
 
 
 def _bad(cursor: str) -> BadCursor:

@@ -15,7 +15,7 @@ LOCAL: Final = ""
 """Id of the only user of a local server, and owner of chats of programs without users."""
 
 
-class Caller(Struct, frozen=True):
+class ApiCaller(Struct, frozen=True):
     """An authenticated caller."""
 
     user: str
@@ -35,7 +35,7 @@ class Need(StrEnum):
     """What a route requires of its caller."""
 
     NOTHING = "nothing"
-    """No authentication."""
+    """No authentication is required."""
     READ = "read"
     """Any user; the route returns only data of the caller."""
     WRITE = "write"
@@ -50,21 +50,21 @@ class Need(StrEnum):
     """An administrator."""
 
 
-class Standing(Struct, frozen=True):
+class ChatRelation(Struct, frozen=True):
     """How a caller relates to a chat."""
 
     owns: bool = False
     shared: bool = False
 
 
-class Verdict(StrEnum):
+class AccessDecision(StrEnum):
     """Result of an authorisation check."""
 
-    YES = "yes"
-    WHO = "who"
+    ALLOWED = "allowed"
+    UNAUTHENTICATED = "unauthenticated"
     """Authentication is required."""
-    NO = "no"
-    UNKNOWN = "unknown"
+    FORBIDDEN = "forbidden"
+    HIDDEN = "hidden"
     """The caller may not even know that the chat exists."""
 
 
@@ -78,26 +78,28 @@ _SCOPES: Final[Mapping[Need, Scope]] = {
 }
 
 
-def verdict(need: Need, caller: Caller | None, chat: Standing | None = None) -> Verdict:
+def authorise(
+    need: Need, caller: ApiCaller | None, chat: ChatRelation | None = None
+) -> AccessDecision:
     """Whether a caller may. `chat`: how they relate to the chat in the path; None: no such chat."""
     if need is Need.NOTHING:
-        return Verdict.YES
+        return AccessDecision.ALLOWED
     if caller is None:
-        return Verdict.WHO
+        return AccessDecision.UNAUTHENTICATED
     of_chat = need in (Need.READ_CHAT, Need.MARK_CHAT, Need.WRITE_CHAT)
     if of_chat and (chat is None or not (chat.owns or chat.shared)):
-        return Verdict.UNKNOWN
+        return AccessDecision.HIDDEN
     if caller.link is not None and need is not Need.READ_CHAT:
-        return Verdict.NO
+        return AccessDecision.FORBIDDEN
     if _SCOPES[need] not in caller.scopes:
-        return Verdict.NO
+        return AccessDecision.FORBIDDEN
     if need is Need.ADMIN:
-        return Verdict.YES if caller.role == "admin" else Verdict.NO
+        return AccessDecision.ALLOWED if caller.role == "admin" else AccessDecision.FORBIDDEN
     if need in (Need.WRITE, Need.WRITE_CHAT) and caller.role == "viewer":
-        return Verdict.NO
+        return AccessDecision.FORBIDDEN
     if need is Need.WRITE_CHAT and not (chat is not None and chat.owns):
-        return Verdict.NO
-    return Verdict.YES
+        return AccessDecision.FORBIDDEN
+    return AccessDecision.ALLOWED
 
 
 POLICY: Final[Mapping[tuple[str, str], Need]] = {

@@ -4,7 +4,7 @@
 to do, `facts` are the values that the refusal is based on.
 
     HoldfastError
-    └── Refused                 400 bad_request
+    └── RequestRefused          400 bad_request
         ├── BadRequest          400 bad_request
         ├── BadBody             422 invalid_body
         ├── Unauthenticated     401 unauthenticated
@@ -45,11 +45,11 @@ from holdfast.chat.files import FileNotFound, QuotaExceeded
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.store.database import Damaged, NotWritable, OutcomeUnknown, StoreError, Unavailable
 
-MEDIA: Final = "application/problem+json"
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 
 
-class Problem(Struct, frozen=True, omit_defaults=True):
-    """Why a request failed."""
+class ProblemDetails(Struct, frozen=True, omit_defaults=True):
+    """Body of an error response: why a request failed."""
 
     kind: str
     """A stable label for programs."""
@@ -61,7 +61,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     facts: Mapping[str, Any] = {}
 
 
-class Refused(HoldfastError):
+class RequestRefused(HoldfastError):
     """A request that the server refuses, with a status and a kind."""
 
     kind: ClassVar[str] = "bad_request"
@@ -73,18 +73,18 @@ class Refused(HoldfastError):
         self.facts = facts
 
 
-class BadRequest(Refused):
+class BadRequest(RequestRefused):
     """The request is malformed."""
 
 
-class BadBody(Refused):
+class BadBody(RequestRefused):
     """The body is JSON, but not what the operation accepts."""
 
     kind = "invalid_body"
     status = 422
 
 
-class Unauthenticated(Refused):
+class Unauthenticated(RequestRefused):
     """The request has no credential, or an invalid one."""
 
     kind = "unauthenticated"
@@ -92,42 +92,42 @@ class Unauthenticated(Refused):
     headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
 
 
-class Forbidden(Refused):
+class Forbidden(RequestRefused):
     """The caller is not allowed to do this."""
 
     kind = "forbidden"
     status = 403
 
 
-class NotFound(Refused):
+class NotFound(RequestRefused):
     """There is no such thing, or the caller may not know of it."""
 
     kind = "not_found"
     status = 404
 
 
-class Conflict(Refused):
+class Conflict(RequestRefused):
     """The request conflicts with the current state."""
 
     kind = "conflict"
     status = 409
 
 
-class TooLarge(Refused):
+class TooLarge(RequestRefused):
     """The request is larger than the server accepts."""
 
     kind = "too_large"
     status = 413
 
 
-class TooMany(Refused):
+class TooMany(RequestRefused):
     """A limit on a number of things is reached."""
 
     kind = "too_many"
     status = 429
 
 
-TITLES: Final[Mapping[int, str]] = {
+STATUS_TITLES: Final[Mapping[int, str]] = {
     400: "Bad request",
     401: "Not authenticated",
     403: "Forbidden",
@@ -164,10 +164,10 @@ _STATUS: Final[Mapping[type[ChatError], int]] = {
 """Status of the errors of a chat; 409 for all others, which conflict with the chat's state."""
 
 
-def problem_of(error: BaseException) -> Problem | None:
+def problem_of(error: BaseException) -> ProblemDetails | None:
     """The problem to answer an error with; None for an internal error."""
     match error:
-        case Refused():
+        case RequestRefused():
             return _problem(error.kind, error.status, str(error), error.facts)
         case ChatError():
             status = _STATUS.get(type(error), 409)
@@ -175,13 +175,13 @@ def problem_of(error: BaseException) -> Problem | None:
         case ConfigError():
             return _problem("invalid_input", 422, str(error))
         case OutcomeUnknown():
-            return UNKNOWN
+            return OUTCOME_UNKNOWN
         case NotWritable():
-            return READ_ONLY
+            return DATABASE_READ_ONLY
         case Unavailable():
-            return AWAY
+            return DATABASE_UNAVAILABLE
         case Damaged():
-            return DAMAGED
+            return DATA_DAMAGED
         case StoreError():
             return _problem("database_refused", 500, "database error: see the server's log")
         case _:
@@ -190,8 +190,8 @@ def problem_of(error: BaseException) -> Problem | None:
 
 def _problem(
     kind: str, status: int, detail: str, facts: Mapping[str, Any] | None = None
-) -> Problem:
-    return Problem(kind, status, TITLES[status], detail, _plain(facts or {}))
+) -> ProblemDetails:
+    return ProblemDetails(kind, status, STATUS_TITLES[status], detail, _plain(facts or {}))
 
 
 def _plain(facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -199,25 +199,27 @@ def _plain(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 # The error itself may name the path or the host of the database, which is for the log alone.
-AWAY: Final = _problem(
+DATABASE_UNAVAILABLE: Final = _problem(
     "database_unavailable",
     503,
     "the database does not respond: try again; the server's log says why",
 )
-READ_ONLY: Final = _problem(
+DATABASE_READ_ONLY: Final = _problem(
     "database_unavailable",
     503,
     "the database cannot be written to, nothing was changed: try again; the server's log says why",
 )
-UNKNOWN: Final = _problem(
+OUTCOME_UNKNOWN: Final = _problem(
     "outcome_unknown",
     503,
     "the connection to the database was lost, so it is unknown whether this was done: send the "
     "request again with the same Idempotency-Key, and it takes effect once",
 )
-DAMAGED: Final = _problem(
+DATA_DAMAGED: Final = _problem(
     "corrupt",
     500,
     "stored data cannot be read: run `holdfast doctor`, which names the damaged rows",
 )
-INTERNAL: Final = _problem("internal", 500, "internal error: see the server's log for details")
+INTERNAL_ERROR: Final = _problem(
+    "internal", 500, "internal error: see the server's log for details"
+)

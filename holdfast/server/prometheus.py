@@ -14,17 +14,17 @@ from holdfast.chat.host import Host
 from holdfast.chat.transitions.claims import Living
 from holdfast.observe.metrics import METRICS_MEDIA_TYPE, Gauge, MetricRegistry
 from holdfast.server.fanout import Hub
-from holdfast.server.identity.slow_clients import patient_runner
+from holdfast.server.identity.slow_clients import limited_runner
 from holdfast.store.database import Database, StoreError
 
-PATIENCE: Final = 2.0
+SCRAPE_TIMEOUT: Final = 2.0
 """Seconds to wait for the database; then its metrics are left out."""
 
 
 async def scrape(meters: MetricRegistry, db: Database, host: Host, hub: Hub | None = None) -> bytes:
     """All metrics as text. Those read from the database are left out while it is unavailable."""
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(SCRAPE_TIMEOUT):
             load: Load | None = await db.read(read_load)
             living: Living | None = await host.workers()
     except (StoreError, TimeoutError):
@@ -79,7 +79,7 @@ async def scraped_at(
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
-    runner = patient_runner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = limited_runner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, name, port).start()

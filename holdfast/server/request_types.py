@@ -13,19 +13,21 @@ from holdfast.server.problem import BadBody
 from holdfast.store.database import Tx
 
 if TYPE_CHECKING:
-    from holdfast.server.operation import Call
+    from holdfast.server.operation import ApiCall
 
-MOST_NUMBER: Final = 2**53 - 1
+MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that every JSON client can represent."""
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
-Number: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_NUMBER, description="number of a message")]
+MessageNumber: TypeAlias = Annotated[
+    int, Meta(ge=1, le=MAX_SAFE_INTEGER, description="number of a message")
+]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Title: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 ModelName: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=200, description="provider:model")
 ]
-Labels: TypeAlias = Annotated[
+ChatLabels: TypeAlias = Annotated[
     dict[
         Annotated[str, Meta(min_length=1, max_length=64)],
         Annotated[str, Meta(min_length=1, max_length=256)],
@@ -34,25 +36,26 @@ Labels: TypeAlias = Annotated[
 ]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="most items on a page")]
 CursorText: TypeAlias = Annotated[
-    str, Meta(max_length=2000, pattern="^[A-Za-z0-9_=-]*$", description="`next` of the last page")
+    str,
+    Meta(max_length=2000, pattern="^[A-Za-z0-9_=-]*$", description="`next` of the previous page"),
 ]
 
 
-class Given(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request body or query; unknown fields are refused by name."""
 
 
-class GivenPart(Given, frozen=True, tag_field="type"):
-    """A member of a union, tagged by `type`."""
+class TaggedRequestStruct(RequestStruct, frozen=True, tag_field="type"):
+    """A request value that is a member of a union, tagged by `type`."""
 
 
-class TextPart(GivenPart, frozen=True, tag="text"):
+class TextPart(TaggedRequestStruct, frozen=True, tag="text"):
     """A text."""
 
     text: Annotated[str, Meta(min_length=1)]
 
 
-class FilePart(GivenPart, frozen=True, tag="file"):
+class FilePart(TaggedRequestStruct, frozen=True, tag="file"):
     """A file: an upload, its bytes, or a URL that the model's provider can fetch."""
 
     file: Id | None = None
@@ -65,14 +68,14 @@ class FilePart(GivenPart, frozen=True, tag="file"):
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
 
 
-class SourcePart(GivenPart, frozen=True, tag="source"):
+class SourcePart(TaggedRequestStruct, frozen=True, tag="source"):
     """A source that the message refers to."""
 
     url: Annotated[str, Meta(min_length=1, max_length=4000)]
     title: Annotated[str, Meta(max_length=400)] | None = None
 
 
-Said: TypeAlias = Union[
+PromptBody: TypeAlias = Union[
     Annotated[str, Meta(min_length=1)],
     Annotated[
         tuple[Union[TextPart, FilePart, SourcePart], ...], Meta(min_length=1, max_length=100)
@@ -81,17 +84,17 @@ Said: TypeAlias = Union[
 """A message of a user: text, or parts."""
 
 
-async def prompt_of(call: Call, said: Said) -> Prompt:
+async def prompt_of(call: ApiCall, prompt: PromptBody) -> Prompt:
     """A message of a user as a chat accepts it. Raises `FileNotFound` for files of others."""
-    if isinstance(said, str):
-        return said
+    if isinstance(prompt, str):
+        return prompt
 
     async def read(tx: Tx) -> Sequence[Part]:
-        return [await _part(tx, call.user, part) for part in said]
+        return [await _part(tx, call.user, part) for part in prompt]
 
-    if any(isinstance(part, FilePart) and part.file is not None for part in said):
+    if any(isinstance(part, FilePart) and part.file is not None for part in prompt):
         return tuple(await call.server.db.read(read))
-    return tuple([_plain(part) for part in said])
+    return tuple([_plain(part) for part in prompt])
 
 
 async def _part(tx: Tx, user: str, part: TextPart | FilePart | SourcePart) -> Part:

@@ -13,26 +13,26 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from holdfast.server.events import Wire
-from holdfast.server.fanout import Form, Hub, Reader, Subject
-from holdfast.server.policy import Caller
+from holdfast.server.events import WireEvent
+from holdfast.server.fanout import EventEncoder, Hub, ReaderConnection, StreamSubject
+from holdfast.server.policy import ApiCaller
 
-HEADERS: Final = {
+SSE_HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
     "X-Content-Type-Options": "nosniff",
 }
-BEAT: Final = b":\n\n"
-"""A comment, so that no proxy considers the connection dead."""
+SSE_HEARTBEAT: Final = b":\n\n"
+"""Heartbeat: a comment, so that no proxy considers the connection dead."""
 
 
-def plain(events: Sequence[Wire]) -> bytes:
+def plain(events: Sequence[WireEvent]) -> bytes:
     """Events for a body that is not chunked."""
     return b"".join(map(_written, events))
 
 
-def chunked(events: Sequence[Wire]) -> bytes:
+def chunked(events: Sequence[WireEvent]) -> bytes:
     """Events as one HTTP chunk."""
     return chunk(plain(events))
 
@@ -42,7 +42,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _written(wire: Wire) -> bytes:
+def _written(wire: WireEvent) -> bytes:
     if wire.id is None:
         return b"event: %b\ndata: %b\n\n" % (wire.event.encode(), wire.data)
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (
@@ -53,18 +53,18 @@ def _written(wire: Wire) -> bytes:
 
 
 async def respond(
-    hub: Hub, request: web.Request, subject: Subject, cursor: Any, caller: Caller | None
+    hub: Hub, request: web.Request, subject: StreamSubject, cursor: Any, caller: ApiCaller | None
 ) -> web.StreamResponse:
     """Serve a stream as server-sent events until it ends."""
-    response = web.StreamResponse(headers=HEADERS)
+    response = web.StreamResponse(headers=SSE_HEADERS)
     response.force_close()
     await response.prepare(request)
     transport = request.transport
     if isinstance(transport, asyncio.Transport):  # None: the client has disconnected
         in_chunks = response.headers.get(hdrs.TRANSFER_ENCODING) == "chunked"
-        form: Form = chunked if in_chunks else plain
-        beat = chunk(BEAT) if in_chunks else BEAT
-        await hub.serve(Reader(transport, form, beat, subject, cursor, caller))
+        form: EventEncoder = chunked if in_chunks else plain
+        beat = chunk(SSE_HEARTBEAT) if in_chunks else SSE_HEARTBEAT
+        await hub.serve(ReaderConnection(transport, form, beat, subject, cursor, caller))
     with suppress(ConnectionError):
         await response.write_eof()
     return response

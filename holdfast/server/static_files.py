@@ -18,13 +18,13 @@ from msgspec import Struct
 BUILT: Final = Path(__file__).with_name("built")
 """Where a build puts the page. It is in every wheel, and not in a checkout."""
 INDEX: Final = "/index.html"
-FOREVER: Final = "/assets/"
-"""Files whose names change with their content."""
-OTHERS: Final = ("/api/", "/internal/", FOREVER)
+ASSETS_PREFIX: Final = "/assets/"
+"""Path prefix of files whose names change with their content."""
+NON_PAGE_PREFIXES: Final = ("/api/", "/internal/", ASSETS_PREFIX)
 """Path prefixes that never get the index."""
-PACKED: Final[Mapping[str, str]] = {"br": ".br", "gzip": ".gz"}
+COMPRESSED_SUFFIXES: Final[Mapping[str, str]] = {"br": ".br", "gzip": ".gz"}
 """Suffixes of compressed copies, best encoding first."""
-MEDIA: Final[Mapping[str, str]] = {
+MEDIA_TYPES: Final[Mapping[str, str]] = {
     ".css": "text/css",
     ".html": "text/html",
     ".ico": "image/x-icon",
@@ -38,7 +38,7 @@ MEDIA: Final[Mapping[str, str]] = {
 }
 """Fixed media types: those of the machine may be wrong, and the page would not load."""
 
-ALLOWED: Final = (
+CONTENT_SECURITY_POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
@@ -48,11 +48,11 @@ ALLOWED: Final = (
 `'self'` in `connect-src` covers WebSocket too.
 """
 PAGE_HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": ALLOWED,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-FOREVER_HEADERS: Final[Mapping[str, str]] = {
+IMMUTABLE_HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "public, max-age=31536000, immutable",
     "Vary": "Accept-Encoding",
 }
@@ -85,7 +85,7 @@ class Asset(Struct, frozen=True):
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the file."""
-        return FOREVER_HEADERS if self.path.startswith(FOREVER) else PAGE_HEADERS
+        return IMMUTABLE_HEADERS if self.path.startswith(ASSETS_PREFIX) else PAGE_HEADERS
 
 
 def serve_page(app: web.Application, directory: Path = BUILT) -> web.Application:
@@ -95,7 +95,7 @@ def serve_page(app: web.Application, directory: Path = BUILT) -> web.Application
         app.router.add_get(path, _sender(asset))
     index = _sender(assets[INDEX]) if INDEX in assets else _not_built
     app.router.add_get("/", index)
-    app.middlewares.append(_places(index))
+    app.middlewares.append(_page_fallback(index))
     return app
 
 
@@ -111,16 +111,18 @@ def read_page(directory: Path) -> Mapping[str, Asset]:
 
 def _assets(files: Mapping[str, bytes]) -> Iterator[Asset]:
     for path, body in files.items():
-        if path.endswith(tuple(PACKED.values())):
+        if path.endswith(tuple(COMPRESSED_SUFFIXES.values())):
             continue
         packed = {
-            name: files[path + suffix] for name, suffix in PACKED.items() if path + suffix in files
+            name: files[path + suffix]
+            for name, suffix in COMPRESSED_SUFFIXES.items()
+            if path + suffix in files
         }
         yield Asset(path, body, _media(path), packed, sha256(body).hexdigest()[:32])
 
 
 def _media(path: str) -> str:
-    media = MEDIA.get(Path(path).suffix, "application/octet-stream")
+    media = MEDIA_TYPES.get(Path(path).suffix, "application/octet-stream")
     return f"{media}; charset=utf-8" if media.startswith("text/") else media
 
 
@@ -129,9 +131,9 @@ def _media(path: str) -> str:
 
 def _sender(asset: Asset) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def send(request: web.Request) -> web.StreamResponse:
-        shown = request.if_none_match or ()
+        cached_tags = request.if_none_match or ()
         tag = {"ETag": f'"{asset.tag}"'}
-        if any(one.value in (asset.tag, "*") for one in shown):
+        if any(one.value in (asset.tag, "*") for one in cached_tags):
             # With all headers: a browser keeps those of the last response.
             return web.Response(status=304, headers={**asset.headers, **tag})
         body, encoding = asset.body, encoding_for(request.headers.get("Accept-Encoding", ""), asset)
@@ -146,11 +148,11 @@ def _sender(asset: Asset) -> Callable[[web.Request], Awaitable[web.StreamRespons
 
 def encoding_for(accepted: str, asset: Asset) -> str | None:
     """The best encoding that the browser accepts and that exists; None: uncompressed."""
-    taken = set(_taken(accepted.lower().split(",")))
-    return next((name for name in asset.packed if name in taken), None)
+    names = set(_accepted_encodings(accepted.lower().split(",")))
+    return next((name for name in asset.packed if name in names), None)
 
 
-def _taken(words: Iterable[str]) -> Iterator[str]:
+def _accepted_encodings(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         name, _, weight = word.partition(";")
         if weight.replace(" ", "").removeprefix("q=").strip("0.") or not weight:
@@ -163,24 +165,24 @@ async def _not_built(request: web.Request) -> web.StreamResponse:
     return web.Response(status=503, text=NOT_BUILT)
 
 
-def _places(index: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Middleware:
+def _page_fallback(index: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Middleware:
     """Serve the index for paths that a browser opens and that are not routes."""
 
     @web.middleware
-    async def find(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def serve_index(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
         except web.HTTPNotFound:
-            if not is_place(request):
+            if not is_page_path(request):
                 raise
             return await index(request)
 
-    return find
+    return serve_index
 
 
-def is_place(request: web.BaseRequest) -> bool:
+def is_page_path(request: web.BaseRequest) -> bool:
     """Whether the request gets the index if no route matches."""
-    below = f"{request.path}/".startswith(OTHERS)
+    below = f"{request.path}/".startswith(NON_PAGE_PREFIXES)
     return request.method in ("GET", "HEAD") and not below and wants_html(request)
 
 

@@ -16,13 +16,13 @@ STEP: Final = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
 
 def in_words(error: msgspec.ValidationError, kind: Any) -> str:
     """The decoder's message; for a value outside a fixed set, with all accepted values."""
-    told = str(error)
-    found = CHOICE.fullmatch(told)
-    if found is None:
-        return told
-    steps = [step[1] for step in STEP.finditer(found["path"])]
+    message = str(error)
+    choice = CHOICE.fullmatch(message)
+    if choice is None:
+        return message
+    steps = [step[1] for step in STEP.finditer(choice["path"])]
     choices = dict.fromkeys(map(str, _choices(inspect.type_info(kind), steps)))
-    return f"{told}: use one of {', '.join(choices)}" if choices else told
+    return f"{message}: use one of {', '.join(choices)}" if choices else message
 
 
 def _choices(kind: inspect.Type, steps: Sequence[str | None]) -> Iterator[Any]:

@@ -13,16 +13,15 @@ from typing import Any, Final
 import anyio
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from holdfast.server.events import BEAT as NOTHING
-from holdfast.server.events import Reason, Wire
-from holdfast.server.fanout import Hub, Reader, Subject
-from holdfast.server.policy import Caller
+from holdfast.server.events import HEARTBEAT_EVENT, StreamEndReason, WireEvent
+from holdfast.server.fanout import Hub, ReaderConnection, StreamSubject
+from holdfast.server.policy import ApiCaller
 
 PROTOCOL: Final = "holdfast"
-"""Subprotocol that a page offers beside its session key: browsers require one to be accepted."""
-LONGEST: Final = 4096
+"""Subprotocol that a page offers next to its session key: browsers require one to be accepted."""
+MAX_CLIENT_MESSAGE: Final = 4096
 """Longest message that is read before it is refused, in bytes."""
-CODES: Final[Mapping[Reason, int]] = {
+CLOSE_CODES: Final[Mapping[StreamEndReason, int]] = {
     "shutdown": WSCloseCode.GOING_AWAY,
     "slow": WSCloseCode.TRY_AGAIN_LATER,
     "failed": WSCloseCode.INTERNAL_ERROR,
@@ -33,12 +32,12 @@ CODES: Final[Mapping[Reason, int]] = {
 REFUSAL: Final = b"this stream accepts no messages: send them to the API"
 
 
-def frames(events: Sequence[Wire]) -> bytes:
+def frames(events: Sequence[WireEvent]) -> bytes:
     """Events as unmasked text frames, one after the other."""
     return b"".join(map(_frame, events))
 
 
-def _frame(wire: Wire) -> bytes:
+def _frame(wire: WireEvent) -> bytes:
     id = b"null" if wire.id is None else b'"%b"' % wire.id.encode()
     text = b'{"id":%b,"event":"%b","data":%b}' % (id, wire.event.encode(), wire.data)
     size = len(text)
@@ -49,29 +48,29 @@ def _frame(wire: Wire) -> bytes:
     return b"\x81\x7f%b%b" % (size.to_bytes(8), text)
 
 
-PING: Final = b"\x89\x00"
-BEAT: Final = PING + frames([Wire(None, NOTHING, b"null")])
-"""Pings detect dead clients. Browsers hide pings from pages, so there is an event too."""
+PING_FRAME: Final = b"\x89\x00"
+WEBSOCKET_HEARTBEAT: Final = PING_FRAME + frames([WireEvent(None, HEARTBEAT_EVENT, b"null")])
+"""Heartbeat: a ping detects dead clients; the event is for pages, which see no pings."""
 
 
-def is_asked_for(request: web.Request) -> bool:
+def is_handshake(request: web.Request) -> bool:
     """Whether the request is a WebSocket handshake."""
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def respond(
-    hub: Hub, request: web.Request, subject: Subject, cursor: Any, caller: Caller | None
+    hub: Hub, request: web.Request, subject: StreamSubject, cursor: Any, caller: ApiCaller | None
 ) -> web.StreamResponse:
     """Serve a stream over WebSocket until it ends."""
     # Frames shared by all readers cannot be compressed for each.
     socket = web.WebSocketResponse(
-        protocols=(PROTOCOL,), compress=False, autoping=False, max_msg_size=LONGEST
+        protocols=(PROTOCOL,), compress=False, autoping=False, max_msg_size=MAX_CLIENT_MESSAGE
     )
     await socket.prepare(request)
     transport = request.transport
     if not isinstance(transport, asyncio.Transport):  # the client has disconnected
         return socket
-    reader = Reader(transport, frames, BEAT, subject, cursor, caller)
+    reader = ReaderConnection(transport, frames, WEBSOCKET_HEARTBEAT, subject, cursor, caller)
     refused: list[WSMessage] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_listen, hub, socket, reader, refused)
@@ -79,21 +78,21 @@ async def respond(
         group.cancel_scope.cancel()
     # Only now: nothing may be written after the close frame.
     if end is not None:
-        await socket.close(code=CODES[end.reason], message=end.reason.encode())
+        await socket.close(code=CLOSE_CODES[end.reason], message=end.reason.encode())
     elif refused:
         await socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=REFUSAL)
     return socket
 
 
 async def _listen(
-    hub: Hub, socket: web.WebSocketResponse, reader: Reader, refused: list[WSMessage]
+    hub: Hub, socket: web.WebSocketResponse, reader: ReaderConnection, refused: list[WSMessage]
 ) -> None:
     """Answer control frames until the client disconnects or sends anything else."""
     loop = asyncio.get_running_loop()
-    reader.heard = loop.time()
+    reader.pong_at = loop.time()
     while True:
         message: WSMessage = await socket.receive()
-        reader.heard = loop.time()
+        reader.pong_at = loop.time()
         match message.type:
             case WSMsgType.PING:
                 try:

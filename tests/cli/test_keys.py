@@ -8,7 +8,13 @@ import anyio
 import pytest
 
 from holdfast.cli.keys import EVERY, StoredKeys
-from holdfast.server.identity.secrets import PROVIDER, keyring, remove_secret, seal, store_secret
+from holdfast.server.identity.secrets import (
+    PROVIDER_KIND,
+    encrypt,
+    keyring,
+    remove_secret,
+    store_secret,
+)
 from holdfast.store.database import Database
 
 KEYS = keyring("A" * 43)
@@ -28,7 +34,7 @@ class Process:
 
 
 async def store(db: Database, name: str, key: str) -> None:
-    sealed = seal(KEYS, PROVIDER, name, key)
+    sealed = encrypt(KEYS, PROVIDER_KIND, name, key)
     await db.write(lambda tx: store_secret(tx, sealed))
 
 
@@ -48,7 +54,7 @@ async def test_a_stored_key_goes_before_the_one_of_the_environment_and_after_it_
     await process.keys.look()
     assert process.environ["OPENAI_API_KEY"] == "newer"
     for name in ("openai", "anthropic"):
-        await db.write(lambda tx, name=name: remove_secret(tx, PROVIDER, name))  # type: ignore[misc]
+        await db.write(lambda tx, name=name: remove_secret(tx, PROVIDER_KIND, name))  # type: ignore[misc]
     await process.keys.look()
     assert process.environ == {"OPENAI_API_KEY": "given", "HOME": "/x"}
 
@@ -78,7 +84,7 @@ async def test_a_key_that_cannot_be_opened_is_left_out_and_logged(
     db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = Process(db)
-    sealed = seal(OTHER, PROVIDER, "openai", "secret")
+    sealed = encrypt(OTHER, PROVIDER_KIND, "openai", "secret")
     await db.write(lambda tx: store_secret(tx, sealed))
     await store(db, "anthropic", "fine")
     with caplog.at_level(logging.ERROR):

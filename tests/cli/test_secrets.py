@@ -13,14 +13,14 @@ from holdfast.config import Where
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports, wall_clock
 from holdfast.server.identity.secrets import (
-    PROVIDER,
-    VARIABLE,
-    CannotOpenSecret,
+    PROVIDER_KIND,
+    SECRET_KEY_VARIABLE,
+    DecryptionFailed,
+    decrypt,
+    encrypt,
+    encrypted_secrets,
     keyring,
-    seal,
-    sealed_secrets,
     store_secret,
-    unseal,
 )
 from holdfast.store.url import open_database
 from tests.cli.test_main import environ, holdfast
@@ -35,7 +35,7 @@ OLD, NEW = new_key(), new_key()
 
 
 def rotate(home: Path, keys: str, *argv: str, code: int = 0) -> str:
-    env = environ(HOLDFAST_HOME=str(home), **({VARIABLE: keys} if keys else {}))
+    env = environ(HOLDFAST_HOME=str(home), **({SECRET_KEY_VARIABLE: keys} if keys else {}))
     done = holdfast("secrets", "rotate", *argv, env=env)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     return done.stderr
@@ -47,12 +47,12 @@ async def test_what_an_older_key_has_sealed_is_sealed_with_the_first_and_written
     url = f"sqlite:///{tmp_path}/chats.db"
     async with open_database(url, now=wall_clock) as db:
         for name, value in (("openai", "sk-1"), ("groq", "sk-2")):
-            sealed = seal(keyring(OLD), PROVIDER, name, value)
+            sealed = encrypt(keyring(OLD), PROVIDER_KIND, name, value)
             await db.write(lambda tx, sealed=sealed: store_secret(tx, sealed))  # type: ignore[misc]
         both = keyring(f"{NEW} {OLD}")
         assert await sealed_anew(db, both, Ports()) == 2
-        kept = await db.read(lambda tx: sealed_secrets(tx, PROVIDER))
-        assert [unseal(keyring(NEW), one) for one in kept] == ["sk-2", "sk-1"]
+        kept = await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
+        assert [decrypt(keyring(NEW), one) for one in kept] == ["sk-2", "sk-1"]
         audit = "SELECT action, subject, address FROM audit"
         written = await db.read(lambda tx: tx.fetch(audit))
         assert [tuple(row) for row in written] == [
@@ -82,12 +82,12 @@ def test_it_is_done_to_the_database_that_the_server_has_here(tmp_path: Path) -> 
 
 async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chats.db"
-    sealed = seal(keyring(OLD), PROVIDER, "openai", "sk-1")
+    sealed = encrypt(keyring(OLD), PROVIDER_KIND, "openai", "sk-1")
     async with open_database(url, now=wall_clock) as db:
         await db.write(lambda tx: store_secret(tx, sealed))
-        with pytest.raises(CannotOpenSecret):
+        with pytest.raises(DecryptionFailed):
             await sealed_anew(db, keyring(NEW), Ports())
-        assert await db.read(lambda tx: sealed_secrets(tx, PROVIDER)) == (sealed,)
+        assert await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND)) == (sealed,)
     said = rotate(tmp_path, NEW, "--database", url, code=1)
     assert "nothing was changed: the secret provider 'openai' was encrypted with the key" in said
 
@@ -100,7 +100,9 @@ def test_where_there_is_no_database_none_is_made(tmp_path: Path) -> None:
 
 
 def test_without_any_key_it_says_where_one_is_put(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"set {VARIABLE}, or put it into {tmp_path}/secret.key"):
+    with pytest.raises(
+        ConfigError, match=f"set {SECRET_KEY_VARIABLE}, or put it into {tmp_path}/secret.key"
+    ):
         found(Where(data=str(tmp_path)), {})
 
 

@@ -20,7 +20,7 @@ from holdfast.agent import Agent
 from holdfast.client.connect import connect
 from holdfast.client.host import RemoteHost
 from holdfast.kernel.ports import Ports
-from holdfast.server.policy import ALL_SCOPES, Caller
+from holdfast.server.policy import ALL_SCOPES, ApiCaller
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -38,14 +38,14 @@ class Bearer(Named):
         super().__init__(db)
         self.revoked: set[str] = set()
 
-    async def caller(self, request: web.Request) -> Caller | None:
+    async def caller(self, request: web.Request) -> ApiCaller | None:
         shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not shown.startswith("hf_") or shown in self.revoked:
             raise Unauthenticated("this token is no good: ask for another")
         role: Any = "viewer" if shown.endswith("viewer") else "member"
-        return Caller(shown.removeprefix("hf_"), role, ALL_SCOPES, token="test")
+        return ApiCaller(shown.removeprefix("hf_"), role, ALL_SCOPES, token="test")
 
-    async def still(self, caller: Caller, chat_id: str | None = None) -> bool:
+    async def still(self, caller: ApiCaller, chat_id: str | None = None) -> bool:
         return f"hf_{caller.user}" not in self.revoked
 
 

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 
 from holdfast.chat.errors import ChatNotFound
-from holdfast.client.connect import PATIENCE, connect, split_address
+from holdfast.client.connect import DEFAULT_PATIENCE, connect, split_address
 from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable
-from holdfast.client.retry import MOST, delay
-from holdfast.client.transport import ANSWER
+from holdfast.client.retry import MAX_DELAY, delay
+from holdfast.client.transport import RESPONSE_TIMEOUT
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.app import problem_response
 from holdfast.server.problem import problem_of
@@ -107,7 +107,7 @@ async def test_a_server_without_its_database_is_asked_for_a_while() -> None:
                 await host.create("x")
     waits = [round(b - a, 1) for a, b in pairwise(times)]
     assert waits == [0.2, 0.5, 1.0, 2.0, 4.0]
-    assert times[-1] - times[0] < PATIENCE
+    assert times[-1] - times[0] < DEFAULT_PATIENCE
 
 
 async def test_a_server_says_how_long_to_wait() -> None:
@@ -133,7 +133,7 @@ async def test_nobody_is_waited_for_for_ever() -> None:
         began = anyio.current_time()
         with pytest.raises(Unreachable, match="nothing listens there: start it") as failed:
             await host.list()
-        assert 5 < anyio.current_time() - began <= PATIENCE
+        assert 5 < anyio.current_time() - began <= DEFAULT_PATIENCE
         assert (failed.value.kind, failed.value.status) == ("unreachable", None)
     async with connect(f"http://127.0.0.1:{free_port()}", ANN, patience=0) as host:
         began = anyio.current_time()
@@ -153,13 +153,13 @@ async def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
         began = anyio.current_time()
         with pytest.raises(Unreachable, match="it did not respond in time"):
             await host.list()
-        assert anyio.current_time() - began == pytest.approx(ANSWER)
+        assert anyio.current_time() - began == pytest.approx(RESPONSE_TIMEOUT)
         left.set()
 
 
 def test_pauses_grow_to_ten_seconds_and_are_spread() -> None:
     assert [delay(n, 1.0) for n in range(1, 9)] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    assert delay(100_000, 1.0) == MOST
+    assert delay(100_000, 1.0) == MAX_DELAY
     assert delay(3, 0.0) == 0.5
 
 

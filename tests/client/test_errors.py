@@ -24,7 +24,7 @@ from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import ConfigError, FormatError, HoldfastError
 from holdfast.kernel.messages import File, Message, Text
 from holdfast.server.json import from_json, to_json
-from holdfast.server.problem import Forbidden, Problem, problem_of
+from holdfast.server.problem import Forbidden, ProblemDetails, problem_of
 from holdfast.store.database import Database, OutcomeUnknown, StoreError, Unavailable
 from holdfast.testing import Clock, call, pause
 from holdfast.worker.options import WorkerOptions
@@ -62,7 +62,7 @@ EXAMPLES = [
 def over_the_wire(error: HoldfastError) -> HoldfastError:
     problem = problem_of(error)
     assert problem is not None
-    return error_of(from_json(to_json(problem), Problem))
+    return error_of(from_json(to_json(problem), ProblemDetails))
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.kind)
@@ -100,7 +100,9 @@ def test_what_no_chat_refuses_arrives_with_all_that_is_known_of_it() -> None:
 
 def test_a_fact_of_a_newer_server_is_kept_as_it_is() -> None:
     facts = {"transition": "dream", "status": "dreaming"}
-    arrived = error_of(Problem("transition_not_allowed", 409, "Conflict", "cannot dream", facts))
+    arrived = error_of(
+        ProblemDetails("transition_not_allowed", 409, "Conflict", "cannot dream", facts)
+    )
     assert isinstance(arrived, errors.TransitionNotAllowed)
     assert vars(arrived) == facts
 

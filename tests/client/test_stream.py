@@ -25,14 +25,21 @@ from holdfast.chat.stream import (
     StreamEvent,
 )
 from holdfast.client.chat import RemoteChat
-from holdfast.client.connect import PATIENCE, connect
+from holdfast.client.connect import DEFAULT_PATIENCE, connect
 from holdfast.client.errors import RemoteError, Unreachable
-from holdfast.client.stream import SILENCE, RemoteStream
+from holdfast.client.stream import SILENCE_TIMEOUT, RemoteStream
 from holdfast.kernel.messages import File, Message, ToolResult
 from holdfast.providers.sse import MAX_EVENT
-from holdfast.server.events import DELETED, REVOKED, SHUTDOWN, Said, Wire, wire_of
+from holdfast.server.events import (
+    END_DELETED,
+    END_REVOKED,
+    END_SHUTDOWN,
+    ServerEvent,
+    WireEvent,
+    wire_of,
+)
 from holdfast.server.json import to_json
-from holdfast.server.sse import HEADERS, plain
+from holdfast.server.sse import SSE_HEADERS, plain
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call
 from tests.chat.test_stream import TURN, look, pay, play, slowly
@@ -260,7 +267,7 @@ async def test_who_does_not_look_for_long_keeps_the_connection(db: Database, clo
         async with cut_client(api, lambda number: None) as (proxy, host):
             async with (await host.chat(chat.id)).stream(follow=True) as stream:
                 await anext(stream)
-                await anyio.sleep(10 * SILENCE)
+                await anyio.sleep(10 * SILENCE_TIMEOUT)
                 await chat.rename("Later")
                 await anext(stream)
         assert sum(b"/stream " in asked for asked in proxy.requests) == 1
@@ -273,7 +280,7 @@ class Fake:
     """Says on each connection what the test wants; None: is not there. Then it is silent, unless
     the last that it said was an end."""
 
-    def __init__(self, *turns: Sequence[Said | Wire] | int) -> None:
+    def __init__(self, *turns: Sequence[ServerEvent | WireEvent] | int) -> None:
         self.turns = list(turns)
         self.asked: list[str | None] = []
         self.times: list[float] = []
@@ -299,9 +306,9 @@ class Fake:
         turn = self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
         if isinstance(turn, int):
             return web.Response(status=turn, text="a proxy says something")
-        response = web.StreamResponse(headers=HEADERS)
+        response = web.StreamResponse(headers=SSE_HEADERS)
         await response.prepare(request)
-        wires = [one if isinstance(one, Wire) else wire_of(one) for one in turn]
+        wires = [one if isinstance(one, WireEvent) else wire_of(one) for one in turn]
         await response.write(plain(wires))
         if not wires or wires[-1].event != "end":
             await self.left.wait()
@@ -311,7 +318,7 @@ class Fake:
 @asynccontextmanager
 async def faked(fake: Fake, chat: Snapshot) -> AsyncIterator[RemoteChat]:
     async with answering(fake.answer) as url, connect(url, ANN, ports=STEADY) as host:
-        yield RemoteChat(host._line, chat)
+        yield RemoteChat(host._transport, chat)
         fake.left.set()
 
 
@@ -337,14 +344,16 @@ async def test_silence_for_longer_than_three_heartbeats_is_a_lost_connection(
         assert (await anext(stream)).cursor == Cursor(2)
         await stream.aclose()
     assert fake.asked == [None, "1.0.0.0.0"]
-    assert fake.times[1] - fake.times[0] == pytest.approx(SILENCE + 0.25, abs=0.1)
+    assert fake.times[1] - fake.times[0] == pytest.approx(SILENCE_TIMEOUT + 0.25, abs=0.1)
 
 
 async def test_a_server_that_says_to_come_back_is_come_back_to_and_not_in_a_hurry(
     chat: Snapshot,
 ) -> None:
     away = [503, 502, 500, 429, 400, 302, 200]
-    fake = Fake([changed(chat, 1), SHUTDOWN], *away, [SHUTDOWN], [changed(chat, 2), DELETED])
+    fake = Fake(
+        [changed(chat, 1), END_SHUTDOWN], *away, [END_SHUTDOWN], [changed(chat, 2), END_DELETED]
+    )
     async with faked(fake, chat) as far:
         events = [event async for event in far.stream(follow=True)]
     assert [event.cursor for event in events] == [Cursor(1), Cursor(2)]
@@ -362,7 +371,7 @@ async def next_by_looks(stream: RemoteStream, seconds: float) -> StreamEvent:
 
 async def test_who_looks_only_for_a_moment_at_a_time_comes_back_too(chat: Snapshot) -> None:
     away = [503] * 8
-    fake = Fake([changed(chat, 1), SHUTDOWN], *away, [changed(chat, 2), DELETED])
+    fake = Fake([changed(chat, 1), END_SHUTDOWN], *away, [changed(chat, 2), END_DELETED])
     async with faked(fake, chat) as far:
         stream = far.stream(follow=True)
         assert (await next_by_looks(stream, 5)).cursor == Cursor(1)
@@ -372,16 +381,16 @@ async def test_who_looks_only_for_a_moment_at_a_time_comes_back_too(chat: Snapsh
 async def test_silence_is_noticed_by_who_looks_only_for_a_moment_at_a_time(
     chat: Snapshot,
 ) -> None:
-    fake = Fake([changed(chat, 1)], [changed(chat, 2), DELETED])
+    fake = Fake([changed(chat, 1)], [changed(chat, 2), END_DELETED])
     async with faked(fake, chat) as far:
         stream = far.stream(follow=True)
         assert (await next_by_looks(stream, 5)).cursor == Cursor(1)
-        assert (await next_by_looks(stream, SILENCE + 5)).cursor == Cursor(2)
+        assert (await next_by_looks(stream, SILENCE_TIMEOUT + 5)).cursor == Cursor(2)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_who_may_not_come_back_is_told_so(chat: Snapshot, status: int) -> None:
-    fake = Fake([changed(chat, 1), SHUTDOWN], status)
+    fake = Fake([changed(chat, 1), END_SHUTDOWN], status)
     async with faked(fake, chat) as far:
         stream = far.stream(follow=True)
         await anext(stream)
@@ -390,7 +399,7 @@ async def test_who_may_not_come_back_is_told_so(chat: Snapshot, status: int) -> 
     assert (refused.value.status, len(fake.asked)) == (status, 2)
 
 
-@pytest.mark.parametrize(("turn", "status"), [(503, 503), (429, 429), ([SHUTDOWN], None)])
+@pytest.mark.parametrize(("turn", "status"), [(503, 503), (429, 429), ([END_SHUTDOWN], None)])
 async def test_a_stream_that_never_began_is_not_waited_for_for_ever(
     chat: Snapshot, turn: Any, status: int | None
 ) -> None:
@@ -399,14 +408,14 @@ async def test_a_stream_that_never_began_is_not_waited_for_for_ever(
         began = anyio.current_time()
         with pytest.raises(RemoteError) as refused:
             await anext(far.stream())
-        assert PATIENCE <= anyio.current_time() - began < PATIENCE + 11
+        assert DEFAULT_PATIENCE <= anyio.current_time() - began < DEFAULT_PATIENCE + 11
     assert refused.value.status == status
 
 
 async def test_a_stream_of_nobody_is_unreachable(chat: Snapshot) -> None:
     async with connect("http://127.0.0.1:1", ANN) as host:
         with pytest.raises(Unreachable):
-            await anext(RemoteChat(host._line, chat).stream())
+            await anext(RemoteChat(host._transport, chat).stream())
         with pytest.raises(Unreachable):
             await anext(host.watch())
 
@@ -414,7 +423,7 @@ async def test_a_stream_of_nobody_is_unreachable(chat: Snapshot) -> None:
 async def test_the_end_for_good_is_an_error_behind_everything_that_was_said(
     chat: Snapshot,
 ) -> None:
-    fake = Fake([changed(chat, 1), REVOKED])
+    fake = Fake([changed(chat, 1), END_REVOKED])
     async with faked(fake, chat) as far:
         stream = far.stream(follow=True)
         assert (await anext(stream)).cursor == Cursor(1)
@@ -426,7 +435,7 @@ async def test_a_rest_from_before_what_the_reader_did_is_not_taken_for_the_end(
     chat: Snapshot,
 ) -> None:
     """A server may have looked at the database before a message that it has taken since."""
-    fake = Fake([changed(chat, 1)], [changed(chat, 2, title="later"), DELETED])
+    fake = Fake([changed(chat, 1)], [changed(chat, 2, title="later"), END_DELETED])
     fake.result = ChatResult(None, "", None, (), structs.replace(chat, snapshot_version=2))
     async with faked(fake, chat) as far:
         events = [event async for event in far.stream()]
@@ -454,7 +463,7 @@ async def test_who_is_interrupted_asking_whether_the_chat_rests_asks_again(chat:
         with anyio.move_on_after(2) as interrupted:
             await anext(stream)
         assert interrupted.cancelled_caught
-        with anyio.fail_after(SILENCE - 10), pytest.raises(StopAsyncIteration):
+        with anyio.fail_after(SILENCE_TIMEOUT - 10), pytest.raises(StopAsyncIteration):
             await anext(stream)
 
 
@@ -472,7 +481,7 @@ async def test_who_may_not_ask_whether_the_chat_rests_is_told_so(chat: Snapshot)
 async def test_a_message_with_large_files_in_it_is_given(chat: Snapshot) -> None:
     large = ToolResult("c", "draw", (File("image/png", data=bytes(MAX_EVENT)),))
     stored = Stored(1, 1, Message("tool", (large,), "results"), None, 0)
-    async with faked(Fake([MessageChanged(Cursor(1), stored), DELETED]), chat) as far:
+    async with faked(Fake([MessageChanged(Cursor(1), stored), END_DELETED]), chat) as far:
         (event,) = [event async for event in far.stream(follow=True)]
     assert isinstance(event, MessageChanged)
     assert event.message == stored
@@ -481,9 +490,13 @@ async def test_a_message_with_large_files_in_it_is_given(chat: Snapshot) -> None
 async def test_an_event_of_a_newer_server_is_left_out_and_one_that_is_broken_is_an_error(
     chat: Snapshot,
 ) -> None:
-    new = Wire("1.0.0.0.0", "dream", b"{}")
-    broken = Wire("2.0.0.0.0", "message", b'{"number": "x"}')
-    for bad in (broken, Wire(None, "chat", to_json(chat)), Wire("x", "chat", to_json(chat))):
+    new = WireEvent("1.0.0.0.0", "dream", b"{}")
+    broken = WireEvent("2.0.0.0.0", "message", b'{"number": "x"}')
+    for bad in (
+        broken,
+        WireEvent(None, "chat", to_json(chat)),
+        WireEvent("x", "chat", to_json(chat)),
+    ):
         async with faked(Fake([new, changed(chat, 1), bad]), chat) as far:
             stream = far.stream(follow=True)
             assert isinstance(await anext(stream), ChatChanged)

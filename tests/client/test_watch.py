@@ -9,12 +9,12 @@ from holdfast.chat.errors import InvalidInput
 from holdfast.client.connect import connect
 from holdfast.client.errors import RemoteError
 from holdfast.server.chat_list_stream import (
-    Begun,
     ChatDeleted,
     ChatListed,
+    ChatListEvent,
+    ListCursor,
+    ListStart,
     ListVoid,
-    Moment,
-    RosterEvent,
 )
 from holdfast.server.events import list_event_of, wire_of
 from holdfast.store.database import Database
@@ -31,7 +31,7 @@ async def test_whoever_watches_hears_of_each_chat_that_is_new_changes_or_goes(
     async with connected(db, [played], clock) as (api, far), far.watch() as watch:
         await api.host.create(None, title="of somebody else", owner="bob")
         chat = await far.create("go")
-        events: list[RosterEvent] = []
+        events: list[ChatListEvent] = []
         with anyio.fail_after(60):
             async for event in watch:
                 events.append(event)
@@ -46,7 +46,7 @@ async def test_whoever_watches_hears_of_each_chat_that_is_new_changes_or_goes(
             last = await anext(watch)
         assert isinstance(last, ChatDeleted)
         assert last.id == chat.id
-        for event in (*events, last, ListVoid(Moment(7)), Begun(Moment(7))):
+        for event in (*events, last, ListVoid(ListCursor(7)), ListStart(ListCursor(7))):
             assert list_event_of(wire_of(event)) == event
 
 
@@ -54,7 +54,7 @@ async def test_a_watch_from_a_cursor_that_is_yet_to_come_goes_back(
     db: Database, clock: Clock
 ) -> None:
     async with connected(db, [agent((), clock)], clock) as (_, far):
-        later = Moment(clock.now() + 3600 * 1_000_000)
+        later = ListCursor(clock.now() + 3600 * 1_000_000)
         async with far.watch(later) as watch:
             with anyio.fail_after(60):
                 event = await anext(watch)
@@ -150,7 +150,7 @@ async def test_a_watch_that_has_heard_nothing_yet_comes_back_and_misses_nothing(
     ):
         chat = await far.create(None)
         await anyio.sleep(200)
-        told: list[RosterEvent] = []
+        told: list[ChatListEvent] = []
 
         async def read() -> None:
             async for event in watch:
@@ -159,7 +159,7 @@ async def test_a_watch_that_has_heard_nothing_yet_comes_back_and_misses_nothing(
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             await anyio.sleep(5)
-            assert (told, watch.cursor > Moment(0)) == ([], True)
+            assert (told, watch.cursor > ListCursor(0)) == ([], True)
             proxy.cut_after = lambda asked: 0
             await proxy.cut()
             await chat.rename("Changed")

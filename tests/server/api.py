@@ -21,9 +21,9 @@ from holdfast.agent import Agent
 from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
-from holdfast.server.app import PREFIX, Identity, Limits, Server, application
+from holdfast.server.app import API_PREFIX, ApiServer, Identity, Limits, application
 from holdfast.server.json import from_json, to_json
-from holdfast.server.policy import ALL_SCOPES, Caller, Role, Standing
+from holdfast.server.policy import ALL_SCOPES, ApiCaller, ChatRelation, Role
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ScriptedModel, ports
@@ -39,7 +39,7 @@ class Named:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def caller(self, request: web.Request) -> Caller | None:
+    async def caller(self, request: web.Request) -> ApiCaller | None:
         name = request.headers.get(USER)
         if name is None:
             return None
@@ -47,9 +47,9 @@ class Named:
         known: Mapping[str, Role] = {"": "member", "admin": "admin", "viewer": "viewer"}
         if role not in known:
             raise Unauthenticated(f"nobody has the role {role!r}")
-        return Caller(user, known[role], ALL_SCOPES, token="test")
+        return ApiCaller(user, known[role], ALL_SCOPES, token="test")
 
-    async def standing(self, caller: Caller, chat_id: str) -> Standing | None:
+    async def relation(self, caller: ApiCaller, chat_id: str) -> ChatRelation | None:
         """From the owner. A chat with the label `shared` = the user's name is shared with them."""
 
         async def read(tx: Tx) -> Any:
@@ -59,7 +59,7 @@ class Named:
         if row is None:
             return None
         labels: dict[str, str] = from_json(row[1].encode(), dict[str, str])
-        return Standing(owns=row[0] == caller.user, shared=labels.get("shared") == caller.user)
+        return ChatRelation(owns=row[0] == caller.user, shared=labels.get("shared") == caller.user)
 
 
 class Answer(NamedTuple):
@@ -73,7 +73,7 @@ class Api:
     """A client that takes paths below /api/v1."""
 
     def __init__(
-        self, url: str, session: aiohttp.ClientSession, server: Server, user: str = "ann"
+        self, url: str, session: aiohttp.ClientSession, server: ApiServer, user: str = "ann"
     ) -> None:
         self.url = url
         """Without the prefix."""
@@ -113,7 +113,7 @@ class Api:
         query: Mapping[str, Any] = {},
         key: str | None = None,
         headers: Mapping[str, str] = {},
-        prefix: str = PREFIX,
+        prefix: str = API_PREFIX,
     ) -> Answer:
         """`body`: bytes go as they are, anything else but None as JSON."""
         sent = {USER: self.user} if self.user else {}
@@ -163,7 +163,7 @@ async def serving_api(
     """A worker, the API over it, and a client to it, for as long as the block lasts."""
     world = world or _world(clock)
     async with serving(db, agents, ports=world, worker=worker, titles=titles) as host:
-        server = Server(host, db, identity or Named(db), world, limits, base_urls=base_urls)
+        server = ApiServer(host, db, identity or Named(db), world, limits, base_urls=base_urls)
         async with listening(application(server)) as url, session() as client:
             yield Api(url, client, server, user)
 

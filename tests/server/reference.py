@@ -30,10 +30,16 @@ from holdfast.live.fragments import Fragment
 from holdfast.server import app, chat_list_stream, events, request_types
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.identity import origin_check, sessions, shares, tokens
-from holdfast.server.identity.slow_clients import Patience
+from holdfast.server.identity.slow_clients import SlowClientLimits
 from holdfast.server.operation import OPERATIONS, Operation
 from holdfast.server.policy import POLICY
-from holdfast.server.problem import _STATUS, INTERNAL, Problem, Refused, problem_of
+from holdfast.server.problem import (
+    _STATUS,
+    INTERNAL_ERROR,
+    ProblemDetails,
+    RequestRefused,
+    problem_of,
+)
 from holdfast.store.database import OutcomeUnknown, StoreError, Unavailable
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
@@ -152,18 +158,18 @@ def _status(kind: str, status: int) -> str:
 
 
 def _kinds() -> Iterator[tuple[str, int]]:
-    for refused in _below(Refused):
+    for refused in _below(RequestRefused):
         yield refused.kind, refused.status
     for error in _below(ChatError):
         if "kind" in vars(error):
             yield error.kind, _STATUS.get(error, 409)
     others = [ConfigError(""), OutcomeUnknown(""), Unavailable(""), StoreError("")]
-    for problem in (*map(problem_of, others), *_of_aiohttp(), INTERNAL):
+    for problem in (*map(problem_of, others), *_of_aiohttp(), INTERNAL_ERROR):
         assert problem is not None
         yield problem.kind, problem.status
 
 
-def _of_aiohttp() -> Iterator[Problem]:
+def _of_aiohttp() -> Iterator[ProblemDetails]:
     request: Any = SimpleNamespace(path="/", method="GET")
     yield app._of_aiohttp(request, web.HTTPNotFound())
     yield app._of_aiohttp(request, web.HTTPMethodNotAllowed("GET", ["POST"]))
@@ -253,10 +259,10 @@ def fragments() -> str:
 
 
 def ends() -> str:
-    known = {end.reason: end for end in vars(events).values() if isinstance(end, events.End)}
+    known = {end.reason: end for end in vars(events).values() if isinstance(end, events.StreamEnd)}
     rows = [
         (f"`{reason}`", "yes" if known[reason].reconnect else "no", ENDS[reason])
-        for reason in get_args(events.Reason)
+        for reason in get_args(events.StreamEndReason)
     ]
     return table(("`reason`", "`reconnect`", "cause"), rows)
 
@@ -265,7 +271,7 @@ def ends() -> str:
 
 
 def limits() -> str:
-    bounds, patience, streams = app.Limits(), Patience(), StreamOptions()
+    bounds, patience, streams = app.Limits(), SlowClientLimits(), StreamOptions()
     (page,) = get_args(request_types.Limit)[1:]
     rows = [
         ("a JSON body", _size(bounds.body), "`too_large`"),
@@ -278,7 +284,7 @@ def limits() -> str:
         ),
         (
             "all headers of a request",
-            _size(origin_check.HEADERS),
+            _size(origin_check.MAX_HEADER_BYTES),
             "`headers_too_large`, or 431 alone",
         ),
         ("time for the headers to arrive", _seconds(patience.head), "408"),
@@ -288,7 +294,7 @@ def limits() -> str:
             "`timed_out`",
         ),
         ("an idle connection", _seconds(patience.idle), "the connection is closed"),
-        ("an `Idempotency-Key`", f"{app.KEY_LENGTH} characters", "`bad_request`"),
+        ("an `Idempotency-Key`", f"{app.MAX_KEY_LENGTH} characters", "`bad_request`"),
         ("a page", f"{page.le} entries; 1000 for users and for the audit log", "`bad_request`"),
         (
             "messages on a page",
@@ -296,29 +302,37 @@ def limits() -> str:
             "a shorter page; continue with `next`",
         ),
         ("queued messages of a chat", f"{chat_queue.MAX_WAITING}", "`queue_full`"),
-        ("tokens of a user", f"{tokens.MOST} at the same time", "`too_many`"),
-        ("shares of a chat", f"{shares.MOST}", "`too_many`"),
+        ("tokens of a user", f"{tokens.MAX_TOKENS_PER_USER} at the same time", "`too_many`"),
+        ("shares of a chat", f"{shares.MAX_SHARES}", "`too_many`"),
         (
             "open streams of a user at one process",
             f"{streams.per_user}",
             "`too_many_streams`: close some",
         ),
         ("an entry of the audit log", f"{bounds.audit} days", "the entry is removed"),
-        ("the lifetime of a token", f"{tokens.LONGEST // tokens.DAY} days", "`invalid_body`"),
+        (
+            "the lifetime of a token",
+            f"{tokens.MAX_TOKEN_LIFETIME // tokens.DAY_SECONDS} days",
+            "`invalid_body`",
+        ),
         ("… created with another token", "the lifetime of that token", "`forbidden`"),
         (
             "an unused session",
-            f"{sessions.IDLE // (tokens.DAY * 10**6)} days",
+            f"{sessions.MAX_SESSION_IDLE // (tokens.DAY_SECONDS * 10**6)} days",
             "`unauthenticated`",
         ),
-        ("a session", f"{sessions.LONGEST // (tokens.DAY * 10**6)} days", "`unauthenticated`"),
+        (
+            "a session",
+            f"{sessions.MAX_SESSION_LIFETIME // (tokens.DAY_SECONDS * 10**6)} days",
+            "`unauthenticated`",
+        ),
         (
             "the first page of a long chat",
             f"{chat_stream.PAGE} messages",
             "`reset` with `more_before`",
         ),
         ("missed messages sent on reconnect", f"{chat_stream.MOST}", "`reset` with `history`"),
-        ("missed chats sent on reconnect", f"{chat_list_stream.MOST}", "`reset`"),
+        ("missed chats sent on reconnect", f"{chat_list_stream.MAX_CHATS_SENT}", "`reset`"),
         (
             "output of running calls in a stream",
             _size(buffer.OUTPUT_LIMIT),

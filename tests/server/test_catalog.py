@@ -16,7 +16,7 @@ from holdfast.kernel.tool import tool
 from holdfast.providers import profiles
 from holdfast.providers.demo import Demo
 from holdfast.server.events import LIST_PAYLOADS, PAYLOADS
-from holdfast.server.identity.secrets import keyring, seal, store_secret
+from holdfast.server.identity.secrets import encrypt, keyring, store_secret
 from holdfast.server.openapi import document
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY
@@ -149,7 +149,7 @@ async def test_providers_say_where_their_key_comes_from(
         monkeypatch.delenv(name, raising=False)
     keys = keyring("A" * 43)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
-        await db.write(lambda tx: store_secret(tx, seal(keys, "provider", "groq", "sk-g")))
+        await db.write(lambda tx: store_secret(tx, encrypt(keys, "provider", "groq", "sk-g")))
         body = (await api.get("/providers")).body
         assert body["can_store"] is False
         shown = {one["name"]: one for one in body["providers"]}

@@ -13,8 +13,8 @@ import pytest
 from holdfast.chat.files import add_file
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.transitions import runner
-from holdfast.server.identity.auth_config import Access
-from holdfast.server.identity.secrets import keyring, seal, store_secret
+from holdfast.server.identity.auth_config import AuthConfig
+from holdfast.server.identity.secrets import encrypt, keyring, store_secret
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
@@ -237,7 +237,7 @@ async def _people(tx: Tx) -> None:
         data = f"file {n}".encode()
         await add_file(tx, f"f{n}", "ann", sha256(data).hexdigest(), data, "text/plain", None)
     for name in ("openai", "groq"):
-        await store_secret(tx, seal(KEYS, "provider", name, "sk-old"))
+        await store_secret(tx, encrypt(KEYS, "provider", name, "sk-old"))
 
 
 async def _share(new: NewShare, tx: Tx) -> None:
@@ -271,7 +271,7 @@ async def test_every_change_is_made_once_for_one_key(
     (method, path), (prepare, body, other) = route, TABLE[route]
     asked = [agent(["A title"], clock)]
     async with serving_api(db, asked, clock=clock, worker=None, titles=True) as api:
-        api.server.access = Access(keyring=KEYS)
+        api.server.access = AuthConfig(keyring=KEYS)
         exported = await _prepared(api, clock, prepare)
         api = api.of("ann:admin")
         sent = exported if body is EXPORT else body

@@ -11,7 +11,7 @@ import anyio
 from holdfast.host import serving
 from holdfast.observe.metrics import METRICS_MEDIA_TYPE, MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
-from holdfast.server.app import Server, application
+from holdfast.server.app import ApiServer, application
 from holdfast.store.database import Database, Transaction, Unavailable
 from holdfast.store.metered import Timed
 from holdfast.testing import Clock, pause
@@ -36,7 +36,7 @@ async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clo
     timed = Timed(db, meters)
     answers = agent(["Hi."], clock)
     async with serving(timed, [answers], titles=False, observer=MetricsObserver(meters)) as host:
-        server = Server(host, timed, Named(timed), meters=meters)
+        server = ApiServer(host, timed, Named(timed), meters=meters)
         async with listening(application(server)) as url, session() as client:
             api = Api(url, client, server)
             chat = (await api.post("/chats", {"prompt": "hi"})).body["id"]

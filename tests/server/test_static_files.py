@@ -13,7 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from holdfast.server.app import problems
-from holdfast.server.identity.origin_check import guarded, secured
+from holdfast.server.identity.origin_check import origin_checker, secured
 from holdfast.server.static_files import Asset, encoding_for, serve_page
 from tests.server.api import listening, session
 
@@ -51,7 +51,7 @@ async def page(directory: Path) -> AsyncIterator[Browser]:
     app.router.add_get("/api/v1/chats", answer)
     app.router.add_get("/healthz", answer)
     serve_page(app, directory)
-    app.middlewares.append(guarded(None))
+    app.middlewares.append(origin_checker(None))
     app.on_response_prepare.append(secured(False))
     async with listening(app) as url:
         yield Browser(url)

@@ -17,8 +17,8 @@ from holdfast.chat.files import add_file
 from holdfast.chat.transitions import lifecycle
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
-from holdfast.server.app import IMPORTS, Limits
-from holdfast.server.json import PREFIX, from_json, to_json
+from holdfast.server.app import MAX_IMPORTS, Limits
+from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock, call, ports, think
 from tests.server.api import USER, Answer, Api, agent, serving_api
@@ -160,7 +160,7 @@ async def test_few_imports_are_in_memory_at_a_time(db: Database, clock: Clock) -
         data = (await api.get(f"/chats/{id}/export")).body
         made = await asyncio.gather(*(restore(api, data) for _ in range(6)))
         assert [one.status for one in made] == [201] * 6
-        assert most == IMPORTS
+        assert most == MAX_IMPORTS
 
 
 async def test_an_import_does_not_wait_for_slow_uploads(db: Database, clock: Clock) -> None:
@@ -177,18 +177,18 @@ async def test_an_import_does_not_wait_for_slow_uploads(db: Database, clock: Clo
             yield data[10:]
 
         async def upload_slowly() -> int:
-            url = f"{api.url}{PREFIX}/chats/import"
+            url = f"{api.url}{API_PREFIX}/chats/import"
             headers = {**MEDIA, USER: api.user or ""}
             async with api.session.post(url, data=slow(), headers=headers) as response:
                 return response.status
 
-        uploads = [asyncio.create_task(upload_slowly()) for _ in range(IMPORTS)]
+        uploads = [asyncio.create_task(upload_slowly()) for _ in range(MAX_IMPORTS)]
         for _ in uploads:
             await begun_uploads.acquire()
         assert (await restore(api, data)).status == 201
         assert [upload.result() for upload in uploads if upload.done()] == []
         rest.set()
-        assert await asyncio.gather(*uploads) == [201] * IMPORTS
+        assert await asyncio.gather(*uploads) == [201] * MAX_IMPORTS
 
 
 BROKEN: Final[Mapping[str, Callable[[str], str | bytes]]] = {

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from holdfast.server.json import PREFIX
+from holdfast.server.json import API_PREFIX
 from holdfast.server.openapi import document
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -52,7 +52,7 @@ class UnknownSchema(Exception):
 
 def typescript(api: Schema) -> str:
     """The whole file."""
-    paths = {path.removeprefix(PREFIX): each for path, each in api["paths"].items()}
+    paths = {path.removeprefix(API_PREFIX): each for path, each in api["paths"].items()}
     operations = {
         (method.upper(), path): operation
         for path, methods in sorted(paths.items())
@@ -63,7 +63,7 @@ def typescript(api: Schema) -> str:
         raise UnknownSchema(f"the streams are {sorted(streams)}: name them in STREAMS")
     parts = [
         HEAD,
-        f"/** In front of every path. */\nexport const PREFIX = {quoted(PREFIX)};\n",
+        f"/** In front of every path. */\nexport const PREFIX = {quoted(API_PREFIX)};\n",
         interface("Schemas", "", schemas(api["components"]["schemas"])),
         *(
             interface(name, "The data of each event, by its name.", events(streams[path]))

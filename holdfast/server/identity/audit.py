@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from holdfast.server.operation import Call
+from holdfast.server.operation import ApiCall
 from holdfast.server.problem import BadRequest
 from holdfast.store.database import Database, StoreError, Tx
 
 LOG: Final = logging.getLogger("holdfast.server")
-Action: TypeAlias = Literal[
+AuditAction: TypeAlias = Literal[
     "session.begin",
     "session.end",
     "token.issue",
@@ -36,11 +36,11 @@ Action: TypeAlias = Literal[
 ]
 
 
-class Entry(Struct, frozen=True):
+class AuditEntry(Struct, frozen=True):
     """An entry of the audit log: one change, or one refused request."""
 
     id: str
-    action: Action
+    action: AuditAction
     subject: str
     """What was acted on: an id or a name."""
     user: str | None
@@ -53,14 +53,16 @@ class Entry(Struct, frozen=True):
     """Time of the entry in microseconds since 1970, by the database's clock."""
 
 
-def entry(call: Call, action: Action, subject: str, **detail: Any) -> Entry:
+def entry(call: ApiCall, action: AuditAction, subject: str, **detail: Any) -> AuditEntry:
     """The audit entry for what a call is about to do."""
     caller = call.caller
     user, token = (None, None) if caller is None else (caller.user, caller.token)
-    return Entry(call.server.ports.new_id(), action, subject, user, token, call.address, detail)
+    return AuditEntry(
+        call.server.ports.new_id(), action, subject, user, token, call.address, detail
+    )
 
 
-async def record(tx: Tx, entry: Entry) -> None:
+async def record(tx: Tx, entry: AuditEntry) -> None:
     """Write an entry, in the transaction of the change it describes."""
     await tx.execute(
         f"""
@@ -79,17 +81,17 @@ async def record(tx: Tx, entry: Entry) -> None:
     )
 
 
-class Page(Struct, frozen=True):
+class AuditPage(Struct, frozen=True):
     """A page of the audit log, newest entries first."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[AuditEntry, ...]
     next: str | None = None
     """Cursor of the next, older page: pass it as `before`; None on the last page."""
 
 
 async def read(
     tx: Tx, *, before: str | None, limit: int, user: str | None = None, action: str | None = None
-) -> Page:
+) -> AuditPage:
     """Read one page of the log, optionally of one user or one action."""
     at, id = _cursor(before)
     rows = await tx.fetch(
@@ -100,20 +102,20 @@ async def read(
            {"" if action is None else "AND action = :action"}
          ORDER BY at DESC, id DESC LIMIT :limit
         """,
-        _given(at=at, id=id, limit=limit + 1, user=user, action=action),
+        _without_none(at=at, id=id, limit=limit + 1, user=user, action=action),
     )
-    found = tuple(_entry(row) for row in rows[:limit])
-    return Page(found, f"{found[-1].at}.{found[-1].id}" if len(rows) > limit else None)
+    entries = tuple(_entry(row) for row in rows[:limit])
+    return AuditPage(entries, f"{entries[-1].at}.{entries[-1].id}" if len(rows) > limit else None)
 
 
-def _given(**params: Any) -> dict[str, Any]:
+def _without_none(**params: Any) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Any) -> AuditEntry:
     id, action, subject, user, token, address, detail, at = row
     detail = msgspec.json.decode(detail)
-    return Entry(id, action, subject, user, token, address, detail, at)
+    return AuditEntry(id, action, subject, user, token, address, detail, at)
 
 
 def _cursor(before: str | None) -> tuple[int, str]:
@@ -127,10 +129,10 @@ def _cursor(before: str | None) -> tuple[int, str]:
 
 # --- retention -----------------------------------------------------------------------------------
 
-DAY: Final = 24 * 3600
-EVERY: Final = 3600.0
+DAY_SECONDS: Final = 24 * 3600
+PRUNE_INTERVAL: Final = 3600.0
 """Seconds between two runs of the pruning."""
-AT_ONCE: Final = 1_000
+PRUNE_BATCH: Final = 1_000
 """Entries removed in one transaction."""
 
 
@@ -138,19 +140,20 @@ async def keep_pruned(db: Database, days: int) -> None:
     """Remove entries older than `days`, once an hour, until the task is cancelled."""
     while True:
         try:
-            while await db.write(lambda tx: prune(tx, days)) == AT_ONCE:
+            while await db.write(lambda tx: prune(tx, days)) == PRUNE_BATCH:
                 pass
         except StoreError as error:
             LOG.warning("could not prune the audit log; will retry: %s", error)
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(PRUNE_INTERVAL)
 
 
 async def prune(tx: Tx, days: int) -> int:
-    """Remove up to `AT_ONCE` entries older than `days`; return how many were removed."""
+    """Remove up to `PRUNE_BATCH` entries older than `days`; return how many were removed."""
     return await tx.execute(
         f"""
         DELETE FROM audit WHERE id IN
-            (SELECT id FROM audit WHERE at < {tx.dialect.now} - :kept ORDER BY at LIMIT {AT_ONCE})
+            (SELECT id FROM audit WHERE at < {tx.dialect.now} - :retention
+              ORDER BY at LIMIT {PRUNE_BATCH})
         """,
-        {"kept": days * DAY * 1_000_000},
+        {"retention": days * DAY_SECONDS * 1_000_000},
     )

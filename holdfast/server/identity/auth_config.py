@@ -9,7 +9,7 @@ from holdfast.server.identity.secrets import Keyring
 from holdfast.server.identity.sessions import Cookie
 
 
-class Access(Struct, frozen=True, kw_only=True):
+class AuthConfig(Struct, frozen=True, kw_only=True):
     """Settings of authentication."""
 
     local: bool = True

@@ -44,8 +44,8 @@ def networks(proxies: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
         raise ConfigError(f"{error}: use addresses or networks like 10.0.0.0/8") from None
 
 
-def _among(address: str, known: Sequence[IPv4Network | IPv6Network]) -> bool:
-    return _is_address(address) and any(ip_address(address) in each for each in known)
+def _among(address: str, trusted: Sequence[IPv4Network | IPv6Network]) -> bool:
+    return _is_address(address) and any(ip_address(address) in each for each in trusted)
 
 
 def _is_address(text: str) -> bool:

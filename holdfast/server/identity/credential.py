@@ -6,26 +6,34 @@ from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["token", "session", "link"]
+CredentialKind: TypeAlias = Literal["token", "session", "link"]
 
-PREFIXES: Final[dict[str, Kind]] = {"hf_": "token", "hfs_": "session", "hfl_": "link"}
+SECRET_PREFIXES: Final[dict[str, CredentialKind]] = {
+    "hf_": "token",
+    "hfs_": "session",
+    "hfl_": "link",
+}
 """What a secret starts with, so that people and secret scanners recognise one."""
-LENGTH: Final = 43
+SECRET_LENGTH: Final = 43
 """Length of 32 random bytes in base64."""
 
 
-def new_secret(kind: Kind) -> str:
+def new_secret(kind: CredentialKind) -> str:
     """Generate a credential of this kind."""
     from secrets import token_urlsafe
 
-    (prefix,) = (prefix for prefix, each in PREFIXES.items() if each == kind)
+    (prefix,) = (prefix for prefix, each in SECRET_PREFIXES.items() if each == kind)
     return prefix + token_urlsafe(32)
 
 
-def kind_of(secret: str) -> Kind | None:
+def kind_of(secret: str) -> CredentialKind | None:
     """The kind of a credential, by its form alone; None if it is not one of ours."""
     prefix, _, rest = secret.partition("_")
-    return PREFIXES.get(f"{prefix}_") if len(rest) == LENGTH and secret.isascii() else None
+    return (
+        SECRET_PREFIXES.get(f"{prefix}_")
+        if len(rest) == SECRET_LENGTH and secret.isascii()
+        else None
+    )
 
 
 def hash_of(secret: str) -> str:
@@ -62,7 +70,7 @@ def is_download_key(text: str) -> bool:
 
 
 def _is_secret(text: str, prefix: str) -> bool:
-    return text.startswith(prefix) and len(text) == len(prefix) + LENGTH and text.isascii()
+    return text.startswith(prefix) and len(text) == len(prefix) + SECRET_LENGTH and text.isascii()
 
 
 def download_key_of(key: str) -> str:

@@ -17,14 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-FOLDER: Final = "sockets"
-LONGEST: Final = 100
+SOCKETS_DIRECTORY: Final = "sockets"
+MAX_SOCKET_PATH: Final = 100
 """Longest path of a socket, in bytes, that every system accepts."""
 
 
 def socket_path(data: Path, port: int) -> Path:
     """Path of the socket of the server on this port."""
-    return data / FOLDER / str(port)
+    return data / SOCKETS_DIRECTORY / str(port)
 
 
 def port_of(name: object) -> int:
@@ -38,13 +38,13 @@ def bound_socket(data: Path, port: int) -> Iterator[socket.socket]:
     """A listening socket for the server on this port, removed at the end. Raises `OSError`."""
     path = socket_path(data, port)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    with closing(socket.socket(socket.AF_UNIX)) as made, short_name(path) as name:
+    with closing(socket.socket(socket.AF_UNIX)) as listener, short_name(path) as name:
         with suppress(FileNotFoundError):
             path.unlink()  # left by a server that was killed: the port is ours now
-        made.bind(name)
+        listener.bind(name)
         try:
             path.chmod(0o600)
-            yield made
+            yield listener
         finally:
             path.unlink(missing_ok=True)
 
@@ -62,7 +62,7 @@ def is_own_socket(path: Path) -> bool:
 @contextmanager
 def short_name(path: Path) -> Iterator[str]:
     """A path to the socket that the system accepts: through a symbolic link if it is too long."""
-    if len(os.fsencode(path)) <= LONGEST:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
         yield str(path)
         return
     with TemporaryDirectory(prefix="holdfast-") as directory:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from holdfast.server.app import Server
-from holdfast.server.identity.origin_check import Front, guarded, secured
-from holdfast.server.identity.refusals import noted
+from holdfast.server.app import ApiServer
+from holdfast.server.identity.origin_check import Front, origin_checker, secured
+from holdfast.server.identity.refusals import refusal_recorder
 
 
 def protect(
     app: web.Application,
-    server: Server,
+    server: ApiServer,
     front: Front | None = None,
     internal: Front | None = None,
 ) -> web.Application:
@@ -22,7 +22,7 @@ def protect(
 
     The recorder comes first, so that it sees what the origin check refuses.
     """
-    app.middlewares.append(noted(server.db, server.ports, server.access.proxies))
-    app.middlewares.append(guarded(front, internal))
+    app.middlewares.append(refusal_recorder(server.db, server.ports, server.access.proxies))
+    app.middlewares.append(origin_checker(front, internal))
     app.on_response_prepare.append(secured(server.access.secure))
     return app

@@ -18,20 +18,20 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.identity.local_socket import port_of
-from holdfast.server.problem import Forbidden, Refused
+from holdfast.server.problem import Forbidden, RequestRefused
 
-SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that change nothing."""
-HEADERS: Final = 32 * 1024
+MAX_HEADER_BYTES: Final = 32 * 1024
 """Most bytes that all headers of a request may have together."""
-OURS: Final = frozenset(("same-origin", "none"))
+OWN_SITE_VALUES: Final = frozenset(("same-origin", "none"))
 """Values of `Sec-Fetch-Site` for a request of our own page, or of the address bar."""
-INTERNAL: Final = "/internal/"
+INTERNAL_PREFIX: Final = "/internal/"
 """Path prefix of requests between replicas."""
-PROBES: Final = frozenset(("/healthz", "/readyz", "/metrics"))
-PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+PROBE_PATHS: Final = frozenset(("/healthz", "/readyz", "/metrics"))
+DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
-SECURITY: Final[Mapping[str, str]] = {
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -40,10 +40,10 @@ SECURITY: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 """Headers added to every response that does not set them itself."""
-HSTS: Final = {"Strict-Transport-Security": "max-age=31536000"}
+HSTS_HEADERS: Final = {"Strict-Transport-Security": "max-age=31536000"}
 
 
-class Misdirected(Refused):
+class Misdirected(RequestRefused):
     """The request is for a host that this server does not answer to."""
 
     kind = "misdirected"
@@ -56,7 +56,7 @@ class CrossSite(Forbidden):
     kind = "cross_site"
 
 
-class HeadersTooLarge(Refused):
+class HeadersTooLarge(RequestRefused):
     """The headers of the request are too large."""
 
     kind = "headers_too_large"
@@ -81,25 +81,27 @@ def local_front(port: int) -> Front:
 
 def public_front(urls: Iterable[str]) -> Front:
     """The front of a server that is reached by these URLs, by people or by other replicas."""
-    places = [_place(url) for url in urls]
-    if not places:
+    addresses = [_scheme_and_host(url) for url in urls]
+    if not addresses:
         raise ConfigError("a server for a team needs its public URL: https://chats.example.com")
-    hosts = frozenset(host for _, host in places)
-    full = frozenset(f"{host}:{PORTS[scheme]}" for scheme, host in places if not _port(host))
-    origins = frozenset(f"{scheme}://{host}" for scheme, host in places)
-    return Front(hosts | full, origins, all(scheme == "https" for scheme, _ in places))
+    hosts = frozenset(host for _, host in addresses)
+    full = frozenset(
+        f"{host}:{DEFAULT_PORTS[scheme]}" for scheme, host in addresses if not _port(host)
+    )
+    origins = frozenset(f"{scheme}://{host}" for scheme, host in addresses)
+    return Front(hosts | full, origins, all(scheme == "https" for scheme, _ in addresses))
 
 
-def _place(url: str) -> tuple[str, str]:
+def _scheme_and_host(url: str) -> tuple[str, str]:
     no_url = ConfigError(f"{url!r} is not a server URL: use one like https://chats.example.com")
     try:
         parts = urlsplit(url)
         name, port = _name(parts.hostname or ""), parts.port
     except ValueError:
         raise no_url from None
-    if parts.scheme not in PORTS or not name or parts.username:
+    if parts.scheme not in DEFAULT_PORTS or not name or parts.username:
         raise no_url
-    own = port is None or port == PORTS[parts.scheme]
+    own = port is None or port == DEFAULT_PORTS[parts.scheme]
     return parts.scheme, name if own else f"{name}:{port}"
 
 
@@ -114,7 +116,7 @@ def _port(host: str) -> str:
     return host.rpartition("]")[2].partition(":")[2]
 
 
-class Asked(Struct, frozen=True):
+class RequestOrigin(Struct, frozen=True):
     """The parts of a request that the origin check reads."""
 
     method: str
@@ -129,38 +131,44 @@ class Asked(Struct, frozen=True):
     """The request is a health probe."""
 
 
-def refusal(front: Front, asked: Asked) -> Refused | None:
+def refusal(front: Front, request: RequestOrigin) -> RequestRefused | None:
     """Why a request is refused; None if it is accepted."""
-    known = bool(asked.hosts) and all(host.lower() in front.hosts for host in asked.hosts)
+    known_host = bool(request.hosts) and all(host.lower() in front.hosts for host in request.hosts)
     # Monitoring reaches each replica by its address. A page could read nothing of value there.
-    if not known and not (asked.probe and not asked.origins):
+    if not known_host and not (request.probe and not request.origins):
         names = ", ".join(sorted(front.hosts))
         return Misdirected(f"this server does not answer to the requested host name: use {names}")
-    if not all(origin in front.origins for origin in asked.origins) or len(asked.origins) > 1:
+    if not all(origin in front.origins for origin in request.origins) or len(request.origins) > 1:
         return CrossSite("this request comes from a page of another site: open the server's own")
-    if asked.method not in SAFE and asked.site is not None and asked.site not in OURS:
+    if (
+        request.method not in SAFE_METHODS
+        and request.site is not None
+        and request.site not in OWN_SITE_VALUES
+    ):
         return CrossSite("another site sent this request: only this server's page may change data")
-    if asked.size > HEADERS:
-        return HeadersTooLarge(f"the headers have {asked.size} bytes: send at most {HEADERS}")
+    if request.size > MAX_HEADER_BYTES:
+        return HeadersTooLarge(
+            f"the headers have {request.size} bytes: send at most {MAX_HEADER_BYTES}"
+        )
     return None
 
 
-def asked_by(request: web.BaseRequest) -> Asked:
+def request_origin_of(request: web.BaseRequest) -> RequestOrigin:
     """The parts of a request that the origin check reads."""
     headers = request.headers
     target = request.raw_path
     named = [] if target.startswith("/") or target == "*" else [urlsplit(target).netloc]
-    return Asked(
+    return RequestOrigin(
         request.method,
         [*headers.getall("Host", []), *named],
         headers.getall("Origin", []),
         headers.get("Sec-Fetch-Site"),
         sum(len(name) + len(value) + 4 for name, value in request.raw_headers),
-        request.method == "GET" and request.path in PROBES,
+        request.method == "GET" and request.path in PROBE_PATHS,
     )
 
 
-def guarded(front: Front | None, internal: Front | None = None) -> Middleware:
+def origin_checker(front: Front | None, internal: Front | None = None) -> Middleware:
     """A middleware that refuses requests not meant for this server.
 
     `front`: None for a server on loopback, at whatever port it has. `internal`: the front for
@@ -168,16 +176,16 @@ def guarded(front: Front | None, internal: Front | None = None) -> Middleware:
     """
 
     @web.middleware
-    async def look(request: web.Request, handler: Handler) -> web.StreamResponse:
-        called = front or _local_front_of(request)
-        if internal is not None and request.path.startswith(INTERNAL):
-            called = internal
-        why = refusal(called, asked_by(request))
+    async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
+        allowed = front or _local_front_of(request)
+        if internal is not None and request.path.startswith(INTERNAL_PREFIX):
+            allowed = internal
+        why = refusal(allowed, request_origin_of(request))
         if why is not None:
             raise why
         return await handler(request)
 
-    return look
+    return check_origin
 
 
 def _local_front_of(request: web.Request) -> Front:
@@ -197,5 +205,5 @@ def secured(secure: bool) -> Callable[[web.BaseRequest, web.StreamResponse], Awa
 def add_headers(response: web.StreamResponse, secure: bool) -> None:
     """Add the headers that every response has, unless it sets them itself."""
     response.headers["Server"] = "holdfast"
-    for name, value in {**SECURITY, **(HSTS if secure else {})}.items():
+    for name, value in {**SECURITY_HEADERS, **(HSTS_HEADERS if secure else {})}.items():
         response.headers.setdefault(name, value)

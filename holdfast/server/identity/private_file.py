@@ -46,8 +46,8 @@ def make_private(path: Path, text: str) -> str:
     The file gets its name once it is complete, so no reader ever sees half of it, and of two
     processes that create it at once both return the same text.
     """
-    if (there := read_private(path)) is not None:
-        return there
+    if (existing := read_private(path)) is not None:
+        return existing
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -60,7 +60,7 @@ def make_private(path: Path, text: str) -> str:
             os.link(draft, path)
     finally:
         draft.unlink()
-    made = read_private(path)
-    if made is None:
+    stored = read_private(path)
+    if stored is None:
         raise ConfigError(f"{path} was removed while it was being created: start again")
-    return made
+    return stored

@@ -15,21 +15,21 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from holdfast.kernel.ports import Ports
-from holdfast.server.identity.audit import Entry, record
+from holdfast.server.identity.audit import AuditEntry, record
 from holdfast.server.identity.authenticator import CALLER, BadCredential
 from holdfast.server.identity.client_address import address_of
 from holdfast.server.identity.origin_check import Misdirected
-from holdfast.server.problem import Forbidden, Refused
+from holdfast.server.problem import Forbidden, RequestRefused
 from holdfast.store.database import Database, StoreError
 
 LOG: Final = logging.getLogger("holdfast.server")
-OF_ONE: Final = 5
+MAX_ENTRIES_PER_ADDRESS: Final = 5
 """Most entries per minute for one address."""
-OF_ALL: Final = 60
+MAX_ENTRIES_PER_MINUTE: Final = 60
 """Most entries per minute for all addresses together."""
 
 
-class Tally:
+class RefusalCounter:
     """Counts the entries of the current minute."""
 
     def __init__(self) -> None:
@@ -41,15 +41,18 @@ class Tally:
         minute = int(anyio.current_time() // 60)
         if minute != self._minute:
             self._minute, self._counts = minute, Counter()
-        if self._counts[address] >= OF_ONE or self._counts.total() >= OF_ALL:
+        if (
+            self._counts[address] >= MAX_ENTRIES_PER_ADDRESS
+            or self._counts.total() >= MAX_ENTRIES_PER_MINUTE
+        ):
             return False
         self._counts[address] += 1
         return True
 
 
-def noted(db: Database, ports: Ports, proxies: tuple[str, ...] = ()) -> Middleware:
+def refusal_recorder(db: Database, ports: Ports, proxies: tuple[str, ...] = ()) -> Middleware:
     """A middleware that records refused requests."""
-    tally = Tally()
+    tally = RefusalCounter()
 
     @web.middleware
     async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -65,14 +68,14 @@ def noted(db: Database, ports: Ports, proxies: tuple[str, ...] = ()) -> Middlewa
     return note
 
 
-def _entry(id: str, request: web.Request, address: str, refused: Refused) -> Entry:
+def _entry(id: str, request: web.Request, address: str, refused: RequestRefused) -> AuditEntry:
     caller = request.get(CALLER)
     user, token = (None, None) if caller is None else (caller.user, caller.token)
     subject = _plain(f"{request.method} {request.path}")
-    return Entry(id, "refused", subject, user, token, address, {"kind": refused.kind})
+    return AuditEntry(id, "refused", subject, user, token, address, {"kind": refused.kind})
 
 
-async def _write(db: Database, entry: Entry) -> None:
+async def _write(db: Database, entry: AuditEntry) -> None:
     try:
         await db.write(lambda tx: record(tx, entry))
     except StoreError as error:

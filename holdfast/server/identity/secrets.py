@@ -23,10 +23,12 @@ from holdfast.server.identity.private_file import make_private, read_private
 from holdfast.server.problem import Conflict
 from holdfast.store.database import Tx
 
-VARIABLE: Final = "HOLDFAST_SECRET_KEY"
-KEY: Final = 32
-NONCE: Final = 12
-PROVIDER: Final = "provider"
+SECRET_KEY_VARIABLE: Final = "HOLDFAST_SECRET_KEY"
+KEY_BYTES: Final = 32
+"""Length of an encryption key."""
+NONCE_BYTES: Final = 12
+"""Length of the nonce before each ciphertext."""
+PROVIDER_KIND: Final = "provider"
 """The kind of a stored provider key; the name of the secret is the provider's."""
 
 
@@ -37,17 +39,17 @@ class NoSecretKey(Conflict):
 
     def __init__(self) -> None:
         super().__init__(
-            f"this server has no key to encrypt secrets with: set {VARIABLE} to 32 random bytes in "
-            "base64 (openssl rand -base64 32), or put them into the file secret.key of its data "
-            "directory, readable by its owner alone; then restart the server"
+            f"this server has no key to encrypt secrets with: set {SECRET_KEY_VARIABLE} to 32 "
+            "random bytes in base64 (openssl rand -base64 32), or put them into the file "
+            "secret.key of its data directory, readable by its owner alone; then restart the server"
         )
 
 
-class CannotOpenSecret(HoldfastError):
+class DecryptionFailed(HoldfastError):
     """The secret cannot be decrypted: its key is missing, or the ciphertext was altered."""
 
 
-class Key:
+class EncryptionKey:
     """An encryption key. Not a Struct, so that nothing ever prints it."""
 
     __slots__ = ("bytes", "id")
@@ -64,19 +66,19 @@ class Key:
 class Keyring(Struct, frozen=True):
     """Encryption keys: the first encrypts, all decrypt."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[EncryptionKey, ...]
 
     @property
-    def current(self) -> Key:
+    def current(self) -> EncryptionKey:
         """The key that encrypts."""
         return self.keys[0]
 
-    def key(self, id: str) -> Key | None:
+    def key(self, id: str) -> EncryptionKey | None:
         """The key with this id, if it is here."""
         return next((key for key in self.keys if key.id == id), None)
 
 
-def keyring(text: str, where: str = VARIABLE) -> Keyring:
+def keyring(text: str, where: str = SECRET_KEY_VARIABLE) -> Keyring:
     """Parse keys in base64, separated by commas or white space, the current one first."""
     keys = tuple(_key(each, where) for each in text.replace(",", " ").split())
     if not keys:
@@ -84,37 +86,37 @@ def keyring(text: str, where: str = VARIABLE) -> Keyring:
     return Keyring(keys)
 
 
-def _key(text: str, where: str) -> Key:
+def _key(text: str, where: str) -> EncryptionKey:
     decode = urlsafe_b64decode if set("-_") & set(text) else b64decode
     try:
         key = decode(text + "=" * (-len(text) % 4))
     except (Error, ValueError):
         key = b""
-    if len(key) != KEY:
+    if len(key) != KEY_BYTES:
         raise ConfigError(
             f"{where} has a key that is not 32 bytes in base64: make one with "
             "`openssl rand -base64 32`"
         )
-    return Key(key)
+    return EncryptionKey(key)
 
 
 def find_keyring(environ: Mapping[str, str], file: Path | None) -> Keyring | None:
     """The keys of the environment, or else of the key file; None if there are none."""
-    if VARIABLE in environ:
-        return keyring(environ[VARIABLE])
+    if SECRET_KEY_VARIABLE in environ:
+        return keyring(environ[SECRET_KEY_VARIABLE])
     text = None if file is None else read_private(file)
     return None if text is None else keyring(text, str(file))
 
 
 def make_key_file(file: Path) -> Keyring:
     """Create a key file with a new key, or read the one that exists."""
-    return keyring(make_private(file, b64encode(os.urandom(KEY)).decode()), str(file))
+    return keyring(make_private(file, b64encode(os.urandom(KEY_BYTES)).decode()), str(file))
 
 
 # --- encryption ----------------------------------------------------------------------------------
 
 
-class Sealed(Struct, frozen=True):
+class EncryptedSecret(Struct, frozen=True):
     """An encrypted secret, as stored."""
 
     kind: str
@@ -124,36 +126,36 @@ class Sealed(Struct, frozen=True):
     """Nonce and ciphertext, in base64."""
 
 
-def seal(keys: Keyring | None, kind: str, name: str, value: str) -> Sealed:
+def encrypt(keys: Keyring | None, kind: str, name: str, value: str) -> EncryptedSecret:
     """Encrypt a secret with the current key. Raises `NoSecretKey`."""
     if keys is None:
         raise NoSecretKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, seldom needed
 
     check_text("name", name)
-    key, nonce = keys.current, os.urandom(NONCE)
-    made = AESGCM(key.bytes).encrypt(nonce, value.encode(), _row(kind, name, key.id))
-    return Sealed(kind, name, key.id, b64encode(nonce + made).decode())
+    key, nonce = keys.current, os.urandom(NONCE_BYTES)
+    ciphertext = AESGCM(key.bytes).encrypt(nonce, value.encode(), _row(kind, name, key.id))
+    return EncryptedSecret(kind, name, key.id, b64encode(nonce + ciphertext).decode())
 
 
-def unseal(keys: Keyring | None, sealed: Sealed) -> str:
-    """Decrypt a secret. Raises `CannotOpenSecret`."""
+def decrypt(keys: Keyring | None, sealed: EncryptedSecret) -> str:
+    """Decrypt a secret. Raises `DecryptionFailed`."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     what = f"the secret {sealed.kind} {sealed.name!r}"
     key = None if keys is None else keys.key(sealed.key_id)
     if key is None:
-        raise CannotOpenSecret(
+        raise DecryptionFailed(
             f"{what} was encrypted with the key {sealed.key_id}, which is missing: add it to "
-            f"{VARIABLE} after the current one, or store the secret again"
+            f"{SECRET_KEY_VARIABLE} after the current one, or store the secret again"
         )
     row = _row(sealed.kind, sealed.name, key.id)
     try:
         data = b64decode(sealed.sealed)
-        return AESGCM(key.bytes).decrypt(data[:NONCE], data[NONCE:], row).decode()
+        return AESGCM(key.bytes).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], row).decode()
     except (InvalidTag, ValueError):
-        raise CannotOpenSecret(f"{what} was altered in the database: store it again") from None
+        raise DecryptionFailed(f"{what} was altered in the database: store it again") from None
 
 
 def _row(kind: str, name: str, key_id: str) -> bytes:
@@ -164,7 +166,7 @@ def _row(kind: str, name: str, key_id: str) -> bytes:
 # --- rows ----------------------------------------------------------------------------------------
 
 
-async def store_secret(tx: Tx, sealed: Sealed) -> None:
+async def store_secret(tx: Tx, sealed: EncryptedSecret) -> None:
     """Insert or replace an encrypted secret."""
     await tx.execute(
         f"""
@@ -180,23 +182,23 @@ async def store_secret(tx: Tx, sealed: Sealed) -> None:
 async def remove_secret(tx: Tx, kind: str, name: str) -> bool:
     """Delete a secret; return whether it existed."""
     check_text("name", name)
-    gone = "DELETE FROM secrets WHERE kind = :kind AND name = :name"
-    return bool(await tx.execute(gone, {"kind": kind, "name": name}))
+    statement = "DELETE FROM secrets WHERE kind = :kind AND name = :name"
+    return bool(await tx.execute(statement, {"kind": kind, "name": name}))
 
 
-async def sealed_secrets(tx: Tx, kind: str) -> tuple[Sealed, ...]:
-    """All secrets of a kind, still encrypted. Decrypt with `unseal`, outside the transaction."""
+async def encrypted_secrets(tx: Tx, kind: str) -> tuple[EncryptedSecret, ...]:
+    """All secrets of a kind, still encrypted. Decrypt with `decrypt`, outside the transaction."""
     rows = await tx.fetch(
         "SELECT kind, name, key_id, sealed FROM secrets WHERE kind = :kind ORDER BY name",
         {"kind": kind},
     )
-    return tuple(Sealed(*row) for row in rows)
+    return tuple(EncryptedSecret(*row) for row in rows)
 
 
 async def stored_at(tx: Tx) -> dict[str, int]:
     """The providers with a stored key, and when each was stored."""
     rows = await tx.fetch(
-        "SELECT name, updated_at FROM secrets WHERE kind = :kind", {"kind": PROVIDER}
+        "SELECT name, updated_at FROM secrets WHERE kind = :kind", {"kind": PROVIDER_KIND}
     )
     return {row[0]: row[1] for row in rows}
 
@@ -213,6 +215,6 @@ async def rotate(tx: Tx, keys: Keyring) -> int:
         """,
         {"current": keys.current.id},
     )
-    for old in (Sealed(*row) for row in rows):
-        await store_secret(tx, seal(keys, old.kind, old.name, unseal(keys, old)))
+    for old in (EncryptedSecret(*row) for row in rows):
+        await store_secret(tx, encrypt(keys, old.kind, old.name, decrypt(keys, old)))
     return len(rows)

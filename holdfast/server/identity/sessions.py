@@ -9,9 +9,9 @@ from msgspec import Struct
 from holdfast.server.identity.credential import hash_of
 from holdfast.store.database import Tx
 
-IDLE: Final = 7 * 24 * 3600 * 1_000_000
+MAX_SESSION_IDLE: Final = 7 * 24 * 3600 * 1_000_000
 """Microseconds without a request after which a session ends."""
-LONGEST: Final = 30 * 24 * 3600 * 1_000_000
+MAX_SESSION_LIFETIME: Final = 30 * 24 * 3600 * 1_000_000
 """Microseconds after which a session ends even if it is in use."""
 
 
@@ -30,7 +30,7 @@ class Cookie(Struct, frozen=True):
 
     def holding(self, secret: str) -> str:
         """The `Set-Cookie` header that starts a session."""
-        return self._header(secret, LONGEST // 1_000_000)
+        return self._header(secret, MAX_SESSION_LIFETIME // 1_000_000)
 
     def gone(self) -> str:
         """The `Set-Cookie` header that removes the cookie."""
@@ -48,20 +48,21 @@ async def begin(tx: Tx, id: str, token_id: str, secret: str) -> None:
     await tx.execute(
         f"""
         INSERT INTO sessions (id, token_id, hash, created_at, used_at, expires_at)
-        VALUES (:id, :token, :hash, {tx.dialect.now}, {tx.dialect.now}, {tx.dialect.now} + {IDLE})
+        VALUES (:id, :token, :hash, {tx.dialect.now}, {tx.dialect.now},
+                {tx.dialect.now} + {MAX_SESSION_IDLE})
         """,
         {"id": id, "token": token_id, "hash": hash_of(secret)},
     )
 
 
 async def slide(tx: Tx, id: str) -> None:
-    """Extend a session that is in use, up to `LONGEST` after it began."""
+    """Extend a session that is in use, up to `MAX_SESSION_LIFETIME` after it began."""
+    idle, end = f"{tx.dialect.now} + {MAX_SESSION_IDLE}", f"created_at + {MAX_SESSION_LIFETIME}"
     await tx.execute(
         f"""
         UPDATE sessions
            SET used_at = {tx.dialect.now},
-               expires_at = CASE WHEN {tx.dialect.now} + {IDLE} < created_at + {LONGEST}
-                                 THEN {tx.dialect.now} + {IDLE} ELSE created_at + {LONGEST} END
+               expires_at = CASE WHEN {idle} < {end} THEN {idle} ELSE {end} END
          WHERE id = :id
         """,
         {"id": id},

@@ -15,7 +15,7 @@ from holdfast.server.identity.credential import hash_of
 from holdfast.server.problem import NotFound, TooMany
 from holdfast.store.database import Tx
 
-MOST: Final = 200
+MAX_SHARES: Final = 200
 """Most shares of one chat."""
 
 
@@ -75,8 +75,8 @@ async def share(tx: Tx, new: NewShare) -> Share:
     assert row is not None
     if new.user is not None:
         await note_shared(tx, new.chat, new.user)
-    (made,) = await _shares(tx, "s.id = :id", {"id": row[0]})
-    return made
+    (created,) = await _shares(tx, "s.id = :id", {"id": row[0]})
+    return created
 
 
 async def _refuse_more(tx: Tx, chat: str, user: str | None) -> None:
@@ -86,8 +86,10 @@ async def _refuse_more(tx: Tx, chat: str, user: str | None) -> None:
         f"SELECT count(*) FROM shares WHERE chat_id = :chat {others}",
         {"chat": chat, **({} if user is None else {"user": user})},
     )
-    if row is not None and row[0] >= MOST:
-        raise TooMany(f"the chat is shared {MOST} times already: revoke some", limit=MOST)
+    if row is not None and row[0] >= MAX_SHARES:
+        raise TooMany(
+            f"the chat is shared {MAX_SHARES} times already: revoke some", limit=MAX_SHARES
+        )
 
 
 async def list_shares(tx: Tx, chat: str) -> tuple[Share, ...]:
@@ -111,13 +113,13 @@ async def unshare(tx: Tx, chat: str, id: str) -> Share:
     """Delete a share. Raises `ShareNotFound`."""
     check_text("share", id)
     params = {"chat": chat, "id": id}
-    found = await _shares(tx, "s.chat_id = :chat AND s.id = :id", params)
-    if not found:
+    shares = await _shares(tx, "s.chat_id = :chat AND s.id = :id", params)
+    if not shares:
         raise ShareNotFound(f"this chat has no share {id!r}", share=id)
     await tx.execute("DELETE FROM shares WHERE chat_id = :chat AND id = :id", params)
-    if found[0].user is not None:
-        await note_unshared(tx, chat, found[0].user)
-    return found[0]
+    if shares[0].user is not None:
+        await note_unshared(tx, chat, shares[0].user)
+    return shares[0]
 
 
 class Reach(Struct, frozen=True):

@@ -15,15 +15,20 @@ from aiohttp.streams import StreamReader
 from msgspec import Struct
 
 from holdfast.server.app import problem_response
-from holdfast.server.identity.origin_check import HEADERS, HSTS, SECURITY, add_headers
-from holdfast.server.problem import INTERNAL, TITLES, Problem, Refused
+from holdfast.server.identity.origin_check import (
+    HSTS_HEADERS,
+    MAX_HEADER_BYTES,
+    SECURITY_HEADERS,
+    add_headers,
+)
+from holdfast.server.problem import INTERNAL_ERROR, STATUS_TITLES, ProblemDetails, RequestRefused
 
-LATE: Final = "408 Request Timeout"
-LARGE: Final = "431 Request Header Fields Too Large"
+TIMEOUT_STATUS: Final = "408 Request Timeout"
+HEADERS_TOO_LARGE_STATUS: Final = "431 Request Header Fields Too Large"
 NOT_HTTP: Final = "the request is not valid HTTP/1.1: check the client and the proxies in between"
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class SlowClientLimits(Struct, frozen=True, kw_only=True):
     """How slow a client may be. Times are in seconds."""
 
     head: float = 10.0
@@ -36,16 +41,16 @@ class Patience(Struct, frozen=True, kw_only=True):
     """Limit between two requests on one connection."""
 
 
-class SlowBody(Refused, TimeoutError):
+class SlowBody(RequestRefused, TimeoutError):
     """A request body arrived too slowly. A TimeoutError, so that aiohttp drops the rest at once."""
 
     kind = "timed_out"
     status = 408
 
 
-def patient_runner(
+def limited_runner(
     app: web.Application,
-    patience: Patience = Patience(),  # noqa: B008 - frozen
+    limits: SlowClientLimits = SlowClientLimits(),  # noqa: B008 - frozen
     *,
     secure: bool = False,
     **options: Any,
@@ -54,50 +59,50 @@ def patient_runner(
 
     `secure`: the server is reached by https only, as in `origin_check.secured`.
     """
-    bounds = {"keepalive_timeout": patience.idle, "max_headers": 100}
-    return _Runner(app, patience, secure, **{**bounds, **options})
+    bounds = {"keepalive_timeout": limits.idle, "max_headers": 100}
+    return _Runner(app, limits, secure, **{**bounds, **options})
 
 
 class _Runner(web.AppRunner):
-    __slots__ = ("_patience", "_secure")
+    __slots__ = ("_limits", "_secure")
 
     def __init__(
-        self, app: web.Application, patience: Patience, secure: bool, **options: Any
+        self, app: web.Application, limits: SlowClientLimits, secure: bool, **options: Any
     ) -> None:
         super().__init__(app, **options)
-        self._patience = patience
+        self._limits = limits
         self._secure = secure
 
     async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        return _Server(made, self._patience, self._secure)
+        server = await super()._make_server()
+        return _Server(server, self._limits, self._secure)
 
 
 class _Server(web.Server):
     """A copy of a server whose connections have the limits."""
 
-    def __init__(self, like: web.Server, patience: Patience, secure: bool) -> None:
+    def __init__(self, like: web.Server, limits: SlowClientLimits, secure: bool) -> None:
         super().__init__(
             like.request_handler,
             request_factory=like.request_factory,
             handler_cancellation=like.handler_cancellation,
             **like._kwargs,
         )
-        self._patience = patience
+        self._limits = limits
         self._secure = secure
 
     def __call__(self) -> web.RequestHandler:
-        return _Connection(self._patience, self._secure, self, loop=self._loop, **self._kwargs)
+        return _Connection(self._limits, self._secure, self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(web.RequestHandler):
     """A connection that tracks which part of a request it waits for, and for how long."""
 
-    __slots__ = ("_body", "_head", "_patience", "_secure", "_since", "_taken", "_timer")
+    __slots__ = ("_body", "_head", "_limits", "_secure", "_since", "_taken", "_timer")
 
-    def __init__(self, patience: Patience, secure: bool, *args: Any, **options: Any) -> None:
+    def __init__(self, limits: SlowClientLimits, secure: bool, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._patience = patience
+        self._limits = limits
         self._secure = secure
         self._timer: asyncio.TimerHandle | None = None
         self._head = 0
@@ -110,7 +115,7 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._wait(self._patience.head, self._no_head)
+        self._wait(self._limits.head, self._no_head)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
@@ -132,9 +137,9 @@ class _Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer a request that never reaches the application with a problem, like any other."""
         super().handle_error(request, status, exc, message)  # logs it
-        title = TITLES.get(status, TITLES[400])
-        known = Problem("bad_request", status, title, NOT_HTTP)
-        response = problem_response(INTERNAL if status >= 500 else known)
+        title = STATUS_TITLES.get(status, STATUS_TITLES[400])
+        problem = ProblemDetails("bad_request", status, title, NOT_HTTP)
+        response = problem_response(INTERNAL_ERROR if status >= 500 else problem)
         add_headers(response, self._secure)
         response.force_close()
         return response
@@ -152,10 +157,10 @@ class _Connection(web.RequestHandler):
 
     def _more_head(self, size: int) -> None:
         self._head += size
-        if self._head > HEADERS:
-            self._refuse(LARGE)
+        if self._head > MAX_HEADER_BYTES:
+            self._refuse(HEADERS_TOO_LARGE_STATUS)
         elif self._timer is None:
-            self._wait(self._patience.head, self._no_head)
+            self._wait(self._limits.head, self._no_head)
 
     def _more_body(self, size: int) -> None:
         assert self._body is not None
@@ -172,12 +177,12 @@ class _Connection(web.RequestHandler):
             body = self._messages[-1][1]
             if not body.is_eof():
                 self._body, self._since = body, self._loop.time()
-                self._wait(self._patience.body, self._slow_body)
+                self._wait(self._limits.body, self._slow_body)
 
     def _no_head(self) -> None:
         self._timer = None
         if self._request_count == 0 or (self._waiter is not None and not self._waiter.done()):
-            self._refuse(LATE if self._head else "")
+            self._refuse(TIMEOUT_STATUS if self._head else "")
 
     def _slow_body(self) -> None:
         self._timer = None
@@ -185,10 +190,10 @@ class _Connection(web.RequestHandler):
         if body is None or body.is_eof() or body.exception() is not None:
             self._body = None
             return
-        due = self._since + self._patience.body + self._taken / self._patience.rate
+        due = self._since + self._limits.body + self._taken / self._limits.rate
         left = due - self._loop.time()
         if self._reading_paused:  # we are not reading: not the client's fault
-            left = max(left, self._patience.body)
+            left = max(left, self._limits.body)
         if left > 0:
             self._wait(left, self._slow_body)
             return
@@ -212,7 +217,7 @@ class _Connection(web.RequestHandler):
 
 def _empty_answer(status: str, secure: bool) -> bytes:
     """A response to a request that has not arrived, for which aiohttp has no response object."""
-    ours = {**SECURITY, **(HSTS if secure else {})}
+    ours = {**SECURITY_HEADERS, **(HSTS_HEADERS if secure else {})}
     headers = {"Server": "holdfast", **ours, "Connection": "close", "Content-Length": "0"}
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode()

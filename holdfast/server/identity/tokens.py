@@ -20,14 +20,14 @@ from holdfast.server.problem import (
 )
 from holdfast.store.database import Tx
 
-DAY: Final = 24 * 3600
-LONGEST: Final = 366 * DAY
+DAY_SECONDS: Final = 24 * 3600
+MAX_TOKEN_LIFETIME: Final = 366 * DAY_SECONDS
 """Longest lifetime of a token in seconds."""
-USUAL: Final = 90 * DAY
+DEFAULT_TOKEN_LIFETIME: Final = 90 * DAY_SECONDS
 """Default lifetime of a token in seconds."""
-MOST: Final = 100
+MAX_TOKENS_PER_USER: Final = 100
 """Most valid tokens of one user."""
-OF_FILE: Final = "local"
+FILE_TOKEN_ID: Final = "local"
 """Id of the token that a local server keeps in a file."""
 
 
@@ -59,7 +59,7 @@ class NewToken(Struct, frozen=True, kw_only=True):
     name: str
     secret: str
     scopes: frozenset[Scope] = ALL_SCOPES
-    lifetime: int | None = USUAL
+    lifetime: int | None = DEFAULT_TOKEN_LIFETIME
     """Seconds until the token expires; None: never."""
 
 
@@ -104,11 +104,11 @@ async def lifetime_by(tx: Tx, by: str, wanted: int | None) -> int:
     if row is None:
         raise Unauthenticated("your token or session was revoked or has ended: get another token")
     ends, now = row
-    left = LONGEST if ends is None else (ends - now) // 1_000_000
+    left = MAX_TOKEN_LIFETIME if ends is None else (ends - now) // 1_000_000
     if left < 1:
         raise Unauthenticated("this token has expired: get another one")
     if wanted is None:
-        return min(USUAL, left)
+        return min(DEFAULT_TOKEN_LIFETIME, left)
     if wanted > left:
         raise Forbidden(
             "a new token cannot outlive the one used to create it: set expires_in to at most "
@@ -127,14 +127,17 @@ async def _refuse_more(tx: Tx, user: str) -> None:
         """,
         {"user": user},
     )
-    if row is not None and row[0] >= MOST:
-        raise TooMany(f"this user has {MOST} tokens already: revoke some", limit=MOST)
+    if row is not None and row[0] >= MAX_TOKENS_PER_USER:
+        raise TooMany(
+            f"this user has {MAX_TOKENS_PER_USER} tokens already: revoke some",
+            limit=MAX_TOKENS_PER_USER,
+        )
 
 
 async def revoke(tx: Tx, id: str, user: str | None = None) -> Token:
     """Revoke a token; revoking it again changes nothing. `user`: only if it belongs to them."""
     check_text("token", id)
-    if id == OF_FILE:
+    if id == FILE_TOKEN_ID:
         raise Conflict("this token is kept in a file: remove the file and start the server again")
     row = await tx.one(
         f"""
@@ -163,7 +166,7 @@ async def keep_of_file(tx: Tx, secret: str) -> None:
     """Make this the only token of a local server."""
     await tx.execute(
         "DELETE FROM tokens WHERE id = :id AND hash <> :hash",
-        {"id": OF_FILE, "hash": hash_of(secret)},
+        {"id": FILE_TOKEN_ID, "hash": hash_of(secret)},
     )
     await tx.execute(
         f"""
@@ -172,7 +175,7 @@ async def keep_of_file(tx: Tx, secret: str) -> None:
         ON CONFLICT DO NOTHING
         """,
         {
-            "id": OF_FILE,
+            "id": FILE_TOKEN_ID,
             "user": LOCAL,
             "hash": hash_of(secret),
             "scopes": " ".join(sorted(ALL_SCOPES)),
@@ -182,8 +185,8 @@ async def keep_of_file(tx: Tx, secret: str) -> None:
 
 def scopes_of(text: str) -> frozenset[Scope]:
     """Parse scopes as stored, separated by spaces."""
-    known: Iterable[Scope] = ALL_SCOPES
-    return frozenset(each for each in known if each in text.split())
+    scopes: Iterable[Scope] = ALL_SCOPES
+    return frozenset(each for each in scopes if each in text.split())
 
 
 def _token(row: Iterable[object]) -> Token:

@@ -11,7 +11,7 @@ from holdfast.server.policy import LOCAL, Role
 from holdfast.server.problem import BadBody, Conflict, NotFound
 from holdfast.store.database import Tx
 
-NAME: Final = 200
+MAX_USER_NAME: Final = 200
 """Longest name of a user, in characters."""
 
 
@@ -145,8 +145,8 @@ async def local_user(tx: Tx) -> None:
 
 def _name(name: str) -> str:
     plain = " ".join(name.split())
-    if not (0 < len(plain) <= NAME and plain.isprintable()):
-        raise BadBody(f"a name has 1 to {NAME} printable characters, not {name!r}")
+    if not (0 < len(plain) <= MAX_USER_NAME and plain.isprintable()):
+        raise BadBody(f"a name has 1 to {MAX_USER_NAME} printable characters, not {name!r}")
     check_text("name", plain)
     return plain
 

@@ -1,7 +1,7 @@
 """Messages between two replicas. Pure.
 
-The subscriber sends one `Ask` per message. The publisher answers with lists of `Answer`: everything
-of one tick, for all chats.
+The subscriber sends one `SubscriberFrame` per message. The publisher answers with lists of
+`PublisherFrame`: everything of one tick, for all chats.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from holdfast.live.broadcast import AttemptReset, DeltaBatch, LiveCursor
 from holdfast.live.buffer import AttemptId, RelayDelta
 from holdfast.server.json import from_json, to_json
 
-PATH: Final = "/internal/relay"
+RELAY_PATH: Final = "/internal/relay"
 """Path of the relay on every replica."""
-LONGEST_ASK: Final = 16 * 1024
+MAX_SUBSCRIBER_MESSAGE: Final = 16 * 1024
 """Longest message of a subscriber in bytes."""
-LONGEST_ANSWER: Final = 64 * 1024 * 1024
+MAX_PUBLISHER_MESSAGE: Final = 64 * 1024 * 1024
 """Longest message of a publisher in bytes: an attempt keeps up to a megabyte of tool output, and
 all that the model wrote."""
 
-ENCODER: Final = json.Encoder()
-Place: TypeAlias = tuple[int, int, int]
+_ENCODER: Final = json.Encoder()
+AttemptKey: TypeAlias = tuple[int, int, int]
 """Identifies an attempt: epoch, history version, attempt."""
 
 
@@ -31,9 +31,9 @@ class Subscribe(Struct, frozen=True, array_like=True, tag="+"):
     """Subscribe to a chat, from the start or after the cursor that the subscriber has."""
 
     number: int
-    """Number of the subscription, repeated in each answer to it."""
+    """Number of the subscription, repeated in each frame that answers it."""
     chat: str
-    place: Place | None = None
+    place: AttemptKey | None = None
     seq: int = 0
 
     @property
@@ -48,79 +48,81 @@ class Unsubscribe(Struct, frozen=True, array_like=True, tag="-"):
     number: int
 
 
-class Said(Struct, frozen=True, array_like=True, tag="said"):
+class AttemptDeltas(Struct, frozen=True, array_like=True, tag="said"):
     """Deltas of an attempt."""
 
     number: int
-    place: Place
+    place: AttemptKey
     runs: Annotated[tuple[RelayDelta, ...], Meta(min_length=1)]
 
 
-class Over(Struct, frozen=True, array_like=True, tag="over"):
+class AttemptOver(Struct, frozen=True, array_like=True, tag="over"):
     """The attempt has ended, or the subscriber's copy of it cannot be continued."""
 
     number: int
-    place: Place
+    place: AttemptKey
 
 
-class Left(Struct, frozen=True, array_like=True, tag="left"):
-    """The last answer to a subscription."""
+class SubscriptionEnd(Struct, frozen=True, array_like=True, tag="left"):
+    """The last frame of a subscription."""
 
     number: int
 
 
-Ask: TypeAlias = Union[Subscribe, Unsubscribe]
-Answer: TypeAlias = Union[Said, Over, Left]
+SubscriberFrame: TypeAlias = Union[Subscribe, Unsubscribe]
+"""A frame that a subscriber sends."""
+PublisherFrame: TypeAlias = Union[AttemptDeltas, AttemptOver, SubscriptionEnd]
+"""A frame that a publisher sends."""
 
 
-def place_of(attempt: AttemptId) -> Place:
+def attempt_key_of(attempt: AttemptId) -> AttemptKey:
     """An attempt as it is sent."""
     return attempt.epoch, attempt.history_version, attempt.attempt
 
 
-def subscription(number: int, chat: str, after: LiveCursor | None) -> Subscribe:
-    """The request for a chat, after a cursor or from the start."""
+def subscribe_frame(number: int, chat: str, after: LiveCursor | None) -> Subscribe:
+    """The frame that subscribes to a chat, after a cursor or from the start."""
     if after is None:
         return Subscribe(number, chat)
-    return Subscribe(number, chat, place_of(after.attempt), after.seq)
+    return Subscribe(number, chat, attempt_key_of(after.attempt), after.seq)
 
 
-def answer_of(number: int, taken: DeltaBatch | AttemptReset) -> Answer:
-    """The answer that carries a batch or a reset."""
-    if isinstance(taken, DeltaBatch):
-        return Said(number, place_of(taken.attempt), taken.runs)
-    return Over(number, place_of(taken.attempt))
+def publisher_frame_of(number: int, output: DeltaBatch | AttemptReset) -> PublisherFrame:
+    """The frame that carries a batch or a reset."""
+    if isinstance(output, DeltaBatch):
+        return AttemptDeltas(number, attempt_key_of(output.attempt), output.runs)
+    return AttemptOver(number, attempt_key_of(output.attempt))
 
 
-def ask_to_json(ask: Ask) -> bytes:
+def encode_subscriber_frame(frame: SubscriberFrame) -> bytes:
     """Encode a message of a subscriber."""
-    return to_json(ask)
+    return to_json(frame)
 
 
-def ask_of(data: bytes) -> Ask:
+def decode_subscriber_frame(data: bytes) -> SubscriberFrame:
     """Decode a message of a subscriber. Raises `msgspec.DecodeError`."""
-    ask: Ask = from_json(data, Ask)
-    return ask
+    frame: SubscriberFrame = from_json(data, SubscriberFrame)
+    return frame
 
 
-class Message:
-    """Answers that are sent together in one message."""
+class FrameBatch:
+    """Frames of a publisher that are sent together in one message."""
 
     def __init__(self) -> None:
         self._written = bytearray()
 
     def __len__(self) -> int:
-        """Bytes of the answers so far."""
+        """Bytes of the frames so far."""
         return len(self._written)
 
-    def add(self, answer: Answer) -> None:
-        """Append an answer."""
+    def add(self, frame: PublisherFrame) -> None:
+        """Append a frame."""
         start = len(self._written)
         try:
-            ENCODER.encode_into(answer, self._written, -1)
+            _ENCODER.encode_into(frame, self._written, -1)
         except UnicodeEncodeError:
             del self._written[start:]
-            self._written += to_json(answer)
+            self._written += to_json(frame)
         self._written += b","
 
     def bytes(self) -> bytes:
@@ -128,7 +130,7 @@ class Message:
         return b"[" + self._written[:-1] + b"]"
 
 
-def answers_of(data: bytes) -> list[Answer]:
+def decode_publisher_frames(data: bytes) -> list[PublisherFrame]:
     """Decode a message of a publisher. Raises `msgspec.DecodeError`."""
-    answers: list[Answer] = from_json(data, list[Answer])
-    return answers
+    frames: list[PublisherFrame] = from_json(data, list[PublisherFrame])
+    return frames

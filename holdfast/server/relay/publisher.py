@@ -23,85 +23,85 @@ from holdfast.live.broadcast import Live, Tap
 from holdfast.server.identity.origin_check import Misdirected
 from holdfast.server.problem import Unauthenticated
 from holdfast.server.relay.frames import (
-    LONGEST_ASK,
-    PATH,
-    Left,
-    Message,
+    MAX_SUBSCRIBER_MESSAGE,
+    RELAY_PATH,
+    FrameBatch,
     Subscribe,
+    SubscriptionEnd,
     Unsubscribe,
-    answer_of,
-    ask_of,
+    decode_subscriber_frame,
+    publisher_frame_of,
 )
-from holdfast.server.relay.secret import ASKING, SKEW, Secret
+from holdfast.server.relay.secret import MAX_CLOCK_SKEW, PROOF_HEADER, ClusterSecret
 
 LOG: Final = logging.getLogger("holdfast.server")
 
 
-class OwnerOptions(Struct, frozen=True, kw_only=True):
+class PublisherOptions(Struct, frozen=True, kw_only=True):
     """How deltas are published. Times are in seconds."""
 
     tick: float = 0.025
     """Each peer is sent at most one batch in this time, with everything since the last."""
     message: int = 32 * 1024
-    """Bytes: a message that is larger is sent, and the rest follows in the next."""
+    """Size in bytes at which a message is sent; the rest follows in the next one."""
     slow: float = 20.0
     """A peer that reads nothing for this long is disconnected."""
     heartbeat: float = 10.0
     """Interval of WebSocket pings."""
 
 
-class Owner:
+class RelayPublisher:
     """Publishes the chats of this replica to others that have the cluster's secret."""
 
     def __init__(
         self,
         feed: Feed,
-        secret: Secret,
-        options: OwnerOptions = OwnerOptions(),  # noqa: B008 - frozen
+        secret: ClusterSecret,
+        options: PublisherOptions = PublisherOptions(),  # noqa: B008 - frozen
     ) -> None:
         self._feed = feed
         self._secret = secret
         self._options = options
-        self._lines: set[Line] = set()
-        self._shown: dict[str, int] = {}
+        self._connections: set[SubscriberConnection] = set()
+        self._accepted_proofs: dict[str, int] = {}
         """Accepted proofs and their expiry, to refuse replays."""
 
     def __len__(self) -> int:
         """Number of connected replicas."""
-        return len(self._lines)
+        return len(self._connections)
 
     @property
     def subscriptions(self) -> int:
         """Number of subscriptions of all connected replicas."""
-        return sum(map(len, self._lines))
+        return sum(map(len, self._connections))
 
     def attach(self, app: web.Application) -> None:
         """Add the relay's route to an application."""
-        app.router.add_get(PATH, self.answer)
+        app.router.add_get(RELAY_PATH, self.answer)
         app.on_shutdown.append(self._end)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Handle the WebSocket of another replica."""
         proof = self._admit(request)
         socket = web.WebSocketResponse(
-            compress=False, heartbeat=self._options.heartbeat, max_msg_size=LONGEST_ASK
+            compress=False, heartbeat=self._options.heartbeat, max_msg_size=MAX_SUBSCRIBER_MESSAGE
         )
         await socket.prepare(request)
         await socket.send_str(proof)
-        line = Line(self._feed.live, socket, request.transport, self._options)
-        self._lines.add(line)
+        connection = SubscriberConnection(self._feed.live, socket, request.transport, self._options)
+        self._connections.add(connection)
         try:
-            await line.serve()
+            await connection.serve()
         finally:
-            self._lines.discard(line)
+            self._connections.discard(connection)
         return socket
 
     def _admit(self, request: web.Request) -> str:
         worker = request.query.get("worker", "")
-        shown = request.headers.get(ASKING, "")
+        sent_proof = request.headers.get(PROOF_HEADER, "")
         now = int(time())
-        proof = self._secret.answer(shown, worker, now)
-        if proof is None or not self._is_new(shown, now):
+        proof = self._secret.publisher_proof(sent_proof, worker, now)
+        if proof is None or not self._is_new(sent_proof, now):
             raise Unauthenticated(
                 "only other replicas may connect here: give all replicas the same cluster secret, "
                 "and synchronise their clocks"
@@ -112,19 +112,21 @@ class Owner:
             )
         return proof
 
-    def _is_new(self, shown: str, now: int) -> bool:
-        self._shown = {one: until for one, until in self._shown.items() if until >= now}
-        if shown in self._shown:
+    def _is_new(self, sent_proof: str, now: int) -> bool:
+        self._accepted_proofs = {
+            one: until for one, until in self._accepted_proofs.items() if until >= now
+        }
+        if sent_proof in self._accepted_proofs:
             return False
-        self._shown[shown] = now + 2 * SKEW
+        self._accepted_proofs[sent_proof] = now + 2 * MAX_CLOCK_SKEW
         return True
 
     async def _end(self, _: web.Application) -> None:
-        for line in list(self._lines):
-            await line.end()
+        for connection in list(self._connections):
+            await connection.end()
 
 
-class Line:
+class SubscriberConnection:
     """The connection of one subscribing replica."""
 
     def __init__(
@@ -132,7 +134,7 @@ class Line:
         live: Live,
         socket: web.WebSocketResponse,
         transport: asyncio.Transport | None,
-        options: OwnerOptions,
+        options: PublisherOptions,
     ) -> None:
         self._live = live
         self._socket = socket
@@ -151,7 +153,7 @@ class Line:
         """Serve subscriptions until the connection ends."""
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._tell)
+                group.start_soon(self._publish)
                 await self._listen()
                 group.cancel_scope.cancel()
         finally:
@@ -167,19 +169,19 @@ class Line:
     # --- receiving ---
 
     async def _listen(self) -> None:
-        async for asked in self._socket:
-            if asked.type is not WSMsgType.BINARY:
+        async for message in self._socket:
+            if message.type is not WSMsgType.BINARY:
                 break
             try:
-                ask = ask_of(asked.data)
+                frame = decode_subscriber_frame(message.data)
             except msgspec.DecodeError as error:
                 LOG.warning("relay: a replica sent an unknown message: %s", error)
                 await self._socket.close(code=WSCloseCode.UNSUPPORTED_DATA)
                 break
-            match ask:
+            match frame:
                 case Subscribe(number, chat):
                     self._unsubscribe(number)
-                    self._taps[number] = self._live.tap(chat, ask.after)
+                    self._taps[number] = self._live.tap(chat, frame.after)
                 case Unsubscribe(number):
                     self._leaving[number] = None
             self._mark(number)
@@ -195,32 +197,32 @@ class Line:
 
     # --- sending ---
 
-    async def _tell(self) -> None:
-        told = float("-inf")
+    async def _publish(self) -> None:
+        sent_at = float("-inf")
         while True:
             await self._wake.wait()
-            await anyio.sleep_until(told + self._options.tick)
-            told = anyio.current_time()
+            await anyio.sleep_until(sent_at + self._options.tick)
+            sent_at = anyio.current_time()
             self._wake = anyio.Event()
             while self._dirty:
                 message = self._message()
                 if message and not await self._send(message.bytes()):
                     return
 
-    def _message(self) -> Message:
-        """Pending answers, until the message is large enough."""
-        message, largest = Message(), self._options.message
+    def _message(self) -> FrameBatch:
+        """Pending frames, until the message is large enough."""
+        message, largest = FrameBatch(), self._options.message
         while self._dirty and len(message) < largest:
             number = next(iter(self._dirty))
             del self._dirty[number]
             tap = self._taps.get(number)
             if tap is not None:
                 for taken in tap.take():
-                    message.add(answer_of(number, taken))
+                    message.add(publisher_frame_of(number, taken))
             if number in self._leaving:
                 del self._leaving[number]
                 self._unsubscribe(number)
-                message.add(Left(number))
+                message.add(SubscriptionEnd(number))
             elif tap is not None:
                 tap.when_roused(partial(self._mark, number))
         return message

@@ -18,17 +18,17 @@ from msgspec import Struct
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.identity.private_file import read_private
 
-VARIABLE: Final = "HOLDFAST_CLUSTER_SECRET"
-SHORTEST: Final = 16
+CLUSTER_SECRET_VARIABLE: Final = "HOLDFAST_CLUSTER_SECRET"
+MIN_SECRET_LENGTH: Final = 16
 """Fewest characters of a secret."""
-SKEW: Final = 300
+MAX_CLOCK_SKEW: Final = 300
 """Seconds that the clocks of two replicas may differ by."""
-ASKING: Final = "Holdfast-Relay"
+PROOF_HEADER: Final = "Holdfast-Relay"
 """Request header of a subscriber: time, nonce and proof. The publisher's proof is its first
 message."""
 
 
-class Secret(Struct, frozen=True):
+class ClusterSecret(Struct, frozen=True):
     """The cluster's secret."""
 
     key: bytes
@@ -40,22 +40,22 @@ class Secret(Struct, frozen=True):
         words = "\n".join((side, worker, time, nonce)).encode(errors="replace")
         return hmac.new(self.key, words, sha256).hexdigest()
 
-    def asking(self, worker: str, now: int) -> Proof:
+    def subscriber_proof(self, worker: str, now: int) -> Proof:
         """The proof of a subscriber for a worker. `now`: seconds since 1970."""
         time, nonce = str(now), token_hex(16)
         proof = self._proof("asking", worker, time, nonce)
         return Proof(f"{time} {nonce} {proof}", self._proof("asked", worker, time, nonce))
 
-    def answer(self, shown: str, worker: str, now: int) -> str | None:
+    def publisher_proof(self, sent: str, worker: str, now: int) -> str | None:
         """The publisher's proof; None if the subscriber's is invalid or too old."""
-        pieces = shown.split(" ")
+        pieces = sent.split(" ")
         if len(pieces) != 3 or not pieces[0].isdecimal() or len(pieces[0]) > 18:
             return None
         time, nonce, proof = pieces
         expected = self._proof("asking", worker, time, nonce)
         if not hmac.compare_digest(expected.encode(), proof.encode(errors="replace")):
             return None
-        if abs(now - int(time)) > SKEW:
+        if abs(now - int(time)) > MAX_CLOCK_SKEW:
             return None
         return self._proof("asked", worker, time, nonce)
 
@@ -63,27 +63,28 @@ class Secret(Struct, frozen=True):
 class Proof(Struct, frozen=True):
     """A subscriber's proof, and the publisher's that it expects."""
 
-    shown: str
+    sent: str
+    """Value of the request header."""
     expected: str
     """Proof that the publisher sends if it has the secret too."""
 
-    def is_answered(self, answer: object) -> bool:
+    def is_confirmed_by(self, answer: object) -> bool:
         """Whether this is the expected proof."""
         return isinstance(answer, str) and hmac.compare_digest(
             self.expected.encode(), answer.encode(errors="replace")
         )
 
 
-def find_secret(environ: Mapping[str, str], file: Path | None) -> Secret | None:
+def find_secret(environ: Mapping[str, str], file: Path | None) -> ClusterSecret | None:
     """The secret of the environment, or else of a private file; None if there is none."""
-    where, text = VARIABLE, environ.get(VARIABLE)
+    where, text = CLUSTER_SECRET_VARIABLE, environ.get(CLUSTER_SECRET_VARIABLE)
     if text is None and file is not None:
         where, text = str(file), read_private(file)
     if text is None:
         return None
-    if len(text.strip()) < SHORTEST:
+    if len(text.strip()) < MIN_SECRET_LENGTH:
         raise ConfigError(
-            f"{where} has a secret of fewer than {SHORTEST} characters: make one with "
+            f"{where} has a secret of fewer than {MIN_SECRET_LENGTH} characters: make one with "
             "`openssl rand -base64 32`, the same for all replicas"
         )
-    return Secret(text.strip().encode())
+    return ClusterSecret(text.strip().encode())

@@ -27,20 +27,20 @@ from holdfast.kernel.ports import uniform
 from holdfast.live.broadcast import Live, Mirror
 from holdfast.live.buffer import AttemptId
 from holdfast.server.relay.frames import (
-    LONGEST_ANSWER,
-    PATH,
-    Answer,
-    Ask,
-    Left,
-    Over,
-    Said,
+    MAX_PUBLISHER_MESSAGE,
+    RELAY_PATH,
+    AttemptDeltas,
+    AttemptOver,
+    PublisherFrame,
+    SubscriberFrame,
+    SubscriptionEnd,
     Unsubscribe,
-    answers_of,
-    ask_to_json,
-    place_of,
-    subscription,
+    attempt_key_of,
+    decode_publisher_frames,
+    encode_subscriber_frame,
+    subscribe_frame,
 )
-from holdfast.server.relay.secret import ASKING, Secret
+from holdfast.server.relay.secret import PROOF_HEADER, ClusterSecret
 from holdfast.store.database import Changed, Claimable, Missed, Notice, StoreError, Tx
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("holdfast.server")
 
 
-class AskOptions(Struct, frozen=True, kw_only=True):
+class SubscriberOptions(Struct, frozen=True, kw_only=True):
     """How other replicas are subscribed to. Times are in seconds."""
 
     pause: float = 0.02
@@ -66,14 +66,14 @@ class AskOptions(Struct, frozen=True, kw_only=True):
     """A connection without subscriptions for this long is closed."""
 
 
-class Relay:
+class RelaySubscriber:
     """Subscribes to other replicas for chats read here. Belongs to one event loop."""
 
     def __init__(
         self,
         feed: Feed,
-        secret: Secret,
-        options: AskOptions = AskOptions(),  # noqa: B008 - frozen
+        secret: ClusterSecret,
+        options: SubscriberOptions = SubscriberOptions(),  # noqa: B008 - frozen
         random: Callable[[], float] = uniform,
     ) -> None:
         """`random`: uniform in [0, 1), to spread the attempts of many replicas to reconnect."""
@@ -102,7 +102,7 @@ class Relay:
         return sum(peer.failing for peer in self._peers.values())
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Relay]:
+    async def running(self) -> AsyncIterator[RelaySubscriber]:
         """Run the relay while the block runs."""
         import aiohttp
 
@@ -115,13 +115,13 @@ class Relay:
 
         self._dirty.update(live.watched())
         live.on_watch = watched
-        end = self._feed.db.listen(self._hear)
+        end = self._feed.db.listen(self._on_notice)
         jar, connector = aiohttp.DummyCookieJar(), aiohttp.TCPConnector(limit=0)
         raised: BaseException | None = None
         async with aiohttp.ClientSession(cookie_jar=jar, connector=connector) as session:
             try:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(self._look_on, group, session)
+                    group.start_soon(self._look_up_owners, group, session)
                     try:
                         yield self
                     except (asyncio.CancelledError, GeneratorExit):
@@ -139,7 +139,7 @@ class Relay:
 
     # --- owners ---
 
-    def _hear(self, notice: Notice) -> None:
+    def _on_notice(self, notice: Notice) -> None:
         match notice:
             case Changed(chat, _):
                 live = self._feed.live
@@ -152,7 +152,7 @@ class Relay:
                 self._dirty.update(self._feed.live.watched())
                 self._wake.set()
 
-    async def _look_on(self, group: TaskGroup, session: aiohttp.ClientSession) -> None:
+    async def _look_up_owners(self, group: TaskGroup, session: aiohttp.ClientSession) -> None:
         while True:
             with anyio.move_on_after(self._feed.poll) as waiting:
                 await self._wake.wait()
@@ -161,14 +161,14 @@ class Relay:
                 self._dirty.update(self._feed.live.watched())
             dirty, self._dirty = self._dirty, set()
             try:
-                found = await self._owners(dirty)
+                owner_by_chat = await self._owners(dirty)
             except StoreError as error:
                 LOG.warning("relay: could not look up the owners of chats; will retry: %s", error)
                 self._dirty |= dirty
                 await anyio.sleep(self._feed.poll)
                 continue
             for chat in dirty:
-                self._route(chat, found.get(chat), group, session)
+                self._route(chat, owner_by_chat.get(chat), group, session)
             await anyio.sleep(self._options.pause)
 
     async def _owners(self, chats: Iterable[str]) -> dict[str, Owner]:
@@ -239,22 +239,22 @@ class Peer:
     def __init__(
         self,
         live: Live,
-        secret: Secret,
+        secret: ClusterSecret,
         worker: str,
         url: str,
-        options: AskOptions,
+        options: SubscriberOptions,
         random: Callable[[], float],
     ) -> None:
         self.worker = worker
         self._live = live
         self._secret = secret
-        self._url = url.rstrip("/") + PATH
+        self._url = url.rstrip("/") + RELAY_PATH
         self._options = options
         self._random = random
         self._by_chat: dict[str, Subscription] = {}
         self._by_number: dict[int, Subscription] = {}
         self._numbers = 0
-        self._asks: list[Ask] = []
+        self._outgoing: list[SubscriberFrame] = []
         self._wake = asyncio.Event()
         self._connected = False
         self.failing = False
@@ -264,42 +264,42 @@ class Peer:
 
     def want(self, chat: str) -> None:
         """Subscribe to a chat, or renew a subscription that went stale."""
-        known = self._by_chat.get(chat)
-        if known is None:
+        subscription = self._by_chat.get(chat)
+        if subscription is None:
             self._numbers += 1
-            known = self._by_chat[chat] = Subscription(self._numbers, chat)
-            self._by_number[known.number] = known
-            self._subscribe(known)
-        elif known.stale or (known.mirror is not None and known.mirror.closed):
-            known.mirror, known.stale = None, False
-            self._subscribe(known)
+            subscription = self._by_chat[chat] = Subscription(self._numbers, chat)
+            self._by_number[subscription.number] = subscription
+            self._subscribe(subscription)
+        elif subscription.stale or (subscription.mirror is not None and subscription.mirror.closed):
+            subscription.mirror, subscription.stale = None, False
+            self._subscribe(subscription)
 
     def unwant(self, chat: str) -> None:
         """Unsubscribe from a chat. Deltas under way still arrive, while there is a connection."""
-        known = self._by_chat.pop(chat, None)
-        if known is None:
+        subscription = self._by_chat.pop(chat, None)
+        if subscription is None:
             return
         if self._connected and self._live.is_watched(chat):
-            known.leaving = True
+            subscription.leaving = True
         else:
-            known.end()
-            del self._by_number[known.number]
-        self._ask(Unsubscribe(known.number))
+            subscription.end()
+            del self._by_number[subscription.number]
+        self._enqueue(Unsubscribe(subscription.number))
 
     def drop_all(self) -> None:
         """End all subscriptions at once."""
-        for known in self._by_number.values():
-            known.end()
+        for subscription in self._by_number.values():
+            subscription.end()
         self._by_chat.clear()
         self._by_number.clear()
 
-    def _subscribe(self, known: Subscription) -> None:
-        after = None if known.mirror is None else known.mirror.cursor
-        self._ask(subscription(known.number, known.chat, after))
+    def _subscribe(self, subscription: Subscription) -> None:
+        after = None if subscription.mirror is None else subscription.mirror.cursor
+        self._enqueue(subscribe_frame(subscription.number, subscription.chat, after))
 
-    def _ask(self, ask: Ask) -> None:
+    def _enqueue(self, frame: SubscriberFrame) -> None:
         if self._connected:  # otherwise all subscriptions are sent on connecting
-            self._asks.append(ask)
+            self._outgoing.append(frame)
         self._wake.set()
 
     # --- the connection ---
@@ -314,9 +314,9 @@ class Peer:
             try:
                 await self._connect(session)
             except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
-                self._complain(error)
+                self._log_failure(error)
             except UnicodeError as error:  # the address has an invalid host name, such as x..y
-                self._complain(error)
+                self._log_failure(error)
             finally:
                 self._lose()
             if anyio.current_time() - began > self._options.longest:
@@ -325,7 +325,7 @@ class Peer:
                 await anyio.sleep(delay * (0.5 + self._random() / 2))
                 delay = min(2 * delay, self._options.longest)
 
-    def _complain(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         level = logging.DEBUG if self.failing else logging.WARNING
         self.failing = True
         LOG.log(
@@ -339,54 +339,54 @@ class Peer:
     async def _connect(self, session: aiohttp.ClientSession) -> None:
         import aiohttp
 
-        proof = self._secret.asking(self.worker, int(time()))
+        proof = self._secret.subscriber_proof(self.worker, int(time()))
         with anyio.fail_after(self._options.connect):
             socket = await session.ws_connect(
                 self._url,
                 params={"worker": self.worker},
-                headers={ASKING: proof.shown},
+                headers={PROOF_HEADER: proof.sent},
                 heartbeat=self._options.heartbeat,
-                max_msg_size=LONGEST_ANSWER,
+                max_msg_size=MAX_PUBLISHER_MESSAGE,
                 timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
             )
         async with socket:
             with anyio.fail_after(self._options.connect):
                 answer = await socket.receive()
-            if not proof.is_answered(answer.data):
+            if not proof.is_confirmed_by(answer.data):
                 raise aiohttp.ClientError("it does not have the cluster's secret")
             self._begin()
-            misheard: msgspec.DecodeError | None = None
+            decode_error: msgspec.DecodeError | None = None
             async with anyio.create_task_group() as group:
                 group.start_soon(self._send, socket, group)
-                misheard = await self._listen(socket)
+                decode_error = await self._listen(socket)
                 group.cancel_scope.cancel()
-            if misheard is not None:  # raised here, since a task group would wrap it
-                raise misheard
+            if decode_error is not None:  # raised here, since a task group would wrap it
+                raise decode_error
 
     def _begin(self) -> None:
         self._connected, self.failing = True, False
-        for known in self._by_chat.values():
-            self._subscribe(known)
+        for subscription in self._by_chat.values():
+            self._subscribe(subscription)
 
     def _lose(self) -> None:
         """Keep the mirrors: the attempt may continue, and so do they."""
         self._connected = False
-        self._asks.clear()
-        for known in list(self._by_number.values()):
-            if known.leaving:
-                known.end()
-                del self._by_number[known.number]
+        self._outgoing.clear()
+        for subscription in list(self._by_number.values()):
+            if subscription.leaving:
+                subscription.end()
+                del self._by_number[subscription.number]
 
     async def _send(self, socket: aiohttp.ClientWebSocketResponse, group: TaskGroup) -> None:
         with suppress(ConnectionError):  # the receiving half notices it too
             while True:
-                asks, self._asks = self._asks, []
-                for ask in asks:
-                    await socket.send_bytes(ask_to_json(ask))
+                frames, self._outgoing = self._outgoing, []
+                for frame in frames:
+                    await socket.send_bytes(encode_subscriber_frame(frame))
                 self._wake.clear()
                 limit = None if self._by_number else self._options.idle
                 with anyio.move_on_after(limit) as idle:
-                    if not self._asks:
+                    if not self._outgoing:
                         await self._wake.wait()
                 if idle.cancelled_caught and not self._by_number:
                     group.cancel_scope.cancel()
@@ -399,43 +399,46 @@ class Peer:
             if message.type is not aiohttp.WSMsgType.BINARY:
                 break
             try:
-                answers = answers_of(message.data)
+                frames = decode_publisher_frames(message.data)
             except msgspec.DecodeError as error:
                 return error
-            for answer in answers:
-                self._hear(answer)
+            for frame in frames:
+                self._on_frame(frame)
         return None
 
-    # --- answers ---
+    # --- frames ---
 
-    def _hear(self, answer: Answer) -> None:
-        known = self._by_number.get(answer.number)
-        if known is None:
+    def _on_frame(self, frame: PublisherFrame) -> None:
+        subscription = self._by_number.get(frame.number)
+        if subscription is None:
             return
-        match answer:
-            case Said():
-                self._said(known, answer)
-            case Over(_, place):
-                if known.mirror is not None and place_of(known.mirror.attempt) == place:
-                    known.end()
-            case Left():
-                if known.leaving:
-                    known.end()
-                    del self._by_number[known.number]
+        match frame:
+            case AttemptDeltas():
+                self._on_deltas(subscription, frame)
+            case AttemptOver(_, place):
+                if (
+                    subscription.mirror is not None
+                    and attempt_key_of(subscription.mirror.attempt) == place
+                ):
+                    subscription.end()
+            case SubscriptionEnd():
+                if subscription.leaving:
+                    subscription.end()
+                    del self._by_number[subscription.number]
                     self._wake.set()
 
-    def _said(self, known: Subscription, said: Said) -> None:
-        mirror = known.mirror
-        if mirror is None or place_of(mirror.attempt) != said.place:
+    def _on_deltas(self, subscription: Subscription, deltas: AttemptDeltas) -> None:
+        mirror = subscription.mirror
+        if mirror is None or attempt_key_of(mirror.attempt) != deltas.place:
             mirror = None
-            if said.runs[0].first == 1:
-                mirror = self._live.mirror(known.chat, AttemptId(*said.place))
-            known.mirror, known.stale = mirror, mirror is None
+            if deltas.runs[0].first == 1:
+                mirror = self._live.mirror(subscription.chat, AttemptId(*deltas.place))
+            subscription.mirror, subscription.stale = mirror, mirror is None
         if mirror is None or mirror.closed:
             return
         try:
-            mirror.add(said.runs)
+            mirror.add(deltas.runs)
         except ValueError as error:
-            LOG.warning("relay: requesting chat %s again: %s", known.chat, error)
-            known.end()
-            self._subscribe(known)
+            LOG.warning("relay: requesting chat %s again: %s", subscription.chat, error)
+            subscription.end()
+            self._subscribe(subscription)

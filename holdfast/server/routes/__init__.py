@@ -3,7 +3,7 @@
 Read `chats.py` first. Each operation is a function with a decorator:
 
     @operation("GET", "/chats/{chat}/queue", "Read the queue")
-    async def read_queue(call: Call, chat: Id) -> Waiting: ...
+    async def read_queue(call: ApiCall, chat: Id) -> QueuedMessages: ...
 
 - The signature defines the request and the response; the summary and the docstring become the
   OpenAPI description, so they are written for callers of the API.

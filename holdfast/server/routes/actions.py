@@ -18,33 +18,40 @@ from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.results import content
 from holdfast.kernel.tool import Deny
-from holdfast.server.idempotency import answered, once
-from holdfast.server.operation import Call, operation
+from holdfast.server.idempotency import once, stored_response
+from holdfast.server.operation import ApiCall, operation
 from holdfast.server.pagination import cursor_holding, cut, value_of
 from holdfast.server.problem import BadBody
-from holdfast.server.request_types import CursorText, Given, GivenPart, Id, Limit, Name
+from holdfast.server.request_types import (
+    CursorText,
+    Id,
+    Limit,
+    Name,
+    RequestStruct,
+    TaggedRequestStruct,
+)
 from holdfast.store.database import Tx
 
 
-class Actions(Struct, frozen=True):
+class ActionList(Struct, frozen=True):
     """Pending actions of a chat."""
 
     actions: tuple[Pending, ...]
 
 
 @operation("GET", "/chats/{chat}/actions", "List the pending actions of a chat")
-async def list_actions(call: Call, chat: Id) -> Actions:
-    return Actions(await (await call.server.host.chat(chat)).actions())
+async def list_actions(call: ApiCall, chat: Id) -> ActionList:
+    return ActionList(await (await call.server.host.chat(chat)).actions())
 
 
-class ListAsked(Given, frozen=True):
+class ListPendingActions(RequestStruct, frozen=True):
     """Query of `GET /actions`."""
 
     cursor: CursorText | None = None
     limit: Limit = 50
 
 
-class AskedPage(Struct, frozen=True):
+class PendingActionPage(Struct, frozen=True):
     """Pending actions, newest first."""
 
     actions: tuple[Asked, ...]
@@ -53,19 +60,19 @@ class AskedPage(Struct, frozen=True):
 
 
 @operation("GET", "/actions", "List the pending actions of all chats of the caller")
-async def list_asked(call: Call, query: ListAsked) -> AskedPage:
+async def list_asked(call: ApiCall, query: ListPendingActions) -> PendingActionPage:
     """Includes actions of child chats. Answer each in the chat that it belongs to."""
     before = value_of("actions", query.cursor, Place)
 
     async def read(tx: Tx) -> list[Asked]:
         return await read_asked(tx, call.user, before=before, limit=query.limit + 1)
 
-    found = await call.server.db.read(read)
-    page, more = cut(found, query.limit)
-    return AskedPage(page, cursor_holding("actions", page[-1].place) if more else None)
+    rows = await call.server.db.read(read)
+    page, more = cut(rows, query.limit)
+    return PendingActionPage(page, cursor_holding("actions", page[-1].place) if more else None)
 
 
-class Allow(GivenPart, frozen=True, tag="allow"):
+class AllowAnswer(TaggedRequestStruct, frozen=True, tag="allow"):
     """Approve a tool call."""
 
     digest: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -77,14 +84,14 @@ class Allow(GivenPart, frozen=True, tag="allow"):
     all later calls of this tool in this chat."""
 
 
-class Refuse(GivenPart, frozen=True, tag="deny"):
+class DenyAnswer(TaggedRequestStruct, frozen=True, tag="deny"):
     """Deny a tool call."""
 
     reason: Annotated[str, Meta(max_length=10_000)] = ""
     """Reason, for the model."""
 
 
-class Result(GivenPart, frozen=True, tag="result"):
+class ResultAnswer(TaggedRequestStruct, frozen=True, tag="result"):
     """The result of a client tool, or the answer to a question."""
 
     result: Any
@@ -95,22 +102,22 @@ class Result(GivenPart, frozen=True, tag="result"):
     against the tool."""
 
 
-Said: TypeAlias = Union[Allow, Refuse, Result]
+SubmittedAnswer: TypeAlias = Union[AllowAnswer, DenyAnswer, ResultAnswer]
 """An answer to an action."""
 
 
-class AnswerAction(Given, frozen=True):
+class AnswerAction(RequestStruct, frozen=True):
     """The answer to one action."""
 
-    answer: Said
+    answer: SubmittedAnswer
 
 
 @operation("POST", "/chats/{chat}/actions/{id}", "Answer a pending action", status=202)
-async def answer_action(call: Call, chat: Id, id: Id, body: AnswerAction) -> Snapshot:
+async def answer_action(call: ApiCall, chat: Id, id: Id, body: AnswerAction) -> Snapshot:
     return await _resolve(call, chat, {id: body.answer})
 
 
-class AllowedCalls(Given, frozen=True):
+class AllowedCalls(RequestStruct, frozen=True):
     """Calls that are approved in advance."""
 
     tool: Name
@@ -118,10 +125,10 @@ class AllowedCalls(Given, frozen=True):
     """Canonical JSON that the arguments must equal; None: any arguments."""
 
 
-class AnswerActions(Given, frozen=True):
+class AnswerActions(RequestStruct, frozen=True):
     """Answers to several actions, by id."""
 
-    answers: Annotated[dict[Id, Said], Meta(min_length=1, max_length=100)]
+    answers: Annotated[dict[Id, SubmittedAnswer], Meta(min_length=1, max_length=100)]
     allow_for_chat: AllowedCalls | None = None
     """Calls that may run in this chat from now on without approval."""
 
@@ -132,66 +139,66 @@ class AnswerActions(Given, frozen=True):
     "Answer several pending actions at once: all of them, or none if one is refused",
     status=202,
 )
-async def answer_actions(call: Call, chat: Id, body: AnswerActions) -> Snapshot:
-    given = body.allow_for_chat
-    rule = None if given is None else Rule(given.tool, given.arguments)
+async def answer_actions(call: ApiCall, chat: Id, body: AnswerActions) -> Snapshot:
+    allowed = body.allow_for_chat
+    rule = None if allowed is None else Rule(allowed.tool, allowed.arguments)
     return await _resolve(call, chat, body.answers, rule)
 
 
 async def _resolve(
-    call: Call, chat_id: str, answers: Mapping[str, Said], rule: Rule | None = None
+    call: ApiCall, chat_id: str, answers: Mapping[str, SubmittedAnswer], rule: Rule | None = None
 ) -> Snapshot:
     chat, what = await call.server.host.chat(chat_id), f"resolve {chat_id}"
     body = answers if rule is None else (answers, rule)
-    waiting = {action.call.id: action for action in await chat.actions()}
+    pending = {action.call.id: action for action in await chat.actions()}
     # Read after the actions: an answer given in between is found in one of the two.
-    first = await answered(call, what, body, Chat)
+    first = await stored_response(call, what, body, Chat)
     if first is not None:
         return snapshot_of(first)
-    unknown = [id for id in answers if id not in waiting]
+    unknown = [id for id in answers if id not in pending]
     if unknown:
-        raise NothingWaits(unknown, list(waiting))
+        raise NothingWaits(unknown, list(pending))
     agent = call.server.host.agent(chat.agent)
     if rule is not None and rule.tool not in agent.toolset:
         raise BadBody(f"{agent.name} has no tool {rule.tool!r} to allow")
-    given = {id: _answer(agent, waiting[id], said) for id, said in answers.items()}
-    rules = [rule, *(_rule(agent, waiting[id], said) for id, said in answers.items())]
+    resolutions = {id: _answer(agent, pending[id], answer) for id, answer in answers.items()}
+    rules = [rule, *(_rule(agent, pending[id], answer) for id, answer in answers.items())]
 
     async def resolve(tx: Tx) -> Chat:
-        return await user.resolve(tx, chat_id, given, *rules)
+        return await user.resolve(tx, chat_id, resolutions, *rules)
 
     return snapshot_of(await once(call, what, body, Chat, resolve))
 
 
-def _answer(agent: Agent, action: Pending, said: Said) -> Answer:
-    match said:
-        case Allow():
+def _answer(agent: Agent, action: Pending, answer: SubmittedAnswer) -> Answer:
+    match answer:
+        case AllowAnswer():
             if action.kind != "approval":
                 raise WrongAnswer(action.call.id, f"{action.call.tool} needs a result: send one")
-            return agent.answer(action.call, Approved(said.digest, said.arguments))
-        case Refuse():
-            return agent.answer(action.call, Deny(said.reason or "no reason was given"))
-        case Result():
+            return agent.answer(action.call, Approved(answer.digest, answer.arguments))
+        case DenyAnswer():
+            return agent.answer(action.call, Deny(answer.reason or "no reason was given"))
+        case ResultAnswer():
             if action.kind == "approval":
                 raise WrongAnswer(action.call.id, "it needs allow or deny, not a result")
-            if not said.failed:
-                return agent.answer(action.call, said.result)
-            made = content(said.result)
+            if not answer.failed:
+                return agent.answer(action.call, answer.result)
+            parts = content(answer.result)
             result = ToolResult(
-                action.call.id, action.call.tool, made, "failed", expected=said.expected
+                action.call.id, action.call.tool, parts, "failed", expected=answer.expected
             )
             return agent.answer(action.call, result)
 
 
-def _rule(agent: Agent, action: Pending, said: Said) -> Rule | None:
+def _rule(agent: Agent, action: Pending, answer: SubmittedAnswer) -> Rule | None:
     """The calls that an answer approves from now on. `said` is a valid answer to the action."""
-    if not isinstance(said, Allow) or said.for_chat is None:
+    if not isinstance(answer, AllowAnswer) or answer.for_chat is None:
         return None
     tool = action.call.tool
-    if said.for_chat == "tool":
+    if answer.for_chat == "tool":
         return Rule(tool)
-    if said.arguments is None:
+    if answer.arguments is None:
         return Rule(tool, action.arguments)
     # The person approved the changed arguments, not those that the model asked for.
-    known = agent.toolset[tool].arguments
-    return Rule(tool, canonical(known.plain(known.check(said.arguments))))
+    schema = agent.toolset[tool].arguments
+    return Rule(tool, canonical(schema.plain(schema.check(answer.arguments))))

@@ -7,23 +7,23 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.chat.rows import check_text
-from holdfast.server.identity.audit import Action, Page, read
-from holdfast.server.operation import Call, operation
+from holdfast.server.identity.audit import AuditAction, AuditPage, read
+from holdfast.server.operation import ApiCall, operation
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of `GET /audit`."""
 
     before: str | None = None
-    """`next` of the last page."""
+    """Cursor: `next` of the previous page."""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     user: str | None = None
-    """Id of the user who did it."""
-    action: Action | None = None
+    """Id of the user whose entries are read."""
+    action: AuditAction | None = None
 
 
 @operation("GET", "/audit", "Read the audit log")
-async def get_audit(call: Call, query: AuditQuery) -> Page:
+async def get_audit(call: ApiCall, query: AuditQuery) -> AuditPage:
     """Who did what to what, newest first."""
     check_text("user", query.user)
     return await call.server.db.read(

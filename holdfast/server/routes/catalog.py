@@ -24,7 +24,7 @@ from holdfast.providers.registry import (
     usable_providers,
 )
 from holdfast.server.identity.secrets import stored_at
-from holdfast.server.operation import Call, operation
+from holdfast.server.operation import ApiCall, operation
 
 # --- agents ---
 
@@ -32,7 +32,7 @@ Approval: TypeAlias = Literal["never", "ask", "depends"]
 """Whether a tool needs approval; `depends`: on its arguments."""
 
 
-class ToolShown(Struct, frozen=True):
+class CatalogTool(Struct, frozen=True):
     """A tool of an agent."""
 
     name: str
@@ -48,13 +48,13 @@ class ToolShown(Struct, frozen=True):
     """Text shown to people while it runs."""
 
 
-class AgentShown(Struct, frozen=True):
+class CatalogAgent(Struct, frozen=True):
     """An agent of the server."""
 
     name: str
     model: str
     effort: Effort | None
-    tools: tuple[ToolShown, ...]
+    tools: tuple[CatalogTool, ...]
     provider_tools: tuple[str, ...]
     """Tools that the model's provider runs."""
     window: int | None
@@ -62,24 +62,24 @@ class AgentShown(Struct, frozen=True):
     threshold: int | None
     """Percent of the window at which the conversation is summarized; None: never."""
     compacts_at: int | None
-    """The same in tokens of its model, comparable with `context` of a chat."""
+    """The threshold in tokens of its model, comparable with `context` of a chat."""
 
 
-class Agents(Struct, frozen=True):
+class AgentList(Struct, frozen=True):
     """The agents of the server."""
 
-    agents: tuple[AgentShown, ...]
-    """The first is the default for chats that name none."""
+    agents: tuple[CatalogAgent, ...]
+    """All agents; the first is the default for chats that name none."""
 
 
 @operation("GET", "/agents", "List the agents")
-async def list_agents(call: Call) -> Agents:
-    return Agents(tuple(_agent(agent) for agent in call.server.host.agents.values()))
+async def list_agents(call: ApiCall) -> AgentList:
+    return AgentList(tuple(_agent(agent) for agent in call.server.host.agents.values()))
 
 
-def _agent(agent: Agent) -> AgentShown:
+def _agent(agent: Agent) -> CatalogAgent:
     window, threshold = window_of(agent, None), agent.policy.context.threshold
-    return AgentShown(
+    return CatalogAgent(
         agent.name,
         model_of(agent).name,
         agent.effort,
@@ -91,9 +91,9 @@ def _agent(agent: Agent) -> AgentShown:
     )
 
 
-def _tool(tool: Tool) -> ToolShown:
+def _tool(tool: Tool) -> CatalogTool:
     approval: Approval = "depends" if callable(tool.approval) else tool.approval
-    return ToolShown(
+    return CatalogTool(
         tool.name, tool.spec.description, tool.action, tool.effect, approval, tool.label
     )
 
@@ -101,7 +101,7 @@ def _tool(tool: Tool) -> ToolShown:
 # --- models ---
 
 
-class ModelShown(Struct, frozen=True):
+class CatalogModel(Struct, frozen=True):
     """A model. Facts that are not known are null."""
 
     name: str
@@ -120,21 +120,21 @@ class ModelShown(Struct, frozen=True):
     """US dollars per million tokens."""
 
 
-class Models(Struct, frozen=True):
+class ModelList(Struct, frozen=True):
     """The models that can be used."""
 
-    models: tuple[ModelShown, ...]
+    models: tuple[CatalogModel, ...]
     """Known models. A provider may have others, which can be used by name."""
     priced_on: str
     """Date of the prices."""
 
 
-FREE: Final = Profile(efforts=(), price=Price(0, 0))
+DEMO_PROFILE: Final = Profile(efforts=(), price=Price(0, 0))
 """Profile of the demo, which calls no provider."""
 
 
 @operation("GET", "/models", "List the models that can be used")
-async def list_models(call: Call) -> Models:
+async def list_models(call: ApiCall) -> ModelList:
     """The agents' own models first, then all known models of each usable provider."""
     users: dict[str, list[Agent]] = {}
     for agent in call.server.host.agents.values():
@@ -142,19 +142,19 @@ async def list_models(call: Call) -> Models:
     able = usable_providers(base_urls=call.server.base_urls)
     usable = [name for provider in able for name in provider.models]
     names = dict.fromkeys((*users, *usable, f"{DEMO}:{DEMO}"))
-    shown = tuple(_model(name, users.get(name, ())) for name in names)
-    return Models(shown, profiles.facts().date)
+    models = tuple(_model(name, users.get(name, ())) for name in names)
+    return ModelList(models, profiles.facts().date)
 
 
-def _model(name: str, users: Sequence[Agent]) -> ModelShown:
+def _model(name: str, users: Sequence[Agent]) -> CatalogModel:
     """A model as its first agent has it, if any does."""
     provider, _, id = name.partition(":")
     model = model_of(users[0]) if users else None
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Profile):
-        profile = FREE if provider == DEMO else profiles.lookup(provider, id)
+        profile = DEMO_PROFILE if provider == DEMO else profiles.lookup(provider, id)
     window = registry.model(DEMO).window if provider == DEMO else profile.window
-    return ModelShown(
+    return CatalogModel(
         name=name,
         provider=provider,
         used_by=tuple(agent.name for agent in users),
@@ -169,7 +169,7 @@ def _model(name: str, users: Sequence[Agent]) -> ModelShown:
 # --- providers ---
 
 
-class ProviderShown(Struct, frozen=True, kw_only=True):
+class CatalogProvider(Struct, frozen=True, kw_only=True):
     """A provider, and whether it can be used."""
 
     name: str
@@ -193,50 +193,52 @@ class ProviderShown(Struct, frozen=True, kw_only=True):
     """Model to start with, as provider:model."""
 
 
-class Providers(Struct, frozen=True):
+class ProviderList(Struct, frozen=True):
     """The known providers."""
 
-    providers: tuple[ProviderShown, ...]
+    providers: tuple[CatalogProvider, ...]
     can_store: bool
     """Whether this server can store keys: it has a key of its own to encrypt them with."""
 
 
 @operation("GET", "/providers", "List the providers, and what the unusable ones lack")
-async def list_providers(call: Call) -> Providers:
-    kept = await call.server.db.read(stored_at)
+async def list_providers(call: ApiCall) -> ProviderList:
+    stored = await call.server.db.read(stored_at)
     base_urls = call.server.base_urls
     usable = {one.name: one for one in usable_providers(base_urls=base_urls)}
     others = {one.name: one for one in unusable_providers(base_urls=base_urls)}
-    shown = []
+    entries = []
     for name in sorted(PROVIDERS):
         url = base_url_of(name, base_urls.get(name))
-        made = _provider(name, kept.get(name), usable.get(name), url)
+        entry = _provider(name, stored.get(name), usable.get(name), url)
         if name in others:
-            remedy = STORED if name in kept else others[name].remedy
-            made = structs.replace(made, remedy=remedy, broken=others[name].broken)
-        shown.append(made)
-    return Providers(tuple(shown), call.server.access.keyring is not None)
+            remedy = KEY_NOT_IN_USE_YET if name in stored else others[name].remedy
+            entry = structs.replace(entry, remedy=remedy, broken=others[name].broken)
+        entries.append(entry)
+    return ProviderList(tuple(entries), call.server.access.keyring is not None)
 
 
-STORED: Final = "a key is stored but not in use yet: wait a few seconds, or see the server's log"
+KEY_NOT_IN_USE_YET: Final = (
+    "a key is stored but not in use yet: wait a few seconds, or see the server's log"
+)
 
 
 def _provider(
-    name: str, kept: int | None, usable: UsableProvider | None, url: str | None
-) -> ProviderShown:
+    name: str, stored: int | None, usable: UsableProvider | None, url: str | None
+) -> CatalogProvider:
     facts = PROVIDERS[name]
     source: Literal["stored", "environment"] | None = None
-    if kept is not None:
+    if stored is not None:
         source = "stored"
     elif usable is not None and has_key(name):
         source = "environment"
-    return ProviderShown(
+    return CatalogProvider(
         name=name,
         usable=usable is not None,
         remedy=None,
         key=source,
-        stored=kept is not None,
-        stored_at=kept,
+        stored=stored is not None,
+        stored_at=stored,
         needs_key=facts.needs_key,
         variables=facts.keys,
         url=url,

@@ -16,42 +16,42 @@ from holdfast.chat.search import Looked
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.model import Effort
-from holdfast.server.idempotency import answered, once
+from holdfast.server.idempotency import once, stored_response
 from holdfast.server.identity.audit import entry, record
-from holdfast.server.operation import Call, operation
-from holdfast.server.pagination import cursor_of, cut, place_of
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.pagination import cursor_of, cut, position_of
 from holdfast.server.problem import BadBody, BadRequest
 from holdfast.server.request_types import (
-    MOST_NUMBER,
+    MAX_SAFE_INTEGER,
+    ChatLabels,
     CursorText,
-    Given,
     Id,
-    Labels,
     Limit,
     ModelName,
     Name,
-    Said,
+    PromptBody,
+    RequestStruct,
     Title,
     prompt_of,
 )
 from holdfast.store.database import Tx
 
 
-class CreateChat(Given, frozen=True):
+class CreateChat(RequestStruct, frozen=True):
     """A chat to create."""
 
-    prompt: Said | None = None
+    prompt: PromptBody | None = None
     """First message; None: the chat waits for one."""
     agent: Name | None = None
     """Name of the agent; None: the server's first."""
     title: Title | None = None
-    labels: Labels = field(default_factory=dict)
+    labels: ChatLabels = field(default_factory=dict)
     model: ModelName | None = None
     effort: Effort | None = None
 
 
 @operation("POST", "/chats", "Create a chat", status=201)
-async def create_chat(call: Call, body: CreateChat) -> Shown:
+async def create_chat(call: ApiCall, body: CreateChat) -> Shown:
     chat = await call.server.host.create(
         None if body.prompt is None else await prompt_of(call, body.prompt),
         agent=body.agent,
@@ -68,7 +68,7 @@ async def create_chat(call: Call, body: CreateChat) -> Shown:
 # --- lists ---
 
 
-class ListChats(Given, frozen=True):
+class ListChats(RequestStruct, frozen=True):
     """Query of `GET /chats`."""
 
     q: (
@@ -105,7 +105,7 @@ class ChatPage(Struct, frozen=True):
 
 
 @operation("GET", "/chats", "List the caller's chats and those shared with them, or search them")
-async def list_chats(call: Call, query: ListChats) -> ChatPage:
+async def list_chats(call: ApiCall, query: ListChats) -> ChatPage:
     """Newest first. Child chats are listed by `parent`."""
     if query.before is not None and query.cursor is not None:
         raise BadRequest("?before and ?cursor exclude each other: send one of them")
@@ -119,18 +119,18 @@ async def list_chats(call: Call, query: ListChats) -> ChatPage:
         return ChatPage((), None, complete)
     wanted = _wanted(call, query, looked)
     watch = call.server.host.feed.watch
-    found = await call.server.db.read(lambda tx: list_shown(tx, wanted, watch))
-    page, more = cut(found, query.limit)
+    rows = await call.server.db.read(lambda tx: list_shown(tx, wanted, watch))
+    page, more = cut(rows, query.limit)
     return ChatPage(page, cursor_of("chats", page[-1].id) if more else None, complete)
 
 
-async def _may_read(call: Call, chat: str) -> bool:
+async def _may_read(call: ApiCall, chat: str) -> bool:
     assert call.caller is not None
-    standing = await call.server.identity.standing(call.caller, chat)
-    return standing is not None and (standing.owns or standing.shared)
+    relation = await call.server.identity.relation(call.caller, chat)
+    return relation is not None and (relation.owns or relation.shared)
 
 
-def _wanted(call: Call, query: ListChats, looked: Looked | None) -> Wanted:
+def _wanted(call: ApiCall, query: ListChats, looked: Looked | None) -> Wanted:
     name, colon, value = (query.label or "").partition(":")
     return Wanted(
         reader=call.user,
@@ -142,7 +142,7 @@ def _wanted(call: Call, query: ListChats, looked: Looked | None) -> Wanted:
         label=(name, value if colon else None) if query.label is not None else None,
         pinned=query.pinned,
         looked=looked,
-        before=query.before or place_of("chats", query.cursor),
+        before=query.before or position_of("chats", query.cursor),
         limit=query.limit + 1,
     )
 
@@ -151,7 +151,7 @@ def _wanted(call: Call, query: ListChats, looked: Looked | None) -> Wanted:
 
 
 @operation("GET", "/chats/{chat}", "Read a chat")
-async def read_one(call: Call, chat: Id) -> Shown:
+async def read_one(call: ApiCall, chat: Id) -> Shown:
     watch = call.server.host.feed.watch
 
     async def read(tx: Tx) -> Shown:
@@ -160,23 +160,23 @@ async def read_one(call: Call, chat: Id) -> Shown:
     return await call.server.db.read(read)
 
 
-class ChangeChat(Given, frozen=True):
+class ChangeChat(RequestStruct, frozen=True):
     """Changes of a chat; absent fields keep their values."""
 
     title: Title | UnsetType | None = UNSET
-    """None removes it: the next turn writes a new one."""
-    labels: Labels | UnsetType = UNSET
-    """Replaces all labels."""
+    """New title; None removes it, and the next turn writes a new one."""
+    labels: ChatLabels | UnsetType = UNSET
+    """New labels, which replace all."""
     archived: bool | UnsetType = UNSET
     pinned: bool | UnsetType = UNSET
-    """Pinned for the caller alone."""
+    """Whether the chat is pinned, for the caller alone."""
     model: ModelName | UnsetType | None = UNSET
-    """None: the agent's own model."""
+    """New model; None: the agent's own."""
     effort: Effort | UnsetType | None = UNSET
 
 
 @operation("PATCH", "/chats/{chat}", "Change a chat: all given fields, or none")
-async def change_chat(call: Call, chat: Id, body: ChangeChat) -> Shown:
+async def change_chat(call: ApiCall, chat: Id, body: ChangeChat) -> Shown:
     changes = _changes(body)
     if not changes and body.archived is UNSET and body.pinned is UNSET:
         fields = ", ".join(ChangeChat.__struct_fields__)
@@ -218,9 +218,9 @@ async def _change(tx: Tx, row: Chat, changes: dict[str, Any], archived: bool | U
     return row
 
 
-async def was_deleted(call: Call, chat: Id) -> bool:
+async def was_deleted(call: ApiCall, chat: Id) -> bool:
     """Whether this request has already deleted the chat."""
-    return await answered(call, f"delete {chat}", None, tuple[str, ...]) is not None
+    return await stored_response(call, f"delete {chat}", None, tuple[str, ...]) is not None
 
 
 @operation(
@@ -229,11 +229,11 @@ async def was_deleted(call: Call, chat: Id) -> bool:
     "Delete a chat permanently, with its child chats",
     was_done=was_deleted,
 )
-async def delete_chat(call: Call, chat: Id) -> None:
+async def delete_chat(call: ApiCall, chat: Id) -> None:
     async def delete(tx: Tx) -> tuple[str, ...]:
-        gone = await lifecycle.delete(tx, chat)
-        await record(tx, entry(call, "chat.delete", chat, below=gone[1:]))
-        return gone
+        deleted = await lifecycle.delete(tx, chat)
+        await record(tx, entry(call, "chat.delete", chat, below=deleted[1:]))
+        return deleted
 
     await once(call, f"delete {chat}", None, tuple[str, ...], delete)
 
@@ -241,15 +241,15 @@ async def delete_chat(call: Call, chat: Id) -> None:
 # --- read state ---
 
 
-class ReadUpTo(Given, frozen=True):
+class ReadUpTo(RequestStruct, frozen=True):
     """How far the caller has read."""
 
-    number: Annotated[int, Meta(ge=0, le=MOST_NUMBER)]
+    number: Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
     """Number of the last message read; 0 for none."""
 
 
 @operation("PUT", "/chats/{chat}/read", "Record how far the caller has read")
-async def mark_read(call: Call, chat: Id, body: ReadUpTo) -> Marks:
+async def mark_read(call: ApiCall, chat: Id, body: ReadUpTo) -> Marks:
     async def change(tx: Tx) -> Marks:
         row = await read_chat(tx, chat)
         await mark(tx, call.user, row, read=body.number)

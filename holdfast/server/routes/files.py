@@ -15,18 +15,20 @@ from holdfast.chat.files import FileNotFound, StoredFile
 from holdfast.chat.row_lock import read_chat
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import once
-from holdfast.server.operation import Call, Content, operation
-from holdfast.server.pagination import cursor_of, cut, place_of
+from holdfast.server.operation import ApiCall, BytesResponse, operation
+from holdfast.server.pagination import cursor_of, cut, position_of
 from holdfast.server.problem import BadRequest, TooLarge
-from holdfast.server.request_types import CursorText, Given, Id, Limit
+from holdfast.server.request_types import CursorText, Id, Limit, RequestStruct
 from holdfast.store.database import Tx
 
-SAFE: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"))
+INLINE_MEDIA_TYPES: Final = frozenset(
+    ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")
+)
 """Media types that a browser may display inline: none of them can run code. An SVG can."""
-UNKNOWN: Final = "application/octet-stream"
+DEFAULT_MEDIA_TYPE: Final = "application/octet-stream"
 
 
-class Upload(Given, frozen=True):
+class UploadQuery(RequestStruct, frozen=True):
     """Query of an upload."""
 
     name: Annotated[str, Meta(min_length=1, max_length=files.LONGEST_NAME)] | None = None
@@ -56,7 +58,7 @@ async def chunks(request: web.Request, limit: int) -> AsyncIterator[bytes]:
 @operation(
     "POST", "/files", "Upload a file: its bytes are the body", status=201, raw=True, takes="*/*"
 )
-async def upload_file(call: Call, request: web.Request, query: Upload) -> StoredFile:
+async def upload_file(call: ApiCall, request: web.Request, query: UploadQuery) -> StoredFile:
     """The media type is that of the body. The same bytes are stored once."""
     media_type = _media_type(request)
     data = bytes(await received(request, call.server.limits.file))
@@ -70,13 +72,17 @@ async def upload_file(call: Call, request: web.Request, query: Upload) -> Stored
 
 
 def _media_type(request: web.Request) -> str:
-    said = request.headers.get("Content-Type", UNKNOWN).partition(";")[0].strip().lower()
-    if not files.MEDIA.fullmatch(said):
-        raise BadRequest(f"{said!r:.80} is not a media type: send a Content-Type like image/png")
-    return said
+    media_type = (
+        request.headers.get("Content-Type", DEFAULT_MEDIA_TYPE).partition(";")[0].strip().lower()
+    )
+    if not files.MEDIA.fullmatch(media_type):
+        raise BadRequest(
+            f"{media_type!r:.80} is not a media type: send a Content-Type like image/png"
+        )
+    return media_type
 
 
-class ListFiles(Given, frozen=True):
+class ListFiles(RequestStruct, frozen=True):
     """Query of `GET /files`."""
 
     cursor: CursorText | None = None
@@ -95,21 +101,21 @@ class FilePage(Struct, frozen=True):
 
 
 @operation("GET", "/files", "List the caller's files")
-async def list_files(call: Call, query: ListFiles) -> FilePage:
-    before = place_of("files", query.cursor)
+async def list_files(call: ApiCall, query: ListFiles) -> FilePage:
+    before = position_of("files", query.cursor)
 
     async def read(tx: Tx) -> tuple[list[StoredFile], int]:
-        found = await files.list_files(tx, call.user, before=before, limit=query.limit + 1)
-        return found, await files.used_by(tx, call.user)
+        rows = await files.list_files(tx, call.user, before=before, limit=query.limit + 1)
+        return rows, await files.used_by(tx, call.user)
 
-    found, used = await call.server.db.read(read)
-    page, more = cut(found, query.limit)
+    rows, used = await call.server.db.read(read)
+    page, more = cut(rows, query.limit)
     next = cursor_of("files", page[-1].id) if more else None
     return FilePage(page, next, used, call.server.limits.quota)
 
 
 @operation("GET", "/files/{id}", "Download a file", media="*/*", download=True)
-async def download_file(call: Call, id: Id) -> Content:
+async def download_file(call: ApiCall, id: Id) -> BytesResponse:
     """Images may be displayed inline; anything else is an attachment."""
 
     async def read(tx: Tx) -> tuple[StoredFile, bytes]:
@@ -120,16 +126,16 @@ async def download_file(call: Call, id: Id) -> Content:
 
 
 @operation("DELETE", "/files/{id}", "Delete a file that no chat refers to")
-async def delete_file(call: Call, id: Id) -> None:
+async def delete_file(call: ApiCall, id: Id) -> None:
     """Refused while a chat of the caller refers to it, since that would change the chat. Delete the
     chat first."""
-    looked = None
+    references = None
     # Not in the deleting transaction: this may read a lot, and would block others.
     with suppress(FileNotFound):  # raised again below, unless this request deleted the file before
-        looked = await call.server.db.read(lambda tx: files.refuse_in_use(tx, call.user, id))
+        references = await call.server.db.read(lambda tx: files.refuse_in_use(tx, call.user, id))
 
     async def delete(tx: Tx) -> StoredFile:
-        return await files.delete_file(tx, call.user, id, looked)
+        return await files.delete_file(tx, call.user, id, references)
 
     await once(call, "delete file", id, StoredFile, delete)
 
@@ -141,7 +147,7 @@ async def delete_file(call: Call, id: Id) -> None:
     media="*/*",
     download=True,
 )
-async def download_of_chat(call: Call, chat: Id, id: Id) -> Content:
+async def download_of_chat(call: ApiCall, chat: Id, id: Id) -> BytesResponse:
     """For callers who may read the message. `id` is in the part's `ref`, after `holdfast:`."""
 
     async def read(tx: Tx) -> tuple[StoredFile, bytes]:
@@ -153,9 +159,9 @@ async def download_of_chat(call: Call, chat: Id, id: Id) -> Content:
     return _content(*await call.server.db.read(read))
 
 
-def _content(file: StoredFile, data: bytes) -> Content:
-    shown = file.media_type in SAFE
-    return Content(data, file.media_type, None if shown else file.name or file.id)
+def _content(file: StoredFile, data: bytes) -> BytesResponse:
+    inline = file.media_type in INLINE_MEDIA_TYPES
+    return BytesResponse(data, file.media_type, None if inline else file.name or file.id)
 
 
 prepare_to_decode(StoredFile)

@@ -8,21 +8,21 @@ import anyio
 from msgspec import Struct
 
 from holdfast.server.openapi import document
-from holdfast.server.operation import Call, operation
-from holdfast.server.problem import Refused
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.problem import RequestRefused
 from holdfast.store.database import StoreError
 
-PATIENCE: Final = 5.0
+READINESS_TIMEOUT: Final = 5.0
 """Seconds to wait for the database."""
 
 
-class Alive(Struct, frozen=True):
+class Liveness(Struct, frozen=True):
     """The process is alive."""
 
     status: Literal["ok"] = "ok"
 
 
-class Ready(Struct, frozen=True):
+class Readiness(Struct, frozen=True):
     """The server is ready."""
 
     status: Literal["ready"]
@@ -30,7 +30,7 @@ class Ready(Struct, frozen=True):
     """Number of live workers."""
 
 
-class NotReady(Refused):
+class NotReady(RequestRefused):
     """The server is not ready: the database or the workers are missing."""
 
     kind = "not_ready"
@@ -38,31 +38,31 @@ class NotReady(Refused):
 
 
 @operation("GET", "/healthz", "Liveness: whether the process is alive")
-async def healthz(call: Call) -> Alive:
-    return Alive()
+async def healthz(call: ApiCall) -> Liveness:
+    return Liveness()
 
 
 @operation(
     "GET", "/readyz", "Readiness: the database responds and is writable, and a worker is alive"
 )
-async def readyz(call: Call) -> Ready:
+async def readyz(call: ApiCall) -> Readiness:
     _refuse_unwritable(call)
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(READINESS_TIMEOUT):
             alive = await call.server.host.workers()
     except TimeoutError:
         raise NotReady(
-            f"no response from the database for {PATIENCE:g} s", part="database"
+            f"no response from the database for {READINESS_TIMEOUT:g} s", part="database"
         ) from None
     except StoreError as error:  # not authenticated: the cause is for the log only
         detail = "the database does not respond: the server's log says why"
         raise NotReady(detail, part="database") from error
     if not alive.ids:
         raise NotReady("no worker is alive: start one with `holdfast worker`", part="worker")
-    return Ready("ready", len(alive.ids))
+    return Readiness("ready", len(alive.ids))
 
 
-def _refuse_unwritable(call: Call) -> None:
+def _refuse_unwritable(call: ApiCall) -> None:
     try:
         call.server.db.check_writable()
     except StoreError as error:
@@ -71,5 +71,5 @@ def _refuse_unwritable(call: Call) -> None:
 
 
 @operation("GET", "/openapi.json", "The OpenAPI document of this API")
-async def openapi(call: Call) -> dict[str, Any]:
+async def openapi(call: ApiCall) -> dict[str, Any]:
     return dict(document())

@@ -7,11 +7,11 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.server.identity.users import find_user
-from holdfast.server.operation import Call, operation
+from holdfast.server.operation import ApiCall, operation
 from holdfast.server.policy import LOCAL, Role, Scope
 
 
-class Me(Struct, frozen=True):
+class CurrentUser(Struct, frozen=True):
     """The authenticated caller."""
 
     user: str
@@ -26,7 +26,7 @@ class Me(Struct, frozen=True):
 
 
 @operation("GET", "/me", "Read who the caller is")
-async def get_me(call: Call) -> Me:
+async def get_me(call: ApiCall) -> CurrentUser:
     caller = call.caller
     assert caller is not None
     name = ""
@@ -34,4 +34,4 @@ async def get_me(call: Call) -> Me:
         name = (await call.server.db.read(lambda tx: find_user(tx, caller.user))).name
     mode: Literal["local", "team"] = "local" if call.server.access.local else "team"
     scopes = tuple(sorted(caller.scopes))
-    return Me(caller.user, name, caller.role, scopes, mode, caller.download_key)
+    return CurrentUser(caller.user, name, caller.role, scopes, mode, caller.download_key)

@@ -12,30 +12,30 @@ from holdfast.chat.rows import Deliver, Stored
 from holdfast.chat.snapshots import Receipt, Revision
 from holdfast.chat.stream import SIZE
 from holdfast.kernel.model import Effort
-from holdfast.server.operation import Call, operation
+from holdfast.server.operation import ApiCall, operation
 from holdfast.server.problem import BadRequest
 from holdfast.server.request_types import (
-    MOST_NUMBER,
-    Given,
+    MAX_SAFE_INTEGER,
     Id,
     Limit,
+    MessageNumber,
     ModelName,
-    Number,
-    Said,
+    PromptBody,
+    RequestStruct,
     prompt_of,
 )
 from holdfast.store.database import Tx
 
 
-class ListMessages(Given, frozen=True):
+class ListMessages(RequestStruct, frozen=True):
     """Query of the messages of a chat."""
 
-    before: Number | None = None
+    before: MessageNumber | None = None
     """The newest messages before this number; without it and `after`, the newest of all."""
-    after: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] | None = None
+    after: Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)] | None = None
     """The first messages after this number."""
     limit: Limit = 100
-    """At most; a page of large messages has fewer."""
+    """Most messages on the page; a page of large messages has fewer."""
     superseded: bool = False
     """Include messages that an edit superseded; only for the owner of the chat."""
 
@@ -49,7 +49,7 @@ class MessagePage(Struct, frozen=True):
 
 
 @operation("GET", "/chats/{chat}/messages", "Read messages: the newest, or those after a number")
-async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePage:
+async def list_messages(call: ApiCall, chat: Id, query: ListMessages) -> MessagePage:
     if query.before is not None and query.after is not None:
         raise BadRequest("?before and ?after exclude each other: send one of them")
 
@@ -70,10 +70,10 @@ async def list_messages(call: Call, chat: Id, query: ListMessages) -> MessagePag
     return await call.server.db.read(read)
 
 
-class SendMessage(Given, frozen=True):
+class SendMessage(RequestStruct, frozen=True):
     """A message to send."""
 
-    prompt: Said
+    prompt: PromptBody
     deliver: Deliver = "queue"
     """When to deliver it if the chat is busy. `queue`: after the turn. `steer`: before its next
     step. `interrupt`: now, interrupting the turn."""
@@ -83,7 +83,7 @@ class SendMessage(Given, frozen=True):
 
 
 @operation("POST", "/chats/{chat}/messages", "Send a message", status=202)
-async def send_message(call: Call, chat: Id, body: SendMessage) -> Receipt:
+async def send_message(call: ApiCall, chat: Id, body: SendMessage) -> Receipt:
     held = await call.server.host.chat(chat)
     return await held.send(
         await prompt_of(call, body.prompt),
@@ -94,10 +94,10 @@ async def send_message(call: Call, chat: Id, body: SendMessage) -> Receipt:
     )
 
 
-class EditMessage(Given, frozen=True):
+class EditMessage(RequestStruct, frozen=True):
     """The new text of a message."""
 
-    prompt: Said
+    prompt: PromptBody
     model: ModelName | None = None
     effort: Effort | None = None
 
@@ -108,7 +108,9 @@ class EditMessage(Given, frozen=True):
     "Edit a user's message: it and all messages after it are superseded",
     status=202,
 )
-async def edit_message(call: Call, chat: Id, number: Number, body: EditMessage) -> Revision:
+async def edit_message(
+    call: ApiCall, chat: Id, number: MessageNumber, body: EditMessage
+) -> Revision:
     held = await call.server.host.chat(chat)
     return await held.edit(
         number,

@@ -9,22 +9,22 @@ from msgspec import Meta, Struct
 from holdfast.chat.errors import QueuedNotFound
 from holdfast.chat.rows import Queued
 from holdfast.chat.snapshots import Receipt
-from holdfast.server.operation import Call, operation
-from holdfast.server.request_types import Given, Id, Said, prompt_of
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.request_types import Id, PromptBody, RequestStruct, prompt_of
 
 
-class Waiting(Struct, frozen=True):
+class QueuedMessages(Struct, frozen=True):
     """The queue, in order of delivery."""
 
     queue: tuple[Queued, ...]
 
 
 @operation("GET", "/chats/{chat}/queue", "Read the queue")
-async def read_queue(call: Call, chat: Id) -> Waiting:
-    return Waiting(await (await call.server.host.chat(chat)).queue.list())
+async def read_queue(call: ApiCall, chat: Id) -> QueuedMessages:
+    return QueuedMessages(await (await call.server.host.chat(chat)).queue.list())
 
 
-class Order(Given, frozen=True):
+class QueueOrder(RequestStruct, frozen=True):
     """A new order of the queue."""
 
     order: Annotated[tuple[Id, ...], Meta(max_length=100)]
@@ -32,13 +32,13 @@ class Order(Given, frozen=True):
 
 
 @operation("PUT", "/chats/{chat}/queue", "Reorder the queue, within each kind")
-async def order_queue(call: Call, chat: Id, body: Order) -> Waiting:
+async def order_queue(call: ApiCall, chat: Id, body: QueueOrder) -> QueuedMessages:
     held = await call.server.host.chat(chat)
-    return Waiting(await held.queue.reorder(body.order, key=call.key))
+    return QueuedMessages(await held.queue.reorder(body.order, key=call.key))
 
 
 @operation("GET", "/chats/{chat}/queue/{id}", "Read a queued message")
-async def read_queued(call: Call, chat: Id, id: Id) -> Queued:
+async def read_queued(call: ApiCall, chat: Id, id: Id) -> Queued:
     held = await call.server.host.chat(chat)
     for queued in await held.queue.list():
         if queued.id == id:
@@ -46,26 +46,26 @@ async def read_queued(call: Call, chat: Id, id: Id) -> Queued:
     raise QueuedNotFound(id)
 
 
-class EditQueued(Given, frozen=True):
+class EditQueued(RequestStruct, frozen=True):
     """The new text of a queued message."""
 
-    prompt: Said
+    prompt: PromptBody
     deliver: Literal["steer", "queue"] | None = None
-    """None: unchanged."""
+    """When to deliver it; None: unchanged."""
 
 
 @operation("PATCH", "/chats/{chat}/queue/{id}", "Edit a queued message")
-async def edit_queued(call: Call, chat: Id, id: Id, body: EditQueued) -> Waiting:
+async def edit_queued(call: ApiCall, chat: Id, id: Id, body: EditQueued) -> QueuedMessages:
     held = await call.server.host.chat(chat)
     prompt = await prompt_of(call, body.prompt)
-    return Waiting(await held.queue.edit(id, prompt, body.deliver, key=call.key))
+    return QueuedMessages(await held.queue.edit(id, prompt, body.deliver, key=call.key))
 
 
 @operation("DELETE", "/chats/{chat}/queue/{id}", "Remove a queued message before it is delivered")
-async def remove_queued(call: Call, chat: Id, id: Id) -> Queued:
+async def remove_queued(call: ApiCall, chat: Id, id: Id) -> Queued:
     return await (await call.server.host.chat(chat)).queue.remove(id, key=call.key)
 
 
 @operation("POST", "/chats/{chat}/queue/{id}/promote", "Deliver a queued message now", status=202)
-async def promote_queued(call: Call, chat: Id, id: Id) -> Receipt:
+async def promote_queued(call: ApiCall, chat: Id, id: Id) -> Receipt:
     return await (await call.server.host.chat(chat)).queue.promote(id, key=call.key)

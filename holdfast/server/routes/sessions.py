@@ -13,8 +13,8 @@ from holdfast.server.identity.credential import (
     new_secret,
     new_session_key,
 )
-from holdfast.server.operation import Call, operation
-from holdfast.server.policy import Caller
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.policy import ApiCaller
 from holdfast.server.problem import BadRequest
 from holdfast.store.database import Tx
 
@@ -25,7 +25,7 @@ class SignIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token: str
 
 
-class Session(Struct, frozen=True):
+class CreatedSession(Struct, frozen=True):
     """A new browser session."""
 
     user: str
@@ -37,12 +37,12 @@ class Session(Struct, frozen=True):
 
 
 @operation("POST", "/session", "Sign in: exchange a token for a cookie", status=201, keyed=False)
-async def post_session(call: Call, body: SignIn) -> Session:
+async def post_session(call: ApiCall, body: SignIn) -> CreatedSession:
     """Scripts cannot read the cookie. It is useless without the key."""
     id, secret, key = call.server.ports.new_id(), new_secret("session"), new_session_key()
     download_key = download_key_of(key)
 
-    async def change(tx: Tx) -> Caller:
+    async def change(tx: Tx) -> ApiCaller:
         owner = await owner_of(tx, body.token, call.server.access)
         assert owner.token is not None
         await sessions.begin(tx, id, owner.token, bound(secret, download_key))
@@ -51,11 +51,11 @@ async def post_session(call: Call, body: SignIn) -> Session:
 
     owner = await call.server.db.write(change)
     call.headers["Set-Cookie"] = call.server.access.cookie.holding(secret)
-    return Session(owner.user, key, download_key)
+    return CreatedSession(owner.user, key, download_key)
 
 
 @operation("DELETE", "/session", "Sign out", keyed=False)
-async def delete_session(call: Call) -> None:
+async def delete_session(call: ApiCall) -> None:
     caller = call.caller
     assert caller is not None
     if caller.download_key is None or caller.token is None:

@@ -10,66 +10,68 @@ from msgspec import Meta
 
 from holdfast.chat.stream import ChatStream, Cursor
 from holdfast.server import sse, websocket
-from holdfast.server.chat_list_stream import Moment, Roster
+from holdfast.server.chat_list_stream import ChatListStream, ListCursor
 from holdfast.server.events import LIST_PAYLOADS, PAYLOADS
-from holdfast.server.fanout import Subject
-from holdfast.server.operation import Call, operation
-from holdfast.server.request_types import Given, Id
+from holdfast.server.fanout import StreamSubject
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.request_types import Id, RequestStruct
 
-SSE = "text/event-stream"
+SSE_MEDIA_TYPE = "text/event-stream"
 
 
-class Resume(Given, frozen=True):
+class StreamQuery(RequestStruct, frozen=True):
     """Where a stream continues."""
 
     cursor: (
         Annotated[str, Meta(max_length=400, description="id of the last event received")] | None
     ) = None
-    """`Last-Event-ID` takes precedence."""
+    """Id of the last event received; `Last-Event-ID` takes precedence."""
 
 
 @operation(
     "GET",
     "/chats/{chat}/stream",
     "Watch a chat, from a cursor on (Last-Event-ID or ?cursor=); also over WebSocket",
-    media=SSE,
+    media=SSE_MEDIA_TYPE,
     raw=True,
     events=PAYLOADS,
 )
 async def stream_chat(
-    call: Call, request: web.Request, chat: Id, query: Resume
+    call: ApiCall, request: web.Request, chat: Id, query: StreamQuery
 ) -> web.StreamResponse:
     text = _cursor(request, query)
     cursor = None if text is None else Cursor.parse(text)
     feed = call.server.host.feed
     open = partial(ChatStream, feed, chat, follow=True)
-    return await _respond(call, request, Subject(f"chat {chat}", open, chat), cursor)
+    return await _respond(call, request, StreamSubject(f"chat {chat}", open, chat), cursor)
 
 
 @operation(
     "GET",
     "/stream",
     "Watch the caller's chats: each one that is created or changes; also over WebSocket",
-    media=SSE,
+    media=SSE_MEDIA_TYPE,
     raw=True,
     events=LIST_PAYLOADS,
 )
-async def stream_chats(call: Call, request: web.Request, query: Resume) -> web.StreamResponse:
+async def stream_chats(
+    call: ApiCall, request: web.Request, query: StreamQuery
+) -> web.StreamResponse:
     text = _cursor(request, query)
-    cursor = None if text is None else Moment.parse(text)
-    open = partial(Roster, call.server.host.feed, call.server.rosters, call.user)
-    return await _respond(call, request, Subject(f"chats of {call.user!r}", open), cursor)
+    cursor = None if text is None else ListCursor.parse(text)
+    open = partial(ChatListStream, call.server.host.feed, call.server.chat_list_notifier, call.user)
+    return await _respond(call, request, StreamSubject(f"chats of {call.user!r}", open), cursor)
 
 
-def _cursor(request: web.Request, query: Resume) -> str | None:
+def _cursor(request: web.Request, query: StreamQuery) -> str | None:
     """The client's cursor. A reconnecting browser sends it as a header, to the URL it began
     with."""
     return request.headers.get("Last-Event-ID") or query.cursor or None
 
 
 async def _respond(
-    call: Call, request: web.Request, subject: Subject, cursor: Any
+    call: ApiCall, request: web.Request, subject: StreamSubject, cursor: Any
 ) -> web.StreamResponse:
-    respond = websocket.respond if websocket.is_asked_for(request) else sse.respond
+    respond = websocket.respond if websocket.is_handshake(request) else sse.respond
     with call.server.hub.admitted(call.user):
         return await respond(call.server.hub, request, subject, cursor, call.caller)

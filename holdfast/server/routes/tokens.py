@@ -11,7 +11,7 @@ from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.tokens import (
-    LONGEST,
+    MAX_TOKEN_LIFETIME,
     NewToken,
     Token,
     issue,
@@ -20,27 +20,28 @@ from holdfast.server.identity.tokens import (
     revoke,
 )
 from holdfast.server.identity.users import find_user
-from holdfast.server.operation import Call, operation
-from holdfast.server.policy import Caller, Scope
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.policy import ApiCaller, Scope
 from holdfast.server.problem import Forbidden
 from holdfast.store.database import Tx
 
 prepare_to_decode(Token)
 
 
-class AskedToken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CreateToken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token to create."""
 
     name: str
     """What the token is for."""
     scopes: frozenset[Scope] = frozenset(("read", "write"))
-    expires_in: Annotated[int, Meta(ge=1, le=LONGEST)] | None = None
-    """Seconds: at most what the token used has left. Default: 90 days, or that if it is less."""
+    expires_in: Annotated[int, Meta(ge=1, le=MAX_TOKEN_LIFETIME)] | None = None
+    """Seconds until it expires: at most what the token used to create it has left. Default: 90
+    days, or that if it is less."""
     user: str | None = None
     """Id of another user, for administrators."""
 
 
-class IssuedToken(Struct, frozen=True):
+class CreatedToken(Struct, frozen=True):
     """A token that was created."""
 
     info: Token
@@ -55,14 +56,14 @@ class TokensQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Id of another user, for administrators."""
 
 
-class Tokens(Struct, frozen=True):
+class TokenList(Struct, frozen=True):
     """Tokens of a user."""
 
     tokens: tuple[Token, ...]
 
 
 @operation("GET", "/tokens", "List tokens")
-async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
+async def get_tokens(call: ApiCall, query: TokensQuery) -> TokenList:
     """Newest first, without their secrets."""
     user = _whose(call, query.user)
 
@@ -70,11 +71,11 @@ async def get_tokens(call: Call, query: TokensQuery) -> Tokens:
         await _check_there(tx, call, user)
         return await list_tokens(tx, user)
 
-    return Tokens(await call.server.db.read(read))
+    return TokenList(await call.server.db.read(read))
 
 
 @operation("POST", "/tokens", "Create a token", status=201)
-async def post_token(call: Call, body: AskedToken) -> IssuedToken:
+async def post_token(call: ApiCall, body: CreateToken) -> CreatedToken:
     """Returned once. It has no more scopes and no later expiry than the token used to create it."""
     caller = call.caller
     assert caller is not None
@@ -92,30 +93,30 @@ async def post_token(call: Call, body: AskedToken) -> IssuedToken:
     async def change(tx: Tx) -> Token:
         await _check_there(tx, call, new.user)
         lifetime = await lifetime_by(tx, caller.token or "", body.expires_in)
-        made = await issue(tx, structs.replace(new, lifetime=lifetime))
-        detail = {"user": new.user, "name": made.name, "scopes": made.scopes}
-        await record(tx, entry(call, "token.issue", made.id, **detail))
-        return made
+        token = await issue(tx, structs.replace(new, lifetime=lifetime))
+        detail = {"user": new.user, "name": token.name, "scopes": token.scopes}
+        await record(tx, entry(call, "token.issue", token.id, **detail))
+        return token
 
-    asked = (body.name, sorted(body.scopes), body.expires_in, body.user)
-    made = await once(call, "POST /tokens", asked, Token, change)
-    return IssuedToken(made, new.secret if made.id == new.id else None)
+    request = (body.name, sorted(body.scopes), body.expires_in, body.user)
+    token = await once(call, "POST /tokens", request, Token, change)
+    return CreatedToken(token, new.secret if token.id == new.id else None)
 
 
 @operation("DELETE", "/tokens/{id}", "Revoke a token")
-async def delete_token(call: Call, id: str) -> None:
+async def delete_token(call: ApiCall, id: str) -> None:
     """Ends its sessions and their streams too. Revoking it again changes nothing."""
     whose = None if _is_admin(call.caller) else call.user
 
     async def change(tx: Tx) -> Token:
-        made = await revoke(tx, id, whose)
-        await record(tx, entry(call, "token.revoke", id, user=made.user))
-        return made
+        token = await revoke(tx, id, whose)
+        await record(tx, entry(call, "token.revoke", id, user=token.user))
+        return token
 
     await once(call, "DELETE /tokens", id, Token, change)
 
 
-def _whose(call: Call, user: str | None) -> str:
+def _whose(call: ApiCall, user: str | None) -> str:
     if user is None or user == call.user:
         return call.user
     if not _is_admin(call.caller):
@@ -123,11 +124,11 @@ def _whose(call: Call, user: str | None) -> str:
     return user
 
 
-async def _check_there(tx: Tx, call: Call, user: str) -> None:
+async def _check_there(tx: Tx, call: ApiCall, user: str) -> None:
     """The caller exists, including the user of a local server, who cannot be found by id."""
     if user != call.user:
         await find_user(tx, user)
 
 
-def _is_admin(caller: Caller | None) -> bool:
+def _is_admin(caller: ApiCaller | None) -> bool:
     return caller is not None and caller.role == "admin" and "admin" in caller.scopes

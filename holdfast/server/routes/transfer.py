@@ -19,23 +19,23 @@ from holdfast.chat.listing import Shown, shown
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import key_for
-from holdfast.server.operation import Call, headers_of, operation
+from holdfast.server.operation import ApiCall, headers_of, operation
 from holdfast.server.problem import BadBody
-from holdfast.server.request_types import Given, Id, Labels, Name, Title
+from holdfast.server.request_types import ChatLabels, Id, Name, RequestStruct, Title
 from holdfast.server.routes.files import chunks
 
-JSONL: Final = "application/x-ndjson"
-MARKDOWN: Final = "text/markdown"
-SPOOL: Final = 4 * 1024 * 1024
+JSONL_MEDIA_TYPE: Final = "application/x-ndjson"
+MARKDOWN_MEDIA_TYPE: Final = "text/markdown"
+MAX_SPOOL_MEMORY: Final = 4 * 1024 * 1024
 """Bytes of an upload that stay in memory; a larger one goes to a temporary file."""
-KINDS: Final[Mapping[Format, tuple[str, str]]] = {
-    "jsonl": (JSONL, "jsonl"),
-    "markdown": (MARKDOWN, "md"),
+EXPORT_TYPES: Final[Mapping[Format, tuple[str, str]]] = {
+    "jsonl": (JSONL_MEDIA_TYPE, "jsonl"),
+    "markdown": (MARKDOWN_MEDIA_TYPE, "md"),
 }
 """Media type and file extension of each format."""
 
 
-class Export(Given, frozen=True):
+class ExportQuery(RequestStruct, frozen=True):
     """Query of an export."""
 
     format: Format = "jsonl"
@@ -48,17 +48,17 @@ class Export(Given, frozen=True):
     "GET",
     "/chats/{chat}/export",
     "Export a chat as a file",
-    media=f"{JSONL}, {MARKDOWN}",
+    media=f"{JSONL_MEDIA_TYPE}, {MARKDOWN_MEDIA_TYPE}",
     raw=True,
     download=True,
 )
 async def export_chat(
-    call: Call, request: web.Request, chat: Id, query: Export
+    call: ApiCall, request: web.Request, chat: Id, query: ExportQuery
 ) -> web.StreamResponse:
     """The owner gets everything. Other readers get it without superseded messages, renumbered."""
     held = await call.server.host.chat(chat)
     live = held.owner != call.user
-    media, ending = KINDS[query.format]
+    media, ending = EXPORT_TYPES[query.format]
     response = web.StreamResponse(
         headers=headers_of(f"{media}; charset=utf-8", f"chat-{chat}.{ending}")
     )
@@ -84,7 +84,7 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="replace")
 
 
-class Import(Given, frozen=True):
+class ImportQuery(RequestStruct, frozen=True):
     """Query of an import."""
 
     agent: Name | None = None
@@ -97,9 +97,9 @@ class Import(Given, frozen=True):
     "Import a chat from an export in JSONL",
     status=201,
     raw=True,
-    takes=JSONL,
+    takes=JSONL_MEDIA_TYPE,
 )
-async def import_chat(call: Call, request: web.Request, query: Import) -> Shown:
+async def import_chat(call: ApiCall, request: web.Request, query: ImportQuery) -> Shown:
     """The new chat has the same messages and belongs to the caller. Its approvals are not imported.
 
     Calls without a result get one that says so, as in a fork. A model that is not available here is
@@ -107,7 +107,7 @@ async def import_chat(call: Call, request: web.Request, query: Import) -> Shown:
     """
     try:
         # An upload may be slow, so its body is read before it takes one of the few places.
-        with SpooledTemporaryFile(max_size=SPOOL) as body:
+        with SpooledTemporaryFile(max_size=MAX_SPOOL_MEMORY) as body:
             async for chunk in chunks(request, call.server.limits.transfer):
                 body.write(chunk)
             async with call.server.imports:
@@ -119,31 +119,31 @@ async def import_chat(call: Call, request: web.Request, query: Import) -> Shown:
     return shown(chat.first)
 
 
-async def _import(call: Call, body: IO[bytes], agent: str | None) -> Chat:
+async def _import(call: ApiCall, body: IO[bytes], agent: str | None) -> Chat:
     server = call.server
     # In a thread: a large one takes a second, and would block all other requests.
-    given, hash = await server.ports.in_thread(partial(_understood, body))
+    exported, hash = await server.ports.in_thread(partial(_parsed, body))
     key = key_for(call, "import", (agent, hash))
     return await server.host.adopt(
-        given, key, agent=agent, owner=call.user, quota=server.limits.quota
+        exported, key, agent=agent, owner=call.user, quota=server.limits.quota
     )
 
 
-def _understood(body: IO[bytes]) -> tuple[Exported, str]:
+def _parsed(body: IO[bytes]) -> tuple[Exported, str]:
     """Parse an export; return it and its hash."""
     body.seek(0)
     data = body.read()
-    given = parse(data)
-    described = {"title": given.chat.title, "labels": given.chat.labels}
-    msgspec.convert(described, Described)
-    return given, sha256(data).hexdigest()
+    exported = parse(data)
+    fields = {"title": exported.chat.title, "labels": exported.chat.labels}
+    msgspec.convert(fields, ImportedFields)
+    return exported, sha256(data).hexdigest()
 
 
-class Described(Struct, frozen=True):
+class ImportedFields(Struct, frozen=True):
     """Checks title and labels as everywhere else."""
 
     title: Title | None
-    labels: Labels
+    labels: ChatLabels
 
 
-prepare_to_decode(Described)
+prepare_to_decode(ImportedFields)

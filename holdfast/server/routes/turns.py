@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from holdfast.chat.listing import Shown, shown
 from holdfast.chat.snapshots import Snapshot
-from holdfast.server.operation import Call, operation
-from holdfast.server.request_types import Given, Id, Number, Said, Title, prompt_of
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.request_types import (
+    Id,
+    MessageNumber,
+    PromptBody,
+    RequestStruct,
+    Title,
+    prompt_of,
+)
 
 
-class ForkChat(Given, frozen=True):
+class ForkChat(RequestStruct, frozen=True):
     """A fork to create."""
 
-    number: Number
+    number: MessageNumber
     """Number of the last message copied; with a prompt, of the message that it replaces."""
-    prompt: Said | None = None
+    prompt: PromptBody | None = None
     title: Title | None = None
     share_workspace: bool = False
 
@@ -21,33 +28,33 @@ class ForkChat(Given, frozen=True):
 @operation(
     "POST", "/chats/{chat}/fork", "Fork a chat: copy its history up to a message", status=201
 )
-async def fork_chat(call: Call, chat: Id, body: ForkChat) -> Shown:
+async def fork_chat(call: ApiCall, chat: Id, body: ForkChat) -> Shown:
     held = await call.server.host.chat(chat)
-    made = await held.fork(
+    forked = await held.fork(
         body.number,
         None if body.prompt is None else await prompt_of(call, body.prompt),
         title=body.title,
         share_workspace=body.share_workspace,
         key=call.key,
     )
-    return shown(made.first)
+    return shown(forked.first)
 
 
 @operation("POST", "/chats/{chat}/interrupt", "Interrupt the turn and keep its output", status=202)
-async def interrupt_chat(call: Call, chat: Id) -> Snapshot:
+async def interrupt_chat(call: ApiCall, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).interrupt(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/retry", "Retry after an error", status=202)
-async def retry_chat(call: Call, chat: Id) -> Snapshot:
+async def retry_chat(call: ApiCall, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).retry(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/compact", "Summarize the conversation now", status=202)
-async def compact_chat(call: Call, chat: Id) -> Snapshot:
+async def compact_chat(call: ApiCall, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).compact(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/title", "Have a model write a new title now")
-async def retitle_chat(call: Call, chat: Id) -> Snapshot:
+async def retitle_chat(call: ApiCall, chat: Id) -> Snapshot:
     return await (await call.server.host.chat(chat)).retitle(key=call.key)

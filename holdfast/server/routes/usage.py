@@ -10,14 +10,14 @@ from msgspec import Meta, Struct
 
 from holdfast.chat.queries import Spent
 from holdfast.kernel.messages import Usage
-from holdfast.server.operation import Call, operation
-from holdfast.server.request_types import MOST_NUMBER, Given, Id
+from holdfast.server.operation import ApiCall, operation
+from holdfast.server.request_types import MAX_SAFE_INTEGER, Id, RequestStruct
 from holdfast.store.database import Tx
 
-DAY: Final = 24 * 3600 * 1_000_000
+DAY_MICROSECONDS: Final = 24 * 3600 * 1_000_000
 
 
-class OfChat(Given, frozen=True):
+class ChatUsageQuery(RequestStruct, frozen=True):
     """Query of the usage of a chat."""
 
     tree: bool = False
@@ -25,19 +25,19 @@ class OfChat(Given, frozen=True):
 
 
 @operation("GET", "/chats/{chat}/usage", "Tokens and cost of a chat")
-async def chat_usage(call: Call, chat: Id, query: OfChat) -> Spent:
+async def chat_usage(call: ApiCall, chat: Id, query: ChatUsageQuery) -> Spent:
     return await (await call.server.host.chat(chat)).usage(tree=query.tree)
 
 
-class Between(Given, frozen=True):
+class UsageQuery(RequestStruct, frozen=True):
     """A period of time."""
 
-    since: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] = 0
+    since: Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)] = 0
     """Microseconds since 1970, UTC."""
-    until: Annotated[int, Meta(ge=0, le=MOST_NUMBER)] = MOST_NUMBER
+    until: Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)] = MAX_SAFE_INTEGER
 
 
-class Day(Struct, frozen=True):
+class DayUsage(Struct, frozen=True):
     """Usage of one day."""
 
     day: str
@@ -45,43 +45,44 @@ class Day(Struct, frozen=True):
     spent: Spent
 
 
-class Report(Struct, frozen=True):
+class UsageReport(Struct, frozen=True):
     """Usage of the caller's chats."""
 
     total: Spent
-    days: tuple[Day, ...]
+    days: tuple[DayUsage, ...]
     """Days with any usage, in order."""
 
 
 @operation("GET", "/usage", "Tokens and cost of all chats of the caller, by day")
-async def usage(call: Call, query: Between) -> Report:
+async def usage(call: ApiCall, query: UsageQuery) -> UsageReport:
     columns = "input, output, reasoning, cache_read, cache_write, cost, created_at"
+    day = f"created_at / {DAY_MICROSECONDS}"
     mine = "chat_id IN (SELECT id FROM chats WHERE owner = :owner)"
 
     async def read(tx: Tx) -> Any:
         return await tx.fetch(
             f"""
-            SELECT created_at / {DAY}, sum(input), sum(output), sum(reasoning), sum(cache_read),
+            SELECT {day}, sum(input), sum(output), sum(reasoning), sum(cache_read),
                    sum(cache_write), sum(cost), count(*), count(*) - count(cost)
               FROM (SELECT {columns} FROM messages WHERE {mine} AND input IS NOT NULL
                     UNION ALL SELECT {columns} FROM usage WHERE {mine}) AS counted
              WHERE created_at >= :since AND created_at < :until
-             GROUP BY created_at / {DAY} ORDER BY created_at / {DAY}
+             GROUP BY {day} ORDER BY {day}
             """,
             {"owner": call.user, "since": query.since, "until": query.until},
         )
 
     days = tuple(_day(row) for row in await call.server.db.read(read))
     none = Spent(Usage(), 0, 0)
-    return Report(reduce(_sum, (day.spent for day in days), none), days)
+    return UsageReport(reduce(_sum, (day.spent for day in days), none), days)
 
 
-def _day(row: Any) -> Day:
+def _day(row: Any) -> DayUsage:
     day, *tokens, cost, calls, unpriced = row
     input, output, reasoning, cache_read, cache_write = (int(count) for count in tokens)
     used = Usage(input, output, reasoning, cache_read, cache_write, cost)
-    date = datetime.fromtimestamp(day * DAY / 1_000_000, UTC).date()
-    return Day(date.isoformat(), Spent(used, calls, unpriced))
+    date = datetime.fromtimestamp(day * DAY_MICROSECONDS / 1_000_000, UTC).date()
+    return DayUsage(date.isoformat(), Spent(used, calls, unpriced))
 
 
 def _sum(one: Spent, other: Spent) -> Spent:

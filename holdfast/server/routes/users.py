@@ -10,7 +10,7 @@ from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.users import User, change_user, create_user, list_users
-from holdfast.server.operation import Call, operation
+from holdfast.server.operation import ApiCall, operation
 from holdfast.server.pagination import cut
 from holdfast.server.policy import Role
 from holdfast.store.database import Tx
@@ -18,19 +18,19 @@ from holdfast.store.database import Tx
 prepare_to_decode(User)
 
 
-class NewUser(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CreateUser(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A user to create."""
 
     name: str
     role: Role = "member"
 
 
-class UserChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChangeUser(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes of a user; None keeps a value."""
 
     role: Role | None = None
     disabled: bool | None = None
-    """True: the user and their tokens are refused."""
+    """Whether the user and their tokens are refused."""
 
 
 class UsersQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class UsersQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class Users(Struct, frozen=True):
+class UserPage(Struct, frozen=True):
     """A page of users."""
 
     users: tuple[User, ...]
@@ -50,37 +50,37 @@ class Users(Struct, frozen=True):
 
 
 @operation("GET", "/users", "List the users")
-async def get_users(call: Call, query: UsersQuery) -> Users:
+async def get_users(call: ApiCall, query: UsersQuery) -> UserPage:
     """By name, including disabled users."""
-    found = await call.server.db.read(
+    rows = await call.server.db.read(
         lambda tx: list_users(tx, after=query.after, limit=query.limit + 1)
     )
-    page, more = cut(found, query.limit)
-    return Users(page, page[-1].name if more else None)
+    page, more = cut(rows, query.limit)
+    return UserPage(page, page[-1].name if more else None)
 
 
 @operation("POST", "/users", "Create a user", status=201)
-async def post_user(call: Call, body: NewUser) -> User:
+async def post_user(call: ApiCall, body: CreateUser) -> User:
     """The user can sign in once a token is created for them."""
     id = call.server.ports.new_id()
 
     async def change(tx: Tx) -> User:
-        made = await create_user(tx, id, body.name, body.role)
-        await record(tx, entry(call, "user.create", made.id, name=made.name, role=made.role))
-        return made
+        saved = await create_user(tx, id, body.name, body.role)
+        await record(tx, entry(call, "user.create", saved.id, name=saved.name, role=saved.role))
+        return saved
 
     return await once(call, "POST /users", body, User, change)
 
 
 @operation("PATCH", "/users/{user}", "Change a user's role, or disable or enable them")
-async def patch_user(call: Call, user: str, body: UserChange) -> User:
+async def patch_user(call: ApiCall, user: str, body: ChangeUser) -> User:
     """The last administrator cannot be demoted or disabled."""
 
     async def change(tx: Tx) -> User:
-        made = await change_user(tx, user, role=body.role, disabled=body.disabled)
+        saved = await change_user(tx, user, role=body.role, disabled=body.disabled)
         detail = {"role": body.role, "disabled": body.disabled}
-        given = {name: value for name, value in detail.items() if value is not None}
-        await record(tx, entry(call, "user.change", user, **given))
-        return made
+        changes = {name: value for name, value in detail.items() if value is not None}
+        await record(tx, entry(call, "user.change", user, **changes))
+        return saved
 
     return await once(call, f"PATCH /users/{user}", body, User, change)

@@ -10,9 +10,9 @@ import aiohttp
 from aiohttp import web
 
 from holdfast.host import serving
-from holdfast.server.app import PREFIX, Server, application
-from holdfast.server.identity.auth_config import Access
-from holdfast.server.identity.authenticator import SESSION_KEY, People
+from holdfast.server.app import API_PREFIX, ApiServer, application
+from holdfast.server.identity.auth_config import AuthConfig
+from holdfast.server.identity.authenticator import SESSION_KEY_HEADER, Authenticator
 from holdfast.server.identity.credential import new_secret
 from holdfast.server.identity.middleware import protect
 from holdfast.server.identity.origin_check import Front
@@ -36,7 +36,7 @@ from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ports
 from tests.server.api import agent, listening, session
 
-TEAM: Final = Access(local=False, keyring=keyring("A" * 43))
+TEAM: Final = AuthConfig(local=False, keyring=keyring("A" * 43))
 
 
 class Answer(NamedTuple):
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 class House:
     """The server, and ways to come to it."""
 
-    def __init__(self, url: str, client: aiohttp.ClientSession, server: Server) -> None:
+    def __init__(self, url: str, client: aiohttp.ClientSession, server: ApiServer) -> None:
         self.url = url
         self.client = client
         self.server = server
@@ -63,8 +63,8 @@ class House:
         return self.server.db
 
     @property
-    def people(self) -> People:
-        assert isinstance(self.server.identity, People)
+    def authenticator(self) -> Authenticator:
+        assert isinstance(self.server.identity, Authenticator)
         return self.server.identity
 
     async def ask(
@@ -87,11 +87,11 @@ class House:
         if cookie is not None:
             sent["Cookie"] = cookie
         if key is not None:
-            sent[SESSION_KEY] = key
+            sent[SESSION_KEY_HEADER] = key
         if body is not None:
             sent["Content-Type"], body = "application/json", to_json(body)
         async with self.client.request(
-            method, self.url + PREFIX + path, data=body, headers=sent
+            method, self.url + API_PREFIX + path, data=body, headers=sent
         ) as response:
             data = await response.read()
             is_json = "json" in response.content_type
@@ -158,14 +158,14 @@ async def house(
     db: Database,
     clock: Clock,
     *,
-    access: Access = TEAM,
+    access: AuthConfig = TEAM,
     front: Front | None = None,
     operations: Sequence[Operation] | None = None,
 ) -> AsyncIterator[House]:
     """Open for as long as the block lasts. Nobody lives there yet."""
     world = ports(clock=clock)
     async with serving(db, [agent()], ports=world, worker=None, titles=False) as host:
-        server = Server(host, db, People(db, access), world, access=access)
+        server = ApiServer(host, db, Authenticator(db, access), world, access=access)
         app = protect(application(server, operations), server, front)
         async with listening(app) as url, session() as client:
             yield House(url, client, server)

@@ -6,8 +6,12 @@ import anyio
 import pytest
 
 from holdfast.server.identity import audit
-from holdfast.server.identity.authenticator import SESSION_KEY
-from holdfast.server.identity.refusals import OF_ALL, OF_ONE, Tally
+from holdfast.server.identity.authenticator import SESSION_KEY_HEADER
+from holdfast.server.identity.refusals import (
+    MAX_ENTRIES_PER_ADDRESS,
+    MAX_ENTRIES_PER_MINUTE,
+    RefusalCounter,
+)
 from holdfast.store.database import Database, Tx, Unavailable, Violation
 from holdfast.testing import Clock
 from tests.server.identity.team_server import cookie_of, house, id_of
@@ -30,7 +34,7 @@ async def test_whatever_is_changed_stands_in_the_log(db: Database, clock: Clock)
         await here.ask("DELETE", f"/chats/{chat}", by="root")
         begun = await here.ask("POST", "/session", {"token": here.tokens["root"]})
         ((session,),) = await here.rows("SELECT id FROM sessions")
-        headers = {SESSION_KEY: begun.body["key"]}
+        headers = {SESSION_KEY_HEADER: begun.body["key"]}
         await here.ask("DELETE", "/session", cookie=cookie_of(begun), headers=headers)
         assert await here.audited() == [
             ("user.create", ann, "root"),
@@ -181,18 +185,18 @@ async def test_what_is_no_refusal_is_not(db: Database, clock: Clock) -> None:
 
 async def test_nobody_fills_the_log_by_being_refused(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
-        for _ in range(OF_ONE * 3):
+        for _ in range(MAX_ENTRIES_PER_ADDRESS * 3):
             await here.ask("GET", "/me", token="hf_" + "x" * 43)
-        assert len(await here.audited()) == OF_ONE
+        assert len(await here.audited()) == MAX_ENTRIES_PER_ADDRESS
         await anyio.sleep(60)
         await here.ask("GET", "/me", token="hf_" + "x" * 43)
-        assert len(await here.audited()) == OF_ONE + 1
+        assert len(await here.audited()) == MAX_ENTRIES_PER_ADDRESS + 1
 
 
 async def test_not_even_many_together() -> None:
-    tally = Tally()
-    allowed = [tally.room(f"10.0.0.{n}") for n in range(OF_ALL * 2)]
-    assert sum(allowed) == OF_ALL
+    tally = RefusalCounter()
+    allowed = [tally.room(f"10.0.0.{n}") for n in range(MAX_ENTRIES_PER_MINUTE * 2)]
+    assert sum(allowed) == MAX_ENTRIES_PER_MINUTE
 
 
 async def test_a_path_that_no_column_holds_is_written_down_all_the_same(
@@ -217,7 +221,7 @@ async def test_what_is_too_old_is_removed_and_nothing_else(db: Database, clock: 
         await here.ask("POST", "/users", {"name": "young"}, by="eve")
         assert len(await here.audited()) == 2
         clock.advance(1.5 * 24 * 3600)
-        await anyio.sleep(audit.EVERY + 60)
+        await anyio.sleep(audit.PRUNE_INTERVAL + 60)
         (left,) = await here.audited()
         assert left[2] == "eve"
 
@@ -227,7 +231,7 @@ async def test_more_than_is_removed_at_once_is_removed(db: Database, clock: Cloc
         values = "('old' || :n, 1, '', 'refused', '', '{}')"
         await tx.execute_many(
             f"INSERT INTO audit (id, at, address, action, subject, detail) VALUES {values}",
-            [{"n": str(n)} for n in range(2 * audit.AT_ONCE + 1)],
+            [{"n": str(n)} for n in range(2 * audit.PRUNE_BATCH + 1)],
         )
 
     await db.write(fill)
@@ -245,6 +249,6 @@ async def test_the_log_is_kept_short_again_when_the_database_is_back(clock: Cloc
             asked += 1
             raise Unavailable("it is away")
 
-    with anyio.move_on_after(2.5 * audit.EVERY):
+    with anyio.move_on_after(2.5 * audit.PRUNE_INTERVAL):
         await audit.keep_pruned(Down(), 365)  # type: ignore[arg-type]
     assert asked == 3

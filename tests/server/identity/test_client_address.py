@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.identity.auth_config import Access
+from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.client_address import came_from
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -41,13 +41,13 @@ def test_without_proxies_nobody_is_believed() -> None:
 
 def test_a_proxy_that_is_no_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="use addresses or networks"):
-        Access(proxies=("balancer",))
+        AuthConfig(proxies=("balancer",))
 
 
 async def test_the_audit_log_has_the_address_in_front_of_the_proxy(
     db: Database, clock: Clock
 ) -> None:
-    access = Access(local=False, keyring=TEAM.keyring, proxies=("127.0.0.1",))
+    access = AuthConfig(local=False, keyring=TEAM.keyring, proxies=("127.0.0.1",))
     async with house(db, clock, access=access) as here:
         await here.user("root", "admin")
         headers = {"X-Forwarded-For": "198.51.100.1"}

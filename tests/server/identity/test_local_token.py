@@ -12,15 +12,15 @@ import anyio
 import pytest
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.identity.auth_config import Access
-from holdfast.server.identity.authenticator import FRESH
+from holdfast.server.identity.auth_config import AuthConfig
+from holdfast.server.identity.authenticator import CACHE_SECONDS
 from holdfast.server.identity.local_token import let_in, refuse_network, token_of, url_to_open
 from holdfast.server.identity.private_file import make_private, read_private
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import cookie_of, house
 
-LOCAL = Access(local=True)
+LOCAL = AuthConfig(local=True)
 
 
 def test_the_token_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_a_new_file_ends_the_token_before_and_its_sessions(
         shown = {"cookie": cookie_of(begun), "key": begun.body["key"]}
         assert (await here.ask("GET", "/me", **shown)).status == 200
         await here.db.write(lambda tx: let_in(tx, second))
-        await anyio.sleep(FRESH)
+        await anyio.sleep(CACHE_SECONDS)
         assert (await here.ask("GET", "/me", token=first)).status == 401
         assert (await here.ask("GET", "/me", **shown)).status == 401
         assert (await here.ask("GET", "/me", token=second)).status == 200

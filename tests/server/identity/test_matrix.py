@@ -16,8 +16,8 @@ from aiohttp import web
 from msgspec import structs
 
 import holdfast.server.routes
-from holdfast.server.app import PREFIX, ROOTED, application
-from holdfast.server.operation import OPERATIONS, Call, Operation
+from holdfast.server.app import API_PREFIX, UNPREFIXED_PATHS, application
+from holdfast.server.operation import OPERATIONS, ApiCall, Operation
 from holdfast.server.policy import POLICY, Need
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -77,7 +77,7 @@ def expected(need: Need, who: str) -> int:
     return EXPECTED[need].get(who, REACHED)
 
 
-async def _reached(call: Call, request: web.Request, **names: Any) -> web.Response:
+async def _reached(call: ApiCall, request: web.Request, **names: Any) -> web.Response:
     return web.Response(status=REACHED)
 
 
@@ -187,6 +187,6 @@ async def test_the_router_serves_what_the_table_lists_and_nothing_else(
             for route in app.router.routes()
             if route.resource is not None
         }
-        listed = {(method, PREFIX + path) for method, path in POLICY}
-        rooted = {(method, path) for method, path in POLICY if path in ROOTED}
+        listed = {(method, API_PREFIX + path) for method, path in POLICY}
+        rooted = {(method, path) for method, path in POLICY if path in UNPREFIXED_PATHS}
         assert served - {("HEAD", path) for _, path in served} == listed | rooted

@@ -12,19 +12,19 @@ import pytest
 from aiohttp import WSServerHandshakeError, web
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.app import PREFIX
+from holdfast.server.app import API_PREFIX
 from holdfast.server.identity.origin_check import (
-    HEADERS,
-    SECURITY,
-    Asked,
+    MAX_HEADER_BYTES,
+    SECURITY_HEADERS,
     CrossSite,
     Front,
     Misdirected,
+    RequestOrigin,
     local_front,
     public_front,
     refusal,
 )
-from holdfast.server.operation import Call, described
+from holdfast.server.operation import ApiCall, described
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house
@@ -37,7 +37,7 @@ PUBLIC: Final = public_front(["https://chats.example.com", "http://10.0.0.5:8700
     "host", ["127.0.0.1:8700", "localhost:8700", "LOCALHOST:8700", "[::1]:8700"]
 )
 def test_a_local_server_goes_by_the_names_of_loopback(host: str) -> None:
-    assert refusal(LOCAL, Asked("GET", [host])) is None
+    assert refusal(LOCAL, RequestOrigin("GET", [host])) is None
 
 
 REBINDING: Final = [
@@ -68,7 +68,7 @@ REBINDING: Final = [
 
 @pytest.mark.parametrize("host", REBINDING)
 def test_a_name_that_was_pointed_at_loopback_is_refused(host: str) -> None:
-    assert isinstance(refusal(LOCAL, Asked("GET", [host])), Misdirected)
+    assert isinstance(refusal(LOCAL, RequestOrigin("GET", [host])), Misdirected)
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,25 @@ def test_a_name_that_was_pointed_at_loopback_is_refused(host: str) -> None:
     ],
 )
 def test_a_request_has_to_name_us_and_nobody_else(hosts: list[str]) -> None:
-    assert isinstance(refusal(LOCAL, Asked("GET", hosts)), Misdirected)
+    assert isinstance(refusal(LOCAL, RequestOrigin("GET", hosts)), Misdirected)
 
 
 @pytest.mark.parametrize(
     "host", ["chats.example.com", "chats.example.com:443", "10.0.0.5:8700", "Chats.Example.com"]
 )
 def test_a_team_server_goes_by_its_public_names(host: str) -> None:
-    assert refusal(PUBLIC, Asked("GET", [host])) is None
+    assert refusal(PUBLIC, RequestOrigin("GET", [host])) is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8700", "localhost", "example.com", "10.0.0.5"])
 def test_a_team_server_goes_by_no_other_name(host: str) -> None:
-    assert isinstance(refusal(PUBLIC, Asked("GET", [host])), Misdirected)
+    assert isinstance(refusal(PUBLIC, RequestOrigin("GET", [host])), Misdirected)
 
 
 def test_a_name_in_letters_of_any_language_is_known_as_browsers_send_it() -> None:
     front = public_front(["https://Chats.München.example:8443"])
     host = "chats.xn--mnchen-3ya.example:8443"
-    assert refusal(front, Asked("POST", [host], [f"https://{host}"])) is None
+    assert refusal(front, RequestOrigin("POST", [host], [f"https://{host}"])) is None
 
 
 @pytest.mark.parametrize(
@@ -148,34 +148,41 @@ CROSS_SITE: Final = [
 @pytest.mark.parametrize("origin", CROSS_SITE)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_page_of_another_site_is_refused(origin: str, method: str) -> None:
-    assert isinstance(refusal(LOCAL, Asked(method, ["localhost:8700"], [origin])), CrossSite)
+    assert isinstance(
+        refusal(LOCAL, RequestOrigin(method, ["localhost:8700"], [origin])), CrossSite
+    )
 
 
 def test_our_own_page_is_not_refused() -> None:
     for origin in ("http://localhost:8700", "http://127.0.0.1:8700", "http://[::1]:8700"):
-        assert refusal(LOCAL, Asked("POST", ["localhost:8700"], [origin], "same-origin")) is None
+        assert (
+            refusal(LOCAL, RequestOrigin("POST", ["localhost:8700"], [origin], "same-origin"))
+            is None
+        )
 
 
 def test_two_origins_are_one_too_many() -> None:
     twice = ["http://localhost:8700", "http://localhost:8700"]
-    assert isinstance(refusal(LOCAL, Asked("GET", ["localhost:8700"], twice)), CrossSite)
+    assert isinstance(refusal(LOCAL, RequestOrigin("GET", ["localhost:8700"], twice)), CrossSite)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "CONNECT", "WHATEVER"])
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense", ""])
 def test_another_site_changes_nothing_even_without_an_origin(method: str, site: str) -> None:
-    assert isinstance(refusal(LOCAL, Asked(method, ["localhost:8700"], (), site)), CrossSite)
+    assert isinstance(
+        refusal(LOCAL, RequestOrigin(method, ["localhost:8700"], (), site)), CrossSite
+    )
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none", None])
 def test_a_link_on_another_site_may_lead_here(site: str | None) -> None:
-    assert refusal(LOCAL, Asked("GET", ["localhost:8700"], (), site)) is None
+    assert refusal(LOCAL, RequestOrigin("GET", ["localhost:8700"], (), site)) is None
 
 
 # --- over the wire ---
 
 
-async def _streaming(call: Call, request: web.Request) -> web.StreamResponse:
+async def _streaming(call: ApiCall, request: web.Request) -> web.StreamResponse:
     socket = web.WebSocketResponse()
     await socket.prepare(request)
     await socket.close()
@@ -222,7 +229,7 @@ async def test_a_websocket_is_refused_as_any_request_is(
 ) -> None:
     async with socket_house(db, clock) as here:
         shown = {"Authorization": f"Bearer {here.tokens['ann']}"}
-        url = here.url + PREFIX + "/stream"
+        url = here.url + API_PREFIX + "/stream"
         async with here.client.ws_connect(url, headers={**shown, "Origin": here.url}) as stream:
             assert (await stream.receive()).type.name == "CLOSE"
         with pytest.raises(WSServerHandshakeError) as refused:
@@ -239,7 +246,9 @@ async def test_every_answer_has_the_headers_that_keep_it_to_itself(
         for path, status in (("/me", 200), ("/nowhere", 404), ("/users", 403)):
             answer = await here.ask("GET", path, by="ann")
             assert answer.status == status
-            assert {name: answer.headers[name] for name in SECURITY} == dict(SECURITY)
+            assert {name: answer.headers[name] for name in SECURITY_HEADERS} == dict(
+                SECURITY_HEADERS
+            )
             assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
             assert "Strict-Transport-Security" not in answer.headers
             assert answer.headers["Server"] == "holdfast"
@@ -295,7 +304,7 @@ async def test_a_request_without_a_host_is_refused(db: Database, clock: Clock) -
 
 async def test_headers_are_bounded_all_together(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
-        many: dict[str, Any] = {f"X-{n}": "x" * 4000 for n in range(HEADERS // 4000 + 1)}
+        many: dict[str, Any] = {f"X-{n}": "x" * 4000 for n in range(MAX_HEADER_BYTES // 4000 + 1)}
         answer = await here.ask("GET", "/me", headers=many)
         assert (answer.status, answer.kind) == (431, "headers_too_large")
 

@@ -12,22 +12,22 @@ import pytest
 from msgspec import structs
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.identity.auth_config import Access
+from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.secrets import (
-    PROVIDER,
-    VARIABLE,
-    CannotOpenSecret,
+    PROVIDER_KIND,
+    SECRET_KEY_VARIABLE,
+    DecryptionFailed,
     Keyring,
     NoSecretKey,
+    decrypt,
+    encrypt,
+    encrypted_secrets,
     find_keyring,
     keyring,
     make_key_file,
     rotate,
-    seal,
-    sealed_secrets,
     store_secret,
     stored_at,
-    unseal,
 )
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -41,56 +41,56 @@ def ring(*letters: str) -> Keyring:
 
 
 def test_what_was_sealed_is_opened_by_its_key() -> None:
-    sealed = seal(ring("a"), PROVIDER, "openai", VALUE)
-    assert unseal(ring("a"), sealed) == VALUE
+    sealed = encrypt(ring("a"), PROVIDER_KIND, "openai", VALUE)
+    assert decrypt(ring("a"), sealed) == VALUE
     assert VALUE.encode() not in b64decode(sealed.sealed)
 
 
 def test_the_same_secret_is_sealed_differently_each_time() -> None:
-    made = {seal(ring("a"), PROVIDER, "openai", VALUE).sealed for _ in range(100)}
+    made = {encrypt(ring("a"), PROVIDER_KIND, "openai", VALUE).sealed for _ in range(100)}
     assert len(made) == 100
 
 
 @pytest.mark.parametrize("moved", [{"name": "groq"}, {"kind": "mcp"}, {"name": "openai "}])
 def test_a_ciphertext_that_was_moved_to_another_row_does_not_open(moved: dict[str, str]) -> None:
-    sealed = structs.replace(seal(ring("a"), PROVIDER, "openai", VALUE), **moved)
-    with pytest.raises(CannotOpenSecret, match="was altered"):
-        unseal(ring("a"), sealed)
+    sealed = structs.replace(encrypt(ring("a"), PROVIDER_KIND, "openai", VALUE), **moved)
+    with pytest.raises(DecryptionFailed, match="was altered"):
+        decrypt(ring("a"), sealed)
 
 
 def test_a_ciphertext_that_was_changed_anywhere_does_not_open() -> None:
-    sealed = seal(ring("a"), PROVIDER, "openai", VALUE)
+    sealed = encrypt(ring("a"), PROVIDER_KIND, "openai", VALUE)
     data = b64decode(sealed.sealed)
     for place in range(len(data)):
         changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-        with pytest.raises(CannotOpenSecret):
-            unseal(ring("a"), structs.replace(sealed, sealed=b64encode(changed).decode()))
+        with pytest.raises(DecryptionFailed):
+            decrypt(ring("a"), structs.replace(sealed, sealed=b64encode(changed).decode()))
     for nonsense in ("", "a", "no base64!", "ä"):
-        with pytest.raises(CannotOpenSecret, match="was altered"):
-            unseal(ring("a"), structs.replace(sealed, sealed=nonsense))
+        with pytest.raises(DecryptionFailed, match="was altered"):
+            decrypt(ring("a"), structs.replace(sealed, sealed=nonsense))
     for cut in (0, 5, 12, len(data) - 1):
-        with pytest.raises(CannotOpenSecret):
-            unseal(ring("a"), structs.replace(sealed, sealed=b64encode(data[:cut]).decode()))
+        with pytest.raises(DecryptionFailed):
+            decrypt(ring("a"), structs.replace(sealed, sealed=b64encode(data[:cut]).decode()))
 
 
 def test_another_key_opens_nothing_and_the_message_says_which_is_missing() -> None:
-    sealed = seal(ring("a"), PROVIDER, "openai", VALUE)
+    sealed = encrypt(ring("a"), PROVIDER_KIND, "openai", VALUE)
     for keys in (ring("b"), None):
-        with pytest.raises(CannotOpenSecret, match=f"key {sealed.key_id}, which is missing"):
-            unseal(keys, sealed)
+        with pytest.raises(DecryptionFailed, match=f"key {sealed.key_id}, which is missing"):
+            decrypt(keys, sealed)
     pretended = structs.replace(sealed, key_id=ring("b").current.id)
-    with pytest.raises(CannotOpenSecret, match="was altered"):
-        unseal(ring("b"), pretended)
+    with pytest.raises(DecryptionFailed, match="was altered"):
+        decrypt(ring("b"), pretended)
 
 
 def test_without_a_key_nothing_is_sealed() -> None:
-    with pytest.raises(NoSecretKey, match=VARIABLE):
-        seal(None, PROVIDER, "openai", VALUE)
+    with pytest.raises(NoSecretKey, match=SECRET_KEY_VARIABLE):
+        encrypt(None, PROVIDER_KIND, "openai", VALUE)
 
 
 def test_no_key_is_ever_printed() -> None:
     keys = ring("k")
-    for text in (repr(keys), str(keys.current), repr(Access(keyring=keys))):
+    for text in (repr(keys), str(keys.current), repr(AuthConfig(keyring=keys))):
         assert "kkkk" not in text
         assert keys.current.id in text
 
@@ -109,7 +109,7 @@ def test_keys_are_read_from_the_environment_before_the_file(tmp_path: Path) -> N
     assert found is not None
     assert found.current.id == made.current.id
     of_environment = b64encode(b"e" * 32).decode()
-    found = find_keyring({VARIABLE: of_environment}, file)
+    found = find_keyring({SECRET_KEY_VARIABLE: of_environment}, file)
     assert found is not None
     assert found.current.id == ring("e").current.id
 
@@ -124,7 +124,7 @@ def test_a_key_is_taken_in_both_kinds_of_base64() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", ",", "short", "?" * 44, "A" * 44, "ü" * 43])
 def test_a_key_that_is_none_is_refused_without_being_repeated(text: str) -> None:
-    with pytest.raises(ConfigError, match=VARIABLE) as refused:
+    with pytest.raises(ConfigError, match=SECRET_KEY_VARIABLE) as refused:
         keyring(text)
     assert len(text) < 5 or text not in str(refused.value)
 
@@ -144,12 +144,12 @@ async def test_a_key_of_a_provider_is_stored_sealed_and_never_given_out(
         ((kind, name, key_id, sealed),) = await here.rows(
             "SELECT kind, name, key_id, sealed FROM secrets"
         )
-        assert (kind, name) == (PROVIDER, "openai")
+        assert (kind, name) == (PROVIDER_KIND, "openai")
         assert TEAM.keyring is not None
         assert key_id == TEAM.keyring.current.id
         assert VALUE not in sealed
-        (kept,) = await here.db.read(lambda tx: sealed_secrets(tx, PROVIDER))
-        assert unseal(TEAM.keyring, kept) == VALUE
+        (kept,) = await here.db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
+        assert decrypt(TEAM.keyring, kept) == VALUE
         assert (await here.ask("DELETE", "/providers/openai", by="root")).status == 204
         assert await here.db.read(stored_at) == {}
         again = await here.ask("DELETE", "/providers/openai", by="root")
@@ -159,11 +159,11 @@ async def test_a_key_of_a_provider_is_stored_sealed_and_never_given_out(
 async def test_without_a_key_nothing_is_stored_and_the_answer_says_what_to_set(
     db: Database, clock: Clock
 ) -> None:
-    async with house(db, clock, access=Access(local=False)) as here:
+    async with house(db, clock, access=AuthConfig(local=False)) as here:
         await here.user("root", "admin")
         answer = await here.ask("PUT", "/providers/openai", {"key": VALUE}, by="root")
         assert (answer.status, answer.kind) == (409, "no_secret_key")
-        assert VARIABLE in answer.body["detail"]
+        assert SECRET_KEY_VARIABLE in answer.body["detail"]
         assert VALUE not in repr(answer.body)
         assert await here.rows("SELECT name FROM secrets") == []
 
@@ -196,30 +196,30 @@ async def test_rotation_seals_everything_with_the_new_key_and_the_old_one_may_go
     db: Database,
 ) -> None:
     for name, letter in (("openai", "a"), ("groq", "b"), ("mistral", "c")):
-        sealed = seal(ring(letter), PROVIDER, name, f"key of {name}")
+        sealed = encrypt(ring(letter), PROVIDER_KIND, name, f"key of {name}")
         await db.write(lambda tx, sealed=sealed: store_secret(tx, sealed))  # type: ignore[misc]
     new = ring("c", "b", "a")
     assert await db.write(lambda tx: rotate(tx, new)) == 2
     assert await db.write(lambda tx: rotate(tx, new)) == 0
-    for kept in await db.read(lambda tx: sealed_secrets(tx, PROVIDER)):
+    for kept in await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND)):
         assert kept.key_id == new.current.id
-        assert unseal(ring("c"), kept) == f"key of {kept.name}"
+        assert decrypt(ring("c"), kept) == f"key of {kept.name}"
 
 
 async def test_a_rotation_that_lacks_a_key_changes_nothing(db: Database) -> None:
     for name, letter in (("anthropic", "a"), ("openai", "b")):
-        sealed = seal(ring(letter), PROVIDER, name, VALUE)
+        sealed = encrypt(ring(letter), PROVIDER_KIND, name, VALUE)
         await db.write(lambda tx, sealed=sealed: store_secret(tx, sealed))  # type: ignore[misc]
-    before = await db.read(lambda tx: sealed_secrets(tx, PROVIDER))
-    with pytest.raises(CannotOpenSecret):
+    before = await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
+    with pytest.raises(DecryptionFailed):
         await db.write(lambda tx: rotate(tx, ring("c", "a")))
-    assert await db.read(lambda tx: sealed_secrets(tx, PROVIDER)) == before
+    assert await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND)) == before
 
 
 async def test_a_row_that_somebody_swapped_does_not_open(db: Database) -> None:
     keys = ring("a")
     for name in ("groq", "openai"):
-        sealed = seal(keys, PROVIDER, name, f"key of {name}")
+        sealed = encrypt(keys, PROVIDER_KIND, name, f"key of {name}")
         await db.write(lambda tx, sealed=sealed: store_secret(tx, sealed))  # type: ignore[misc]
     await db.write(
         lambda tx: tx.execute(
@@ -227,10 +227,10 @@ async def test_a_row_that_somebody_swapped_does_not_open(db: Database) -> None:
             "WHERE name = 'openai'"
         )
     )
-    groq, openai = await db.read(lambda tx: sealed_secrets(tx, PROVIDER))
-    assert unseal(keys, groq) == "key of groq"
-    with pytest.raises(CannotOpenSecret):
-        unseal(keys, openai)
+    groq, openai = await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
+    assert decrypt(keys, groq) == "key of groq"
+    with pytest.raises(DecryptionFailed):
+        decrypt(keys, openai)
 
 
 def test_a_server_that_seals_nothing_does_not_import_the_cipher() -> None:

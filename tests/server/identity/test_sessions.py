@@ -8,11 +8,11 @@ import aiohttp
 import anyio
 import pytest
 
-from holdfast.server.app import PREFIX
-from holdfast.server.identity.auth_config import Access
-from holdfast.server.identity.authenticator import FRESH
+from holdfast.server.app import API_PREFIX
+from holdfast.server.identity.auth_config import AuthConfig
+from holdfast.server.identity.authenticator import CACHE_SECONDS
 from holdfast.server.identity.credential import download_key_of, new_session_key
-from holdfast.server.identity.sessions import IDLE, LONGEST, Cookie
+from holdfast.server.identity.sessions import MAX_SESSION_IDLE, MAX_SESSION_LIFETIME, Cookie
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY, Need
 from holdfast.store.database import Database
@@ -54,8 +54,8 @@ def test_a_cookie_of_an_https_server_goes_nowhere_else() -> None:
 async def test_two_servers_on_one_machine_keep_their_cookies_apart(
     db: Database, clock: Clock
 ) -> None:
-    assert Access(port=1).cookie.name != Access(port=2).cookie.name
-    async with house(db, clock, access=Access(local=False, port=8700)) as here:
+    assert AuthConfig(port=1).cookie.name != AuthConfig(port=2).cookie.name
+    async with house(db, clock, access=AuthConfig(local=False, port=8700)) as here:
         cookie, key = await _signed_in(here)
         both = f"holdfast-8701=hfs_{'x' * 43}; {cookie}"
         assert (await here.ask("GET", "/me", cookie=both, key=key)).status == 200
@@ -142,7 +142,7 @@ async def test_a_page_shows_its_key_to_a_websocket_as_a_protocol(
 ) -> None:
     async with house(db, clock) as here:
         cookie, key = await _signed_in(here)
-        url = here.url + PREFIX + path.format(chat=await here.chat("ann"))
+        url = here.url + API_PREFIX + path.format(chat=await here.chat("ann"))
 
         def opened(*protocols: str) -> Any:
             return here.client.ws_connect(url, protocols=protocols, headers={"Cookie": cookie})
@@ -204,7 +204,7 @@ async def test_signing_out_ends_the_session(db: Database, clock: Clock) -> None:
         out = await here.ask("DELETE", "/session", cookie=cookie, key=key)
         assert out.status == 204
         assert "Max-Age=0" in out.headers["Set-Cookie"]
-        await anyio.sleep(FRESH)
+        await anyio.sleep(CACHE_SECONDS)
         assert (await here.ask("GET", "/me", cookie=cookie, key=key)).status == 401
         assert (await here.ask("GET", "/me", by="ann")).status == 200
 
@@ -222,7 +222,7 @@ async def test_a_session_ends_with_its_token(db: Database, clock: Clock) -> None
             "DELETE", f"/tokens/{id_of(here.tokens['ann'])}", cookie=cookie, key=key
         )
         assert gone.status == 204
-        await anyio.sleep(FRESH)
+        await anyio.sleep(CACHE_SECONDS)
         assert (await here.ask("GET", "/me", cookie=cookie, key=key)).status == 401
 
 
@@ -232,11 +232,11 @@ async def test_a_session_that_is_used_lasts_and_one_that_is_not_ends(
     async with house(db, clock) as here:
         cookie, key = await _signed_in(here)
         for _ in range(3):
-            clock.advance(IDLE / 1e6 - 60)
-            await anyio.sleep(FRESH)
+            clock.advance(MAX_SESSION_IDLE / 1e6 - 60)
+            await anyio.sleep(CACHE_SECONDS)
             assert (await here.ask("GET", "/me", cookie=cookie, key=key)).status == 200
-        clock.advance(IDLE / 1e6 + 1)
-        await anyio.sleep(FRESH)
+        clock.advance(MAX_SESSION_IDLE / 1e6 + 1)
+        await anyio.sleep(CACHE_SECONDS)
         answer = await here.ask("GET", "/me", cookie=cookie, key=key)
         assert answer.status == 401
         assert "expired" in answer.body["detail"]
@@ -249,14 +249,14 @@ async def test_a_session_ends_some_day_however_much_it_is_used(db: Database, clo
         while (await here.ask("GET", "/me", cookie=cookie, key=key)).status == 200:
             clock.advance(DAY)
             lasted += 1
-            await anyio.sleep(FRESH)
-        assert lasted == pytest.approx(LONGEST / 1e6 / DAY, abs=1)
+            await anyio.sleep(CACHE_SECONDS)
+        assert lasted == pytest.approx(MAX_SESSION_LIFETIME / 1e6 / DAY, abs=1)
 
 
 async def test_sessions_that_are_over_are_cleared_away(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
         await _signed_in(here)
-        clock.advance(IDLE / 1e6 + 1)
+        clock.advance(MAX_SESSION_IDLE / 1e6 + 1)
         await here.ask("POST", "/session", {"token": here.tokens["ann"]})
         assert len(await here.rows("SELECT id FROM sessions")) == 1
 
@@ -264,7 +264,7 @@ async def test_sessions_that_are_over_are_cleared_away(db: Database, clock: Cloc
 async def test_a_cookie_of_an_https_server_is_taken_under_its_name_alone(
     db: Database, clock: Clock
 ) -> None:
-    async with house(db, clock, access=Access(local=False, secure=True)) as here:
+    async with house(db, clock, access=AuthConfig(local=False, secure=True)) as here:
         cookie, key = await _signed_in(here)
         assert (await here.ask("GET", "/me", cookie=cookie, key=key)).status == 200
         plain = cookie.removeprefix("__Host-")

@@ -17,7 +17,7 @@ from holdfast.chat.rows import Stored
 from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import File, Part, Text, user_message
-from holdfast.server.events import DELETED, event_of
+from holdfast.server.events import END_DELETED, event_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.chats import Chats, answer, asks
@@ -135,7 +135,7 @@ async def test_a_stream_tells_of_what_is_shared_changes_and_is_shared_no_longer(
             await held.rename("Secret")
             assert await within(bob, POLL + 1) == []
             assert await within(eve, 1) == []
-        assert here.server.rosters._followed == {}
+        assert here.server.chat_list_notifier._followed == {}
 
 
 async def test_a_shared_chat_that_is_deleted_is_told(db: Database, clock: Clock) -> None:
@@ -268,7 +268,7 @@ async def test_a_deletion_is_told_as_one_also_when_its_notice_was_lost(
         await here.ask("DELETE", f"/chats/{chat}", by="ann")
         with anyio.fail_after(7):
             for one in opened:
-                assert [event_of(wire) async for wire in one.events()] == [DELETED]
+                assert [event_of(wire) async for wire in one.events()] == [END_DELETED]
 
 
 # --- what an edit took out ---

@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from holdfast.server.identity.authenticator import FRESH
-from holdfast.server.identity.shares import MOST
-from holdfast.server.policy import Caller, Need, Standing, Verdict, verdict
+from holdfast.server.identity.authenticator import CACHE_SECONDS
+from holdfast.server.identity.shares import MAX_SHARES
+from holdfast.server.policy import AccessDecision, ApiCaller, ChatRelation, Need, authorise
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house, id_of
@@ -16,15 +16,15 @@ from tests.server.identity.team_server import House, house, id_of
 async def _reads(here: House, chat: str, token: str) -> bool:
     """Whether what is shown lets one read a chat."""
     caller = await _caller(here, token)
-    standing = await here.people.standing(caller, chat)
-    return verdict(Need.READ_CHAT, caller, standing) is Verdict.YES
+    standing = await here.authenticator.relation(caller, chat)
+    return authorise(Need.READ_CHAT, caller, standing) is AccessDecision.ALLOWED
 
 
-async def _caller(here: House, token: str) -> Caller:
+async def _caller(here: House, token: str) -> ApiCaller:
     from aiohttp.test_utils import make_mocked_request
 
     request = make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {token}"})
-    caller = await here.people.caller(request)
+    caller = await here.authenticator.caller(request)
     assert caller is not None
     return caller
 
@@ -90,9 +90,9 @@ async def test_what_is_shared_no_longer_cannot_be_read_within_five_seconds(
         for id in (with_bob, id_of(link)):
             gone = await here.ask("DELETE", f"/chats/{chat}/shares/{id}", by="ann")
             assert gone.status == 204
-        await anyio.sleep(FRESH)
-        assert not await here.people.still(bob, chat)
-        assert not await here.people.still(anybody, chat)
+        await anyio.sleep(CACHE_SECONDS)
+        assert not await here.authenticator.still(bob, chat)
+        assert not await here.authenticator.still(anybody, chat)
         assert not await _reads(here, chat, here.tokens["bob"])
         assert (await here.ask("GET", "/me", token=link)).status == 401
         again = await here.ask("DELETE", f"/chats/{chat}/shares/{with_bob}", by="ann")
@@ -110,9 +110,9 @@ async def test_a_share_ends_when_it_expires(db: Database, clock: Clock) -> None:
         link = made.body["link"]
         assert await _reads(here, chat, here.tokens["bob"])
         caller = await _caller(here, link)
-        await anyio.sleep(60 + FRESH)
+        await anyio.sleep(60 + CACHE_SECONDS)
         assert not await _reads(here, chat, here.tokens["bob"])
-        assert not await here.people.still(caller, chat)
+        assert not await here.authenticator.still(caller, chat)
 
 
 async def test_what_is_below_a_shared_chat_is_shared_with_it_and_what_is_above_is_not(
@@ -143,8 +143,8 @@ async def test_a_share_goes_with_its_chat(db: Database, clock: Clock) -> None:
         link = await here.link(chat, "ann")
         caller = await _caller(here, link)
         await (await here.server.host.chat(chat)).delete()
-        await anyio.sleep(FRESH)
-        assert not await here.people.still(caller, chat)
+        await anyio.sleep(CACHE_SECONDS)
+        assert not await here.authenticator.still(caller, chat)
         assert await here.rows("SELECT id FROM shares") == []
 
 
@@ -182,7 +182,7 @@ async def test_a_chat_is_not_shared_without_end(db: Database, clock: Clock) -> N
     async with house(db, clock) as here:
         await here.user("ann")
         chat = await here.chat("ann")
-        for _ in range(MOST):
+        for _ in range(MAX_SHARES):
             await here.link(chat, "ann")
         answer = await here.ask("POST", f"/chats/{chat}/shares", {}, by="ann")
         assert (answer.status, answer.kind) == (429, "too_many")
@@ -195,7 +195,7 @@ async def test_a_share_that_is_there_can_be_made_to_last_however_many_there_are(
         for name in ("ann", "bob", "eve"):
             await here.user(name)
         chat = await here.chat("ann")
-        for _ in range(MOST - 1):
+        for _ in range(MAX_SHARES - 1):
             await here.link(chat, "ann")
         path, with_bob = f"/chats/{chat}/shares", {"user": "bob", "expires_in": 60}
         made = await here.ask("POST", path, with_bob, by="ann")
@@ -224,10 +224,10 @@ async def test_whoever_was_let_in_still_may_until_something_changes(
         chat = await here.chat("ann")
         caller = await _caller(here, here.tokens["ann"])
         for _ in range(3):
-            assert await here.people.still(caller)
-            assert await here.people.still(caller, chat)
+            assert await here.authenticator.still(caller)
+            assert await here.authenticator.still(caller, chat)
             await anyio.sleep(3600)
-        assert not await here.people.still(caller, "nowhere")
+        assert not await here.authenticator.still(caller, "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -247,11 +247,11 @@ async def test_whoever_lost_their_token_may_no_longer(
         await here.user("ann")
         chat = await here.chat("ann")
         caller = await _caller(here, here.tokens["ann"])
-        assert await here.people.still(caller, chat)
+        assert await here.authenticator.still(caller, chat)
         await here.write(change)
-        await anyio.sleep(FRESH)
-        assert not await here.people.still(caller, chat)
-        assert not await here.people.still(caller)
+        await anyio.sleep(CACHE_SECONDS)
+        assert not await here.authenticator.still(caller, chat)
+        assert not await here.authenticator.still(caller)
 
 
 async def test_a_session_that_ended_may_no_longer(db: Database, clock: Clock) -> None:
@@ -261,11 +261,11 @@ async def test_a_session_that_ended_may_no_longer(db: Database, clock: Clock) ->
         ((id,),) = await here.rows("SELECT id FROM sessions")
         from holdfast.server.policy import ALL_SCOPES
 
-        caller = Caller("ann", "member", ALL_SCOPES, id, None, begun.body["download_key"])
-        assert await here.people.still(caller)
+        caller = ApiCaller("ann", "member", ALL_SCOPES, id, None, begun.body["download_key"])
+        assert await here.authenticator.still(caller)
         await here.write("DELETE FROM sessions")
-        await anyio.sleep(FRESH)
-        assert not await here.people.still(caller)
+        await anyio.sleep(CACHE_SECONDS)
+        assert not await here.authenticator.still(caller)
 
 
 async def test_a_link_is_for_a_chat_and_not_for_the_list_of_all(db: Database, clock: Clock) -> None:
@@ -273,6 +273,8 @@ async def test_a_link_is_for_a_chat_and_not_for_the_list_of_all(db: Database, cl
         await here.user("ann")
         chat = await here.chat("ann")
         caller = await _caller(here, await here.link(chat, "ann"))
-        assert await here.people.still(caller, chat)
-        assert not await here.people.still(caller)
-        assert await here.people.standing(caller, chat) == Standing(owns=False, shared=True)
+        assert await here.authenticator.still(caller, chat)
+        assert not await here.authenticator.still(caller)
+        assert await here.authenticator.relation(caller, chat) == ChatRelation(
+            owns=False, shared=True
+        )

@@ -13,10 +13,10 @@ from aiohttp import web
 from anyio.abc import ByteStream
 
 from holdfast.server.app import problems
-from holdfast.server.identity.origin_check import HEADERS, SECURITY
-from holdfast.server.identity.slow_clients import Patience, SlowBody, patient_runner
+from holdfast.server.identity.origin_check import MAX_HEADER_BYTES, SECURITY_HEADERS
+from holdfast.server.identity.slow_clients import SlowBody, SlowClientLimits, limited_runner
 
-PATIENCE: Final = Patience(head=10, body=30, rate=1000, idle=75)
+PATIENCE: Final = SlowClientLimits(head=10, body=30, rate=1000, idle=75)
 
 
 async def _echo(request: web.Request) -> web.Response:
@@ -29,7 +29,7 @@ async def connected() -> AsyncIterator[ByteStream]:
     """A connection to a server that says how many bytes it was sent."""
     app = web.Application(middlewares=[problems], client_max_size=10**9)
     app.router.add_route("*", "/", _echo)
-    runner = patient_runner(app, PATIENCE, access_log=None)
+    runner = limited_runner(app, PATIENCE, access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -115,7 +115,7 @@ async def test_headers_that_never_end_are_refused_before_they_fill_memory() -> N
                 await stream.send(line)
                 await anyio.sleep(0.001)
                 sent += len(line)
-        assert sent < 1024 * 1024 + HEADERS
+        assert sent < 1024 * 1024 + MAX_HEADER_BYTES
 
 
 async def test_a_body_that_trickles_in_is_given_up() -> None:
@@ -169,7 +169,7 @@ async def test_a_slow_handler_is_not_taken_for_a_slow_client() -> None:
         return web.Response(text="done")
 
     app.router.add_get("/", slow)
-    runner = patient_runner(app, PATIENCE, access_log=None)
+    runner = limited_runner(app, PATIENCE, access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -210,7 +210,7 @@ async def test_what_is_no_http_is_answered_and_is_no_failure_of_ours(
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\nno header at all\r\n\r\n", b"400"),
         (b"nonsense\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * HEADERS, b"4"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * MAX_HEADER_BYTES, b"4"),
         (b"GET / HTTP/1.1\r\nHost", b"408"),
     ],
     ids=["headers", "request line", "too large", "too slow"],
@@ -225,7 +225,7 @@ async def test_an_answer_of_the_parser_has_the_headers_of_every_answer(
     assert first.split()[1].startswith(status)
     headers = dict(line.decode().split(": ", 1) for line in lines)
     assert headers["Server"] == "holdfast"
-    assert SECURITY.items() <= headers.items()
+    assert SECURITY_HEADERS.items() <= headers.items()
     assert len(body) == int(headers["Content-Length"])
     if body:
         assert headers["Content-Type"].startswith("application/problem+json")

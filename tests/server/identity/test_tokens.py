@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.identity.authenticator import FRESH
-from holdfast.server.identity.credential import PREFIXES, bound, hash_of, kind_of, new_secret
-from holdfast.server.identity.tokens import DAY, MOST
+from holdfast.server.identity.authenticator import CACHE_SECONDS
+from holdfast.server.identity.credential import SECRET_PREFIXES, bound, hash_of, kind_of, new_secret
+from holdfast.server.identity.tokens import DAY_SECONDS, MAX_TOKENS_PER_USER
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of
@@ -32,7 +32,7 @@ async def _everything(db: Database) -> str:
 
 
 def test_a_secret_is_32_random_bytes_behind_a_prefix_that_says_what_it_is() -> None:
-    for prefix, kind in PREFIXES.items():
+    for prefix, kind in SECRET_PREFIXES.items():
         made = {new_secret(kind) for _ in range(100)}
         assert len(made) == 100
         assert all(re.fullmatch(prefix + "[A-Za-z0-9_-]{43}", each) for each in made)
@@ -104,7 +104,7 @@ async def test_a_token_ends_when_it_expires(db: Database, clock: Clock) -> None:
         clock.advance(3599)
         assert (await here.ask("GET", "/me", token=token)).status == 200
         clock.advance(2)
-        await _wait(FRESH)
+        await _wait(CACHE_SECONDS)
         answer = await here.ask("GET", "/me", token=token)
         assert (answer.status, answer.kind) == (401, "unauthenticated")
         assert "has expired" in answer.body["detail"]
@@ -127,8 +127,8 @@ async def test_a_revoked_token_ends_within_five_seconds(db: Database, clock: Clo
         assert (await here.ask("GET", "/me", token=token)).status == 200
         gone = await here.ask("DELETE", f"/tokens/{id_of(token)}", by="ann")
         assert gone.status == 204
-        await _wait(FRESH)
-        assert FRESH < 5
+        await _wait(CACHE_SECONDS)
+        assert CACHE_SECONDS < 5
         answer = await here.ask("GET", "/me", token=token)
         assert answer.status == 401
         assert "revoked" in answer.body["detail"]
@@ -202,21 +202,21 @@ async def test_a_token_makes_none_that_lasts_longer(
     db: Database, clock: Clock, shown: str, whose: str
 ) -> None:
     async with house(db, clock) as here:
-        await here.user("root", "admin", lifetime=10 * DAY)
+        await here.user("root", "admin", lifetime=10 * DAY_SECONDS)
         await here.user("eve")
         by: dict[str, Any] = {"by": "root"}
         if shown == "session":
             by = await _session(here, here.tokens["root"])
         asked: dict[str, Any] = {"name": "x", **({} if whose == "mine" else {"user": "eve"})}
-        clock.advance(DAY)
-        longer = {**asked, "expires_in": 9 * DAY + 1}
+        clock.advance(DAY_SECONDS)
+        longer = {**asked, "expires_in": 9 * DAY_SECONDS + 1}
         answer = await here.ask("POST", "/tokens", longer, **by)
         assert (answer.status, answer.kind) == (403, "forbidden")
-        assert answer.body["facts"] == {"limit": 9 * DAY}
-        assert f"at most {9 * DAY}" in answer.body["detail"]
+        assert answer.body["facts"] == {"limit": 9 * DAY_SECONDS}
+        assert f"at most {9 * DAY_SECONDS}" in answer.body["detail"]
         assert "holdfast token" in answer.body["detail"]
-        ends = clock.now() + 9 * DAY * 1_000_000
-        for body in ({**asked, "expires_in": 9 * DAY}, asked):
+        ends = clock.now() + 9 * DAY_SECONDS * 1_000_000
+        for body in ({**asked, "expires_in": 9 * DAY_SECONDS}, asked):
             made = await here.ask("POST", "/tokens", body, **by)
             assert (made.status, made.body["info"]["expires_at"]) == (201, ends)
 
@@ -231,10 +231,10 @@ async def test_a_token_that_nothing_is_said_of_ends_after_90_days(
     db: Database, clock: Clock
 ) -> None:
     async with house(db, clock) as here:
-        for user, lifetime in (("ann", None), ("bob", 100 * DAY)):
+        for user, lifetime in (("ann", None), ("bob", 100 * DAY_SECONDS)):
             await here.user(user, lifetime=lifetime)
             made = await here.ask("POST", "/tokens", {"name": "x"}, by=user)
-            assert made.body["info"]["expires_at"] == clock.now() + 90 * DAY * 1_000_000
+            assert made.body["info"]["expires_at"] == clock.now() + 90 * DAY_SECONDS * 1_000_000
 
 
 @pytest.mark.parametrize("ended", ["token", "session"])
@@ -242,7 +242,7 @@ async def test_what_has_ended_makes_no_token_while_it_is_remembered(
     db: Database, clock: Clock, ended: str
 ) -> None:
     async with house(db, clock) as here:
-        await here.user("ann", lifetime=DAY)
+        await here.user("ann", lifetime=DAY_SECONDS)
         by = await _session(here, here.tokens["ann"])
         if ended == "token":
             by = {"by": "ann"}
@@ -264,7 +264,7 @@ async def test_what_has_ended_makes_no_token_while_it_is_remembered(
         {"name": "x\x00y"},
         {"name": "x", "scopes": ["all"]},
         {"name": "x", "expires_in": 0},
-        {"name": "x", "expires_in": 367 * DAY},
+        {"name": "x", "expires_in": 367 * DAY_SECONDS},
         {"name": "x", "hash": "mine"},
     ],
 )
@@ -279,10 +279,10 @@ async def test_a_token_that_cannot_be_is_refused(
 async def test_nobody_has_tokens_without_end(db: Database, clock: Clock) -> None:
     async with house(db, clock) as here:
         await here.user("ann")
-        for _ in range(MOST - 1):
+        for _ in range(MAX_TOKENS_PER_USER - 1):
             await here.token("ann")
         answer = await here.ask("POST", "/tokens", {"name": "x"}, by="ann")
-        assert (answer.status, answer.body["facts"]) == (429, {"limit": MOST})
+        assert (answer.status, answer.body["facts"]) == (429, {"limit": MAX_TOKENS_PER_USER})
 
 
 async def test_when_a_token_was_used_is_known_to_the_minute(db: Database, clock: Clock) -> None:
@@ -334,9 +334,9 @@ async def test_most_requests_ask_the_database_nothing(db: Database, clock: Clock
         reads = _counted(here)
         for _ in range(50):
             assert await _caller(here, "ann") == caller
-            assert await here.people.standing(caller, chat) is not None
+            assert await here.authenticator.relation(caller, chat) is not None
         assert len(reads) == 1  # how they stand to the chat, once
-        await _wait(FRESH)
+        await _wait(CACHE_SECONDS)
         await _caller(here, "ann")
         assert len(reads) == 2
 
@@ -345,13 +345,13 @@ async def _caller(here: House, name: str) -> Any:
     from aiohttp.test_utils import make_mocked_request
 
     shown = {"Authorization": f"Bearer {here.tokens[name]}"}
-    return await here.people.caller(make_mocked_request("GET", "/", headers=shown))
+    return await here.authenticator.caller(make_mocked_request("GET", "/", headers=shown))
 
 
 def _counted(here: House) -> list[None]:
     """Gets an item for each read from now on."""
     seen: list[None] = []
-    people: Any = here.people
+    people: Any = here.authenticator
 
     class Counting:
         def __getattr__(self, name: str) -> Any:
@@ -381,7 +381,7 @@ async def test_no_caller_is_told_where_the_database_is(
     async with house(db, clock) as here:
         await here.user("ann")
         await here.ask("GET", "/me", by="ann")
-        here.server.db = here.people._db = Down()  # type: ignore[assignment]
+        here.server.db = here.authenticator._db = Down()  # type: ignore[assignment]
         token = new_secret("token")
         answers = (
             await here.ask("GET", "/me", token=token),

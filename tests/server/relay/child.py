@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.kernel.model import Delta, Finished, Request, TextDelta
-from holdfast.server.relay.subscriber import AskOptions
+from holdfast.server.relay.subscriber import SubscriberOptions
 from holdfast.worker.options import WorkerOptions
 from tests.server.relay.cluster import replica
 
@@ -51,7 +51,7 @@ async def main(url: str, gate: Path | None = None) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     worker = WorkerOptions(heartbeat=0.3, lease=1.0, poll=0.5, grace=10.0)
-    asking = AskOptions(first=0.02, longest=0.2)
+    asking = SubscriberOptions(first=0.02, longest=0.2)
     async with replica(url, Slow(gate), drives=worker, asking=asking) as made:
         print(made.api.url, made.host.feed.worker, flush=True)
         await stop.wait()

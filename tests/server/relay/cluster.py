@@ -19,17 +19,17 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
-from holdfast.server.app import Server, application
-from holdfast.server.relay.publisher import Owner, OwnerOptions
-from holdfast.server.relay.secret import Secret
-from holdfast.server.relay.subscriber import AskOptions, Relay
+from holdfast.server.app import ApiServer, application
+from holdfast.server.relay.publisher import PublisherOptions, RelayPublisher
+from holdfast.server.relay.secret import ClusterSecret
+from holdfast.server.relay.subscriber import RelaySubscriber, SubscriberOptions
 from holdfast.store.postgres.database import open_postgres
 from holdfast.worker.options import WorkerOptions
 from tests.server.api import Api, Named, session
 from tests.server.streams.client import Watching
 
 T = TypeVar("T")
-SECRET: Final = Secret(b"the secret of all replicas")
+SECRET: Final = ClusterSecret(b"the secret of all replicas")
 BOUND: Final = 50.0
 
 
@@ -137,8 +137,8 @@ async def wire(to: int) -> AsyncIterator[Wire]:
 @dataclass
 class Replica:
     api: Api
-    owner: Owner
-    relay: Relay
+    owner: RelayPublisher
+    relay: RelaySubscriber
     wire: Wire
     """Between it and those who ask it."""
 
@@ -153,9 +153,9 @@ async def replica(
     model: Model,
     *,
     drives: bool | WorkerOptions = False,
-    secret: Secret = SECRET,
-    asking: AskOptions = AskOptions(),  # noqa: B008 - frozen
-    owner: OwnerOptions = OwnerOptions(),  # noqa: B008 - frozen
+    secret: ClusterSecret = SECRET,
+    asking: SubscriberOptions = SubscriberOptions(),  # noqa: B008 - frozen
+    owner: PublisherOptions = PublisherOptions(),  # noqa: B008 - frozen
     advertised: str | None = None,
 ) -> AsyncIterator[Replica]:
     """One that drives chats, or only serves those who read them.
@@ -178,15 +178,15 @@ async def replica(
         ) as host,
         session() as client,
     ):
-        server = Server(host, db, Named(db))
-        app, asked = application(server), Owner(host.feed, secret, owner)
+        server = ApiServer(host, db, Named(db))
+        app, asked = application(server), RelayPublisher(host.feed, secret, owner)
         asked.attach(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         await web.SockSite(runner, listening).start()
         there = f"http://127.0.0.1:{listening.getsockname()[1]}"
         try:
-            async with Relay(host.feed, secret, asking).running() as relay:
+            async with RelaySubscriber(host.feed, secret, asking).running() as relay:
                 yield Replica(Api(there, client, server), asked, relay, between)
         finally:
             await runner.cleanup()

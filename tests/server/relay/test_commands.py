@@ -19,8 +19,8 @@ from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError
 from holdfast.observe.metrics import MetricRegistry
 from holdfast.server.prometheus import scraped_at
-from holdfast.server.relay.frames import PATH
-from holdfast.server.relay.secret import Secret
+from holdfast.server.relay.frames import RELAY_PATH
+from holdfast.server.relay.secret import ClusterSecret
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ports
 from tests.cli.test_serve import HIDDEN, serving
@@ -46,8 +46,8 @@ def test_a_worker_with_a_secret_serves_other_replicas_and_nobody_else(
         tmp_path, "--database", postgres_url, verb="worker", HOLDFAST_CLUSTER_SECRET=SECRET
     ) as worker:
         port = worker.until("other replicas reach it").split()[-1]
-        assert status(f"http://127.0.0.1:{port}{PATH}") == 401
-        assert status(f"http://127.0.0.1:{port}{PATH}", Host="elsewhere") == 421
+        assert status(f"http://127.0.0.1:{port}{RELAY_PATH}") == 401
+        assert status(f"http://127.0.0.1:{port}{RELAY_PATH}", Host="elsewhere") == 421
         assert status(f"http://127.0.0.1:{port}/api/v1/chats") == 404
         assert worker.end() == 0
 
@@ -62,8 +62,8 @@ def test_a_server_is_reached_by_replicas_at_its_advertised_name_and_no_other(
         HOLDFAST_CLUSTER_SECRET=SECRET,
     ) as server:  # fmt: skip
         url = server.started()
-        assert status(url + PATH, Host="replica-1:8765") == 401
-        assert status(url + PATH) == 421
+        assert status(url + RELAY_PATH, Host="replica-1:8765") == 401
+        assert status(url + RELAY_PATH) == 421
         assert status(f"{url}/api/v1/chats", Host="replica-1:8765") == 421
         assert status(f"{url}/healthz") == 200
         assert server.end() == 0
@@ -75,14 +75,14 @@ def test_without_a_secret_there_is_no_relay_and_it_says_so(
     with serving(tmp_path, "--listen", "0", "--database", postgres_url) as server:
         assert "HOLDFAST_CLUSTER_SECRET" in server.until("no cluster secret")
         url = server.started()
-        assert status(url + PATH) == 404
+        assert status(url + RELAY_PATH) == 404
         assert server.end() == 0
 
 
 def test_a_file_of_ones_own_is_no_cluster(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0", HOLDFAST_CLUSTER_SECRET=SECRET) as server:
         url = server.started()
-        assert status(url + PATH) == 404
+        assert status(url + RELAY_PATH) == 404
         assert server.end() == 0
 
 
@@ -92,11 +92,11 @@ def test_the_secret_is_of_the_environment_or_of_a_private_file(tmp_path: Path) -
     file = tmp_path / "cluster.secret"
     file.write_text(f"{SECRET}\n")
     file.chmod(0o600)
-    assert cluster_secret(none, {}, "", str(tmp_path)) == Secret(SECRET.encode())
+    assert cluster_secret(none, {}, "", str(tmp_path)) == ClusterSecret(SECRET.encode())
     named = ServerSettings(cluster_secret_file="cluster.secret")
-    assert cluster_secret(named, {}, str(tmp_path), "") == Secret(SECRET.encode())
+    assert cluster_secret(named, {}, str(tmp_path), "") == ClusterSecret(SECRET.encode())
     other = {"HOLDFAST_CLUSTER_SECRET": "another one, which is as long"}
-    assert cluster_secret(named, other, str(tmp_path), "") != Secret(SECRET.encode())
+    assert cluster_secret(named, other, str(tmp_path), "") != ClusterSecret(SECRET.encode())
     file.chmod(0o644)
     with pytest.raises(ConfigError, match="is accessible to others"):
         cluster_secret(named, {}, str(tmp_path), "")
@@ -108,7 +108,7 @@ def test_a_secret_that_is_missing_or_too_short_is_refused(tmp_path: Path) -> Non
         cluster_secret(named, {}, str(tmp_path), "")
     with pytest.raises(ConfigError, match="fewer than 16 characters"):
         cluster_secret(ServerSettings(), {"HOLDFAST_CLUSTER_SECRET": "short"}, "", "")
-    assert "sixteen" not in repr(Secret(SECRET.encode()))
+    assert "sixteen" not in repr(ClusterSecret(SECRET.encode()))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_a_replica_is_reached_where_it_listens_unless_that_is_everywhere(
     name: str, advertise: str | None, url: str | None
 ) -> None:
     settings = ServerSettings(advertise=advertise)
-    async with linked(Secret(SECRET.encode()), settings, (name, 0)) as link:
+    async with linked(ClusterSecret(SECRET.encode()), settings, (name, 0)) as link:
         assert link is not None
         port = link.listening.getsockname()[1]
         assert link.url == (None if url is None else url.format(port=port))
@@ -133,7 +133,7 @@ async def test_a_replica_is_reached_where_it_listens_unless_that_is_everywhere(
 async def test_who_says_nothing_to_a_worker_is_not_kept(db: Database, clock: Clock) -> None:
     async with (
         chats_of(db, [agent((), clock)], ports=ports(clock=clock), worker=None) as host,
-        linked(Secret(SECRET.encode()), ServerSettings(), ("127.0.0.1", 0)) as link,
+        linked(ClusterSecret(SECRET.encode()), ServerSettings(), ("127.0.0.1", 0)) as link,
     ):
         assert link is not None
         async with (

@@ -15,8 +15,8 @@ from typing import Any, Final
 import aiohttp
 
 from holdfast.chat.stream import ChatChanged
-from holdfast.server.app import PREFIX
-from holdfast.server.events import End, event_of
+from holdfast.server.app import API_PREFIX
+from holdfast.server.events import StreamEnd, event_of
 from holdfast.store.postgres.database import open_postgres
 from tests.server.api import USER, session
 from tests.server.relay.child import ANSWER, HALF
@@ -76,12 +76,12 @@ class Reader(Watching):
         self, client: aiohttp.ClientSession, place: str, chat: str, answers: int
     ) -> None:
         headers = ANN if self.last is None else {**ANN, "Last-Event-ID": self.last}
-        url = f"{place}{PREFIX}/chats/{chat}/stream"
+        url = f"{place}{API_PREFIX}/chats/{chat}/stream"
         async with client.get(url, headers=headers) as response:
             self.connections += 1
             async for wire in Connection(response).events():
                 event = event_of(wire)
-                if event is None or isinstance(event, End):
+                if event is None or isinstance(event, StreamEnd):
                     return
                 self.see(event)
                 if self.done and len(self.messages) > answers:
@@ -89,7 +89,7 @@ class Reader(Watching):
 
 
 async def create(client: aiohttp.ClientSession, place: str, prompt: str = "go") -> str:
-    url = f"{place}{PREFIX}/chats"
+    url = f"{place}{API_PREFIX}/chats"
     async with client.post(url, headers=ANN, json={"prompt": prompt}) as response:
         made: dict[str, Any] = await response.json()
         assert response.status == 201, made
@@ -130,7 +130,7 @@ def test_when_the_owner_is_killed_readers_elsewhere_keep_their_connection(
                 await until(lambda: all(reader.was_told(SAID, 2) for reader in readers))
                 gate.touch()
             async with client.get(
-                f"{others[0].url}{PREFIX}/chats/{chat}/messages", headers=ANN
+                f"{others[0].url}{API_PREFIX}/chats/{chat}/messages", headers=ANN
             ) as response:
                 page = await response.json()
             numbers = [one["number"] for one in page["messages"]]

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from holdfast.chat.stream import LiveDelta
 from holdfast.server.relay import publisher
-from holdfast.server.relay.frames import PATH
-from holdfast.server.relay.publisher import OwnerOptions
-from holdfast.server.relay.secret import ASKING, Secret
-from holdfast.server.relay.subscriber import AskOptions
+from holdfast.server.relay.frames import RELAY_PATH
+from holdfast.server.relay.publisher import PublisherOptions
+from holdfast.server.relay.secret import PROOF_HEADER, ClusterSecret
+from holdfast.server.relay.subscriber import SubscriberOptions
 from tests.server.relay.cluster import (
     SECRET,
     Replica,
@@ -29,7 +29,7 @@ from tests.server.relay.cluster import (
 )
 from tests.server.streams.client import Watching
 
-QUICK = AskOptions(first=0.01, longest=0.05)
+QUICK = SubscriberOptions(first=0.01, longest=0.05)
 
 
 def words(count: int, start: int = 0) -> list[str]:
@@ -126,7 +126,7 @@ def test_what_nobody_reads_is_not_asked_for(postgres_url: str) -> None:
         model = Spoken()
         async with (
             replica(postgres_url, model, drives=True) as a,
-            replica(postgres_url, model, asking=AskOptions(idle=0.05)) as b,
+            replica(postgres_url, model, asking=SubscriberOptions(idle=0.05)) as b,
         ):
             chat, other = await begun(a), await begun(a, "other")
             model.say("some")
@@ -170,7 +170,7 @@ def test_a_chat_that_runs_here_is_not_asked_for(postgres_url: str) -> None:
 def test_who_does_not_have_the_secret_is_refused(postgres_url: str, shown: str | None) -> None:
     async def test() -> None:
         async with replica(postgres_url, Spoken(), drives=True) as a:
-            headers = {} if shown is None else {ASKING: shown}
+            headers = {} if shown is None else {PROOF_HEADER: shown}
             assert await status(a, headers) == 401
 
     run(test())
@@ -182,13 +182,20 @@ def test_a_proof_is_good_for_one_worker_and_not_for_long(postgres_url: str) -> N
             worker = a.host.feed.worker
             assert worker is not None
             now = int(time())
-            assert await status(a, {ASKING: SECRET.asking("other", now).shown}) == 401
-            assert await status(a, {ASKING: SECRET.asking(worker, now - 1000).shown}) == 401
-            wrong = Secret(b"something else altogether").asking(worker, now)
-            assert await status(a, {ASKING: wrong.shown}) == 401
-            proof = SECRET.asking("other", now).shown
-            assert await status(a, {ASKING: proof}, "other") == 421
-            assert await status(a, {ASKING: SECRET.asking(worker, now).shown}) == 400, "no upgrade"
+            assert (
+                await status(a, {PROOF_HEADER: SECRET.subscriber_proof("other", now).sent}) == 401
+            )
+            assert (
+                await status(a, {PROOF_HEADER: SECRET.subscriber_proof(worker, now - 1000).sent})
+                == 401
+            )
+            wrong = ClusterSecret(b"something else altogether").subscriber_proof(worker, now)
+            assert await status(a, {PROOF_HEADER: wrong.sent}) == 401
+            proof = SECRET.subscriber_proof("other", now).sent
+            assert await status(a, {PROOF_HEADER: proof}, "other") == 421
+            assert (
+                await status(a, {PROOF_HEADER: SECRET.subscriber_proof(worker, now).sent}) == 400
+            ), "no upgrade"
 
     run(test())
 
@@ -197,9 +204,9 @@ def test_a_proof_that_somebody_saw_is_good_for_nothing(postgres_url: str) -> Non
     async def test() -> None:
         async with replica(postgres_url, Spoken(), drives=True) as a:
             assert a.host.feed.worker is not None
-            proof = SECRET.asking(a.host.feed.worker, int(time())).shown
-            assert await status(a, {ASKING: proof}) == 400, "no upgrade"
-            assert await status(a, {ASKING: proof}) == 401
+            proof = SECRET.subscriber_proof(a.host.feed.worker, int(time())).sent
+            assert await status(a, {PROOF_HEADER: proof}) == 400, "no upgrade"
+            assert await status(a, {PROOF_HEADER: proof}) == 401
 
     run(test())
 
@@ -207,7 +214,7 @@ def test_a_proof_that_somebody_saw_is_good_for_nothing(postgres_url: str) -> Non
 async def status(a: Replica, headers: dict[str, str], worker: str | None = None) -> int:
     params = {"worker": worker or a.host.feed.worker or ""}
     async with aiohttp.ClientSession() as client:
-        async with client.get(a.api.url + PATH, headers=headers, params=params) as response:
+        async with client.get(a.api.url + RELAY_PATH, headers=headers, params=params) as response:
             return response.status
 
 
@@ -216,7 +223,7 @@ def test_without_the_same_secret_readers_still_get_every_message(postgres_url: s
         model = Spoken()
         async with (
             replica(postgres_url, model, drives=True) as a,
-            replica(postgres_url, model, secret=Secret(b"of others"), asking=QUICK) as b,
+            replica(postgres_url, model, secret=ClusterSecret(b"of others"), asking=QUICK) as b,
         ):
             chat = await begun(a)
             async with reading(b, chat) as watching:
@@ -303,7 +310,7 @@ def test_what_ends_during_a_cut_is_told_by_the_database(postgres_url: str) -> No
 def test_a_slow_peer_is_told_less_often_and_costs_no_memory(postgres_url: str) -> None:
     async def test() -> None:
         model = Spoken()
-        options = OwnerOptions(message=64 * 1024)
+        options = PublisherOptions(message=64 * 1024)
         async with (
             replica(postgres_url, model, drives=True, owner=options) as a,
             replica(postgres_url, model) as b,
@@ -318,7 +325,7 @@ def test_a_slow_peer_is_told_less_often_and_costs_no_memory(postgres_url: str) -
                     model.say("x" * 100_000)
                     total += 100_000
                     await asyncio.sleep(0.001)
-                (line,) = a.owner._lines
+                (line,) = a.owner._connections
                 assert line._transport is not None
                 held = line._transport.get_write_buffer_size()
                 assert held < 4_000_000, f"{held} bytes wait for a peer that takes nothing"
@@ -334,7 +341,7 @@ def test_a_peer_that_takes_nothing_for_long_is_cut(postgres_url: str) -> None:
     async def test() -> None:
         model = Spoken()
         async with (
-            replica(postgres_url, model, drives=True, owner=OwnerOptions(slow=0.2)) as a,
+            replica(postgres_url, model, drives=True, owner=PublisherOptions(slow=0.2)) as a,
             replica(postgres_url, model, asking=QUICK) as b,
         ):
             chat = await begun(a)
@@ -363,7 +370,7 @@ class Unheard(Struct, array_like=True, tag="unheard of"):
 def test_a_peer_that_is_not_understood_costs_words_and_nothing_else(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "answer_of", lambda number, taken: Unheard(number))
+    monkeypatch.setattr(publisher, "publisher_frame_of", lambda number, taken: Unheard(number))
 
     async def test() -> None:
         model = Spoken()

@@ -12,8 +12,8 @@ import msgspec
 
 import holdfast.server.routes.streams  # noqa: F401 - so that there are these
 from holdfast.chat.stream import ChatChanged
-from holdfast.server.app import PREFIX
-from holdfast.server.events import End, Wire, event_of
+from holdfast.server.app import API_PREFIX
+from holdfast.server.events import StreamEnd, WireEvent, event_of
 from tests.chat.watcher import Watcher, in_time
 from tests.server.api import USER, Api
 
@@ -29,7 +29,7 @@ class Connection:
     writes: list[bytes] = field(default_factory=list)
     """What arrived together."""
 
-    async def events(self) -> AsyncIterator[Wire]:
+    async def events(self) -> AsyncIterator[WireEvent]:
         rest = b""
         async for data, _ in self.response.content.iter_chunks():
             self.writes.append(data)
@@ -46,8 +46,8 @@ class Connection:
                     yield wire
         assert rest == b"", "half an event"
 
-    async def take(self, count: int) -> list[Wire]:
-        taken: list[Wire] = []
+    async def take(self, count: int) -> list[WireEvent]:
+        taken: list[WireEvent] = []
         with in_time(f"fewer than {count} events"):
             async for wire in self.events():
                 taken.append(wire)
@@ -56,15 +56,15 @@ class Connection:
         return taken
 
 
-def wires_of(data: bytes) -> list[Wire]:
+def wires_of(data: bytes) -> list[WireEvent]:
     """The events that were written together."""
     return [_wire(block) for block in data.split(b"\n\n") if block not in (b"", b":")]
 
 
-def _wire(block: bytes) -> Wire:
+def _wire(block: bytes) -> WireEvent:
     lines = dict(line.split(b": ", 1) for line in block.split(b"\n"))
     id = lines.get(b"id")
-    return Wire(None if id is None else id.decode(), lines[b"event"].decode(), lines[b"data"])
+    return WireEvent(None if id is None else id.decode(), lines[b"event"].decode(), lines[b"data"])
 
 
 def path_of(chat_id: str | None) -> str:
@@ -86,7 +86,7 @@ async def connected(
     if cursor is not None:
         (params if in_url else headers)["cursor" if in_url else "Last-Event-ID"] = cursor
     async with api.session.get(
-        api.url + PREFIX + path_of(chat_id), headers=headers, params=params
+        api.url + API_PREFIX + path_of(chat_id), headers=headers, params=params
     ) as response:
         assert response.status == 200, await response.read()
         yield Connection(response)
@@ -98,7 +98,7 @@ async def socket(
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     query = "" if cursor is None else f"?cursor={cursor}"
     async with api.session.ws_connect(
-        api.url + PREFIX + path_of(chat_id) + query, headers={USER: api.user}, **more
+        api.url + API_PREFIX + path_of(chat_id) + query, headers={USER: api.user}, **more
     ) as opened:
         yield opened
 
@@ -119,17 +119,17 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True):
     data: msgspec.Raw
 
 
-async def frames(opened: aiohttp.ClientWebSocketResponse) -> AsyncIterator[Wire]:
+async def frames(opened: aiohttp.ClientWebSocketResponse) -> AsyncIterator[WireEvent]:
     async for message in opened:
         assert message.type is aiohttp.WSMsgType.TEXT
         frame = msgspec.json.decode(message.data, type=Frame)
-        yield Wire(frame.id, frame.event, bytes(frame.data))
+        yield WireEvent(frame.id, frame.event, bytes(frame.data))
 
 
 class Watching(Watcher):
     """A watcher at the far end of a wire."""
 
-    end: End | None = None
+    end: StreamEnd | None = None
     connections: int = 0
 
     @property
@@ -145,18 +145,20 @@ class Watching(Watcher):
             await self.see_all(connection.events(), events, answers=answers)
 
     async def see_all(
-        self, wires: AsyncIterator[Wire], events: int | None = None, *, answers: int = 0
+        self, wires: AsyncIterator[WireEvent], events: int | None = None, *, answers: int = 0
     ) -> None:
         """`answers`: not before it has seen so many."""
         with in_time(f"neither idle nor {events} events, the last of {self.events[-2:]}"):
             await self._see_all(wires, events, answers)
 
-    async def _see_all(self, wires: AsyncIterator[Wire], events: int | None, answers: int) -> None:
+    async def _see_all(
+        self, wires: AsyncIterator[WireEvent], events: int | None, answers: int
+    ) -> None:
         first = True
         async for wire in wires:
             event = event_of(wire)
             assert event is not None
-            if isinstance(event, End):
+            if isinstance(event, StreamEnd):
                 self.end = event
                 return
             assert not first or isinstance(event, ChatChanged), "the chat does not come first"

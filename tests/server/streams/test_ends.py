@@ -13,9 +13,17 @@ import pytest
 
 from holdfast.chat.stream import ChatStream
 from holdfast.server.app import Limits
-from holdfast.server.events import DELETED, FAILED, REVOKED, SHUTDOWN, Wire, event_of, list_event_of
+from holdfast.server.events import (
+    END_DELETED,
+    END_FAILED,
+    END_REVOKED,
+    END_SHUTDOWN,
+    WireEvent,
+    event_of,
+    list_event_of,
+)
 from holdfast.server.fanout import StreamOptions
-from holdfast.server.policy import Caller
+from holdfast.server.policy import ApiCaller
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
 from tests.chat.test_stream import slowly
@@ -25,8 +33,8 @@ from tests.server.streams.client import Watching, connected, frames, path_of, so
 
 
 async def test_websocket_and_sse_say_the_same_event_for_event(db: Database, clock: Clock) -> None:
-    over_sse: list[Wire] = []
-    over_socket: list[Wire] = []
+    over_sse: list[WireEvent] = []
+    over_socket: list[WireEvent] = []
     async with serving_api(db, [agent([slowly("hello there")], clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
         async with connected(api, chat.id) as connection, socket(api, chat.id) as opened:
@@ -49,7 +57,7 @@ async def test_websocket_and_sse_say_the_same_event_for_event(db: Database, cloc
                 await api.server.hub.close()
             assert opened.close_code == aiohttp.WSCloseCode.GOING_AWAY
     assert over_sse == over_socket
-    assert event_of(over_sse[-1]) == SHUTDOWN
+    assert event_of(over_sse[-1]) == END_SHUTDOWN
     assert {"chat", "message", "delta", "reset", "end"} <= {wire.event for wire in over_sse}
 
 
@@ -100,11 +108,11 @@ async def test_a_websocket_answers_pings_and_sends_its_own(db: Database, clock: 
 async def test_a_websocket_says_every_15_seconds_that_the_server_is_there(
     db: Database, clock: Clock
 ) -> None:
-    beat = Wire(None, "beat", b"null")
+    beat = WireEvent(None, "beat", b"null")
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
         for path, of in (("chat", chat.id), ("list", None)):
-            said: list[Wire] = []
+            said: list[WireEvent] = []
             async with socket(api, of) as opened:
                 with anyio.move_on_after(63):
                     async for wire in frames(opened):
@@ -155,9 +163,9 @@ async def test_a_deleted_chat_ends_its_streams(db: Database, clock: Clock) -> No
             await chat.delete()
             with anyio.fail_after(1):
                 (wire,) = await connection.take(1)
-                assert event_of(wire) == DELETED
+                assert event_of(wire) == END_DELETED
                 (last,) = [wire async for wire in frames(opened)]
-                assert event_of(last) == DELETED
+                assert event_of(last) == END_DELETED
         assert len(api.server.hub) == 0
 
 
@@ -171,8 +179,8 @@ async def test_a_database_that_is_away_when_a_stream_begins_ends_it(
         chat = await api.host.create(None, owner="ann")
         monkeypatch.setattr(ChatStream, "_read", unavailable)
         async with connected(api, chat.id) as connection:
-            assert [event_of(wire) async for wire in connection.events()] == [FAILED]
-        assert FAILED.reconnect
+            assert [event_of(wire) async for wire in connection.events()] == [END_FAILED]
+        assert END_FAILED.reconnect
 
 
 class Strict(Named):
@@ -183,7 +191,7 @@ class Strict(Named):
         self.revoked: set[tuple[str, str | None]] = set()
         self.broken = False
 
-    async def still(self, caller: Caller, chat_id: str | None = None) -> bool:
+    async def still(self, caller: ApiCaller, chat_id: str | None = None) -> bool:
         if self.broken:
             raise ConnectionError
         return (caller.user, chat_id) not in self.revoked
@@ -202,10 +210,10 @@ async def test_who_may_not_read_any_more_is_cut_within_seconds(db: Database, clo
             await reader.take(1)
             identity.revoked.add(("bob", chat.id))
             with anyio.fail_after(7):
-                assert [event_of(wire) async for wire in reader.events()] == [REVOKED]
+                assert [event_of(wire) async for wire in reader.events()] == [END_REVOKED]
             identity.revoked.add(("bob", None))
             with anyio.fail_after(7):
-                assert [event_of(wire) async for wire in list.events()] == [REVOKED]
+                assert [event_of(wire) async for wire in list.events()] == [END_REVOKED]
             assert len(api.server.hub) == 1
             identity.broken = True
             await anyio.sleep(10)
@@ -225,7 +233,7 @@ async def test_a_server_that_stops_tells_everybody_to_come_back_and_is_not_held_
             api.session = kept
             began = anyio.current_time()
         assert anyio.current_time() - began < 1
-        assert [event_of(wire) async for wire in connection.events()] == [SHUTDOWN]
+        assert [event_of(wire) async for wire in connection.events()] == [END_SHUTDOWN]
         await stream.__aexit__(None, None, None)
 
 
@@ -237,7 +245,7 @@ async def test_who_comes_while_the_server_stops_is_sent_away_at_once(
         chat = await api.host.create(None, owner="ann")
         await api.server.hub.close()
         async with connected(api, chat.id) as connection:
-            assert [event_of(wire) async for wire in connection.events()] == [SHUTDOWN]
+            assert [event_of(wire) async for wire in connection.events()] == [END_SHUTDOWN]
 
 
 async def test_a_chat_that_is_not_the_callers_has_no_stream(db: Database, clock: Clock) -> None:

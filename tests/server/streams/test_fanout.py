@@ -20,8 +20,8 @@ from holdfast.chat.rows import Stored
 from holdfast.chat.stream import SIZE, ChatStream, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
-from holdfast.server.app import Limits, Server, application
-from holdfast.server.events import FAILED, SLOW, Wire, wire_of
+from holdfast.server.app import ApiServer, Limits, application
+from holdfast.server.events import END_FAILED, END_SLOW, WireEvent, wire_of
 from holdfast.server.fanout import StreamOptions
 from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite.database import open_sqlite
@@ -179,7 +179,7 @@ async def test_a_chat_that_cannot_be_told_ends_its_own_streams_and_no_others(
     script = [slowly("one"), slowly("two")]
     bad, good = Watching(), Watching()
 
-    def picky(event: Any) -> Wire:
+    def picky(event: Any) -> WireEvent:
         if isinstance(event, LiveDelta) and event.cursor.history == unlucky.history_version:
             raise ValueError("cannot be written")
         return wire_of(event)
@@ -195,7 +195,7 @@ async def test_a_chat_that_cannot_be_told_ends_its_own_streams_and_no_others(
         async with anyio.create_task_group() as group:
             group.start_soon(partial(bad.follow, api, one.id, answers=1))
             group.start_soon(partial(good.follow, api, two.id, answers=1))
-    assert bad.end == FAILED
+    assert bad.end == END_FAILED
     assert len(good.finished) == 1
 
 
@@ -226,11 +226,11 @@ def test_streams_are_served_on_an_event_loop_that_nobody_prepared(
 @asynccontextmanager
 async def narrow(
     db: Database, script: list[Any], clock: Clock, options: StreamOptions
-) -> AsyncIterator[tuple[Host, Server, int]]:
+) -> AsyncIterator[tuple[Host, ApiServer, int]]:
     """A server whose connections hold next to nothing in the kernel."""
     world = ports(clock=clock)
     async with serving(db, [agent(script, clock)], ports=world, titles=False) as host:
-        server = Server(host, db, Named(db), world, Limits(streams=options))
+        server = ApiServer(host, db, Named(db), world, Limits(streams=options))
         listener = sockets.create_server(("127.0.0.1", 0))
         listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, 4096)
         runner = web.AppRunner(application(server), access_log=None)
@@ -260,7 +260,7 @@ class Sleeper:
             f"X-Test-User: ann\r\nLast-Event-ID: {cursor}\r\n\r\n".encode()
         )
 
-    async def wires(self, *, hurry: bool = False) -> AsyncIterator[Wire]:
+    async def wires(self, *, hurry: bool = False) -> AsyncIterator[WireEvent]:
         """What comes, until the connection ends. `hurry`: no time goes by meanwhile."""
         await self.reader.readuntil(b"\r\n\r\n")
         rest = b""
@@ -283,7 +283,7 @@ LONG = [[pause(0.1), say(f"{number:03} " * 4096)] for number in range(100)]
 ROOM = StreamOptions(buffer=64 * 1024)
 
 
-async def _turn(host: Host, server: Server, port: int, stalled: int) -> tuple[float, Any]:
+async def _turn(host: Host, server: ApiServer, port: int, stalled: int) -> tuple[float, Any]:
     """How long a turn took while so many readers slept, and who they are."""
     chat = await host.create(None, owner="ann")
     sleepers = [Sleeper(port, chat.id) for _ in range(stalled)]
@@ -366,7 +366,7 @@ async def test_who_takes_nothing_for_long_is_told_to_come_back_and_cut(
         watcher = Watching()
         with anyio.fail_after(60):
             await watcher.see_all(sleeper.wires(hurry=True), answers=1)
-        assert watcher.end == SLOW
+        assert watcher.end == END_SLOW
         sleeper.leave()
         again = Sleeper(port, chat.id)
         await again.ask(str(watcher.cursor))

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import anyio
 import pytest
 
-from holdfast.server.app import PREFIX
-from holdfast.server.events import REVOKED, Wire, event_of, list_event_of
-from holdfast.server.identity.authenticator import SESSION_KEY
+from holdfast.server.app import API_PREFIX
+from holdfast.server.events import END_REVOKED, WireEvent, event_of, list_event_of
+from holdfast.server.identity.authenticator import SESSION_KEY_HEADER
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of
@@ -37,7 +37,7 @@ async def by_token(here: House, chat: str) -> Let:
 async def by_session(here: House, chat: str) -> Let:
     begun = await here.ask("POST", "/session", {"token": here.tokens["ann"]})
     cookie, key = cookie_of(begun), begun.body["key"]
-    headers = {"Cookie": cookie, SESSION_KEY: key}
+    headers = {"Cookie": cookie, SESSION_KEY_HEADER: key}
 
     async def sign_out() -> None:
         assert (await here.ask("DELETE", "/session", cookie=cookie, key=key)).status == 204
@@ -49,7 +49,7 @@ async def by_token_of_session(here: House, chat: str) -> Let:
     """A session whose token is revoked."""
     token = await here.token("ann")
     begun = await here.ask("POST", "/session", {"token": token})
-    headers = {"Cookie": cookie_of(begun), SESSION_KEY: begun.body["key"]}
+    headers = {"Cookie": cookie_of(begun), SESSION_KEY_HEADER: begun.body["key"]}
     return Let(headers, lambda: done(here, "DELETE", f"/tokens/{id_of(token)}", by="ann"))
 
 
@@ -93,8 +93,8 @@ async def done(here: House, method: str, path: str, by: str) -> None:
 @asynccontextmanager
 async def over_sse(
     here: House, path: str, headers: Mapping[str, str]
-) -> AsyncIterator[AsyncIterator[Wire]]:
-    async with here.client.get(here.url + PREFIX + path, headers=headers) as response:
+) -> AsyncIterator[AsyncIterator[WireEvent]]:
+    async with here.client.get(here.url + API_PREFIX + path, headers=headers) as response:
         assert response.status == 200, await response.read()
         yield Connection(response).events()
 
@@ -102,8 +102,8 @@ async def over_sse(
 @asynccontextmanager
 async def over_websocket(
     here: House, path: str, headers: Mapping[str, str]
-) -> AsyncIterator[AsyncIterator[Wire]]:
-    async with here.client.ws_connect(here.url + PREFIX + path, headers=headers) as opened:
+) -> AsyncIterator[AsyncIterator[WireEvent]]:
+    async with here.client.ws_connect(here.url + API_PREFIX + path, headers=headers) as opened:
         yield frames(opened)
         assert opened.close_code == 1008  # a policy was violated
 
@@ -132,7 +132,7 @@ async def test_a_stream_ends_within_seconds_of_what_let_its_reader_in(
     clock: Clock,
     of: str,
     shown: str,
-    over: Callable[..., AbstractAsyncContextManager[AsyncIterator[Wire]]],
+    over: Callable[..., AbstractAsyncContextManager[AsyncIterator[WireEvent]]],
 ) -> None:
     async with house(db, clock) as here:
         for user in ("ann", "bob"):
@@ -141,7 +141,7 @@ async def test_a_stream_ends_within_seconds_of_what_let_its_reader_in(
         chat = await here.chat("ann")
         let = await READERS[shown](here, chat)
         path = path_of(chat if of == "chat" else None)
-        seen: list[Wire] = []
+        seen: list[WireEvent] = []
         async with over(here, path, let.headers) as events, anyio.create_task_group() as group:
 
             async def read() -> None:
@@ -157,5 +157,5 @@ async def test_a_stream_ends_within_seconds_of_what_let_its_reader_in(
             await anyio.sleep(WITHIN)
             raise AssertionError("it was not revoked")
         told = event_of if of == "chat" else list_event_of
-        assert [told(wire) for wire in seen if wire.event != "beat"] == [REVOKED]
+        assert [told(wire) for wire in seen if wire.event != "beat"] == [END_REVOKED]
         assert len(here.server.hub) == 0

@@ -10,8 +10,8 @@ import pytest
 from holdfast.chat.change_feed import POLL
 from holdfast.chat.tombstones import gone_since
 from holdfast.server import chat_list_stream
-from holdfast.server.chat_list_stream import ChatListed, Rosters
-from holdfast.server.events import Wire
+from holdfast.server.chat_list_stream import ChatListed, ChatListNotifier
+from holdfast.server.events import WireEvent
 from holdfast.server.json import from_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause
@@ -21,16 +21,16 @@ from tests.server.api import agent, serving_api
 from tests.server.streams.client import Connection, connected, frames, socket
 
 
-def told(wires: list[Wire]) -> list[tuple[str, str]]:
+def told(wires: list[WireEvent]) -> list[tuple[str, str]]:
     """Which chats, and as what."""
     return [(body["id"], body["status"]) for body in map(data, wires)]
 
 
-def data(wire: Wire) -> Any:
+def data(wire: WireEvent) -> Any:
     return from_json(wire.data, Any)
 
 
-async def within(connection: Connection, seconds: float) -> list[Wire]:
+async def within(connection: Connection, seconds: float) -> list[WireEvent]:
     wires = []
     with anyio.move_on_after(seconds):
         async for wire in connection.events():
@@ -130,7 +130,7 @@ async def test_only_the_last_of_one_look_moves_the_cursor_on(db: Database, clock
 async def test_who_missed_too_much_is_told_to_read_the_list(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_list_stream, "MOST", 3)
+    monkeypatch.setattr(chat_list_stream, "MAX_CHATS_SENT", 3)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         for _ in range(4):
             await api.host.create(None, owner="ann")
@@ -180,7 +180,7 @@ async def test_a_deleted_chat_is_told_to_those_who_are_there(db: Database, clock
 async def test_without_notices_the_list_is_told_at_the_next_poll(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rosters, "hear", lambda rosters, notice: None)
+    monkeypatch.setattr(ChatListNotifier, "on_notice", lambda notifier, notice: None)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         async with connected(api, None) as opened:
             await anyio.sleep(1)
@@ -194,14 +194,14 @@ async def test_a_crowd_of_changes_costs_few_looks(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    read = chat_list_stream.Roster._read
+    read = chat_list_stream.ChatListStream._read
 
     async def counted(*args: Any) -> Any:
         nonlocal looks
         looks += 1
         return await read(*args)
 
-    monkeypatch.setattr(chat_list_stream.Roster, "_read", counted)
+    monkeypatch.setattr(chat_list_stream.ChatListStream, "_read", counted)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         async with connected(api, None) as opened, connected(api, None) as another:
             await anyio.sleep(1)
@@ -211,7 +211,7 @@ async def test_a_crowd_of_changes_costs_few_looks(
                 await chat.rename(f"Title {number}")
                 await anyio.sleep(0.02)
             wires, others = await within(opened, 1), await within(another, 1)
-    assert looks <= 1 + 1 / chat_list_stream.REST + 1
+    assert looks <= 1 + 1 / chat_list_stream.QUERY_INTERVAL + 1
     assert data(wires[-1])["title"] == "Title 49"
     assert wires == others
 
@@ -272,7 +272,7 @@ async def test_each_deleted_chat_is_told_whatever_look_finds_it(db: Database, cl
 async def test_without_notices_a_deleted_chat_is_told_at_the_next_poll(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rosters, "hear", lambda rosters, notice: None)
+    monkeypatch.setattr(ChatListNotifier, "on_notice", lambda notifier, notice: None)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
         await anyio.sleep(200)
@@ -310,7 +310,7 @@ async def test_who_comes_back_is_told_what_was_deleted_read_and_pinned_meanwhile
 async def test_who_missed_too_many_deletions_is_told_to_read_the_list(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_list_stream, "MOST", 3)
+    monkeypatch.setattr(chat_list_stream, "MAX_CHATS_SENT", 3)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         for _ in range(4):
             await (await api.host.create(None, owner="ann")).delete()
@@ -338,10 +338,12 @@ async def test_who_was_told_nothing_yet_can_come_back_all_the_same(
 async def test_who_was_told_something_else_does_not_join(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
-        feed, rosters = api.host.feed, api.server.rosters
-        first, second = (chat_list_stream.Roster(feed, rosters, "ann", None) for _ in range(2))
+        feed, rosters = api.host.feed, api.server.chat_list_notifier
+        first, second = (
+            chat_list_stream.ChatListStream(feed, rosters, "ann", None) for _ in range(2)
+        )
 
-        async def told_of(who: chat_list_stream.Roster) -> list[bool]:
+        async def told_of(who: chat_list_stream.ChatListStream) -> list[bool]:
             await who.look()
             return [event.chat.pinned for event in who.take() if isinstance(event, ChatListed)]
 
@@ -359,6 +361,6 @@ async def test_who_was_told_something_else_does_not_join(db: Database, clock: Cl
         second.close()
 
 
-def gone(wires: list[Wire]) -> list[str]:
+def gone(wires: list[WireEvent]) -> list[str]:
     assert {wire.event for wire in wires} <= {"deleted"}
     return [data(wire)["id"] for wire in wires]

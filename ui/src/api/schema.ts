@@ -7,35 +7,19 @@ export const PREFIX = "/api/v1";
 
 export interface Schemas {
   /** Pending actions of a chat. */
-  Actions: {
+  ActionList: {
     actions: Array<Schemas["Pending"]>;
   };
   /** Data of an `actions` event: all pending actions. */
   ActionsData: {
     actions: Array<Schemas["Pending"]>;
   };
-  /** An agent of the server. */
-  AgentShown: {
-    name: string;
-    model: string;
-    effort: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
-    tools: Array<Schemas["ToolShown"]>;
-    provider_tools: Array<string>;
-    window: number | null;
-    threshold: number | null;
-    compacts_at: number | null;
-  };
   /** The agents of the server. */
-  Agents: {
-    agents: Array<Schemas["AgentShown"]>;
-  };
-  /** The process is alive. */
-  Alive: {
-    /** @default "ok" */
-    status?: "ok";
+  AgentList: {
+    agents: Array<Schemas["CatalogAgent"]>;
   };
   /** Approve a tool call. */
-  Allow: {
+  AllowAnswer: {
     type: "allow";
     digest: string;
     /** @default null */
@@ -51,11 +35,11 @@ export interface Schemas {
   };
   /** The answer to one action. */
   AnswerAction: {
-    answer: Schemas["Allow"] | Schemas["Refuse"] | Schemas["Result"];
+    answer: Schemas["AllowAnswer"] | Schemas["DenyAnswer"] | Schemas["ResultAnswer"];
   };
   /** Answers to several actions, by id. */
   AnswerActions: {
-    answers: Record<string, Schemas["Allow"] | Schemas["Refuse"] | Schemas["Result"]>;
+    answers: Record<string, Schemas["AllowAnswer"] | Schemas["DenyAnswer"] | Schemas["ResultAnswer"]>;
     /** @default null */
     allow_for_chat?: Schemas["AllowedCalls"] | null;
   };
@@ -75,27 +59,24 @@ export interface Schemas {
     asked_at: number;
     action: Schemas["Pending"];
   };
-  /** Pending actions, newest first. */
-  AskedPage: {
-    actions: Array<Schemas["Asked"]>;
-    next: string | null;
+  /** An entry of the audit log: one change, or one refused request. */
+  AuditEntry: {
+    id: string;
+    action: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
+    subject: string;
+    user: string | null;
+    token: string | null;
+    address: string;
+    /** @default {} */
+    detail?: Record<string, unknown>;
+    /** @default 0 */
+    at?: number;
   };
-  /** A share to create. */
-  AskedShare: {
+  /** A page of the audit log, newest entries first. */
+  AuditPage: {
+    entries: Array<Schemas["AuditEntry"]>;
     /** @default null */
-    user?: string | null;
-    /** @default null */
-    expires_in?: number | null;
-  };
-  /** A token to create. */
-  AskedToken: {
-    name: string;
-    /** @default ["read", "write"] */
-    scopes?: Array<"admin" | "read" | "write">;
-    /** @default null */
-    expires_in?: number | null;
-    /** @default null */
-    user?: string | null;
+    next?: string | null;
   };
   /** Query of `GET /audit`. */
   AuditQuery: {
@@ -108,13 +89,6 @@ export interface Schemas {
     /** @default null */
     action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
   };
-  /** A period of time. */
-  Between: {
-    /** @default 0 */
-    since?: number;
-    /** @default 9007199254740991 */
-    until?: number;
-  };
   /** The model started to write a tool call. Its arguments follow. */
   CallStarted: {
     type: "call_started";
@@ -122,6 +96,56 @@ export interface Schemas {
     tool: string;
     /** @default false */
     provider_executed?: boolean;
+  };
+  /** An agent of the server. */
+  CatalogAgent: {
+    name: string;
+    model: string;
+    effort: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
+    tools: Array<Schemas["CatalogTool"]>;
+    provider_tools: Array<string>;
+    window: number | null;
+    threshold: number | null;
+    compacts_at: number | null;
+  };
+  /** A model. Facts that are not known are null. */
+  CatalogModel: {
+    name: string;
+    provider: string;
+    used_by: Array<string>;
+    window: number | null;
+    max_output: number | null;
+    efforts: Array<"high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh"> | null;
+    files: Array<"audio" | "image" | "pdf" | "text" | "video"> | null;
+    price: Schemas["Price"] | null;
+  };
+  /** A provider, and whether it can be used. */
+  CatalogProvider: {
+    name: string;
+    usable: boolean;
+    remedy: string | null;
+    /** @default false */
+    broken?: boolean;
+    /** @default null */
+    key?: "environment" | "stored" | null;
+    /** @default false */
+    stored?: boolean;
+    /** @default null */
+    stored_at?: number | null;
+    /** @default true */
+    needs_key?: boolean;
+    variables: Array<string>;
+    url: string | null;
+    default: string | null;
+  };
+  /** A tool of an agent. */
+  CatalogTool: {
+    name: string;
+    description: string;
+    waits_for: "answer" | "approval" | "child" | "client" | null;
+    effect: "commit" | "idempotent" | "once" | "pure";
+    approval: "ask" | "depends" | "never";
+    label: string;
   };
   /** Changes of a chat; absent fields keep their values. */
   ChangeChat: {
@@ -131,6 +155,13 @@ export interface Schemas {
     pinned?: boolean;
     model?: string | null;
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
+  };
+  /** Changes of a user; None keeps a value. */
+  ChangeUser: {
+    /** @default null */
+    role?: "admin" | "member" | "viewer" | null;
+    /** @default null */
+    disabled?: boolean | null;
   };
   /** A page of chats, newest first. */
   ChatPage: {
@@ -148,6 +179,11 @@ export interface Schemas {
     chat: Schemas["Snapshot"];
     /** @default [] */
     pieces?: Array<string>;
+  };
+  /** Query of the usage of a chat. */
+  ChatUsageQuery: {
+    /** @default false */
+    tree?: boolean;
   };
   /** Positions in the history that a checkpoint message replaces or shortens. */
   Checkpoint: {
@@ -188,8 +224,61 @@ export interface Schemas {
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
+  /** A share to create. */
+  CreateShare: {
+    /** @default null */
+    user?: string | null;
+    /** @default null */
+    expires_in?: number | null;
+  };
+  /** A token to create. */
+  CreateToken: {
+    name: string;
+    /** @default ["read", "write"] */
+    scopes?: Array<"admin" | "read" | "write">;
+    /** @default null */
+    expires_in?: number | null;
+    /** @default null */
+    user?: string | null;
+  };
+  /** A user to create. */
+  CreateUser: {
+    name: string;
+    /** @default "member" */
+    role?: "admin" | "member" | "viewer";
+  };
+  /** A new browser session. */
+  CreatedSession: {
+    user: string;
+    key: string;
+    download_key: string;
+  };
+  /** A share that was created. */
+  CreatedShare: {
+    info: Schemas["Share"];
+    link: string | null;
+  };
+  /** A token that was created. */
+  CreatedToken: {
+    info: Schemas["Token"];
+    token: string | null;
+  };
+  /** The result of a chat, if it is idle. */
+  CurrentResult: {
+    result: Schemas["ChatResult"] | null;
+  };
+  /** The authenticated caller. */
+  CurrentUser: {
+    user: string;
+    name: string;
+    role: "admin" | "member" | "viewer";
+    scopes: Array<"admin" | "read" | "write">;
+    mode: "local" | "team";
+    /** @default null */
+    download_key?: string | null;
+  };
   /** Usage of one day. */
-  Day: {
+  DayUsage: {
     day: string;
     spent: Schemas["Spent"];
   };
@@ -206,6 +295,12 @@ export interface Schemas {
     last: number;
     fragment: Schemas["TextDelta"] | Schemas["ReasoningDelta"] | Schemas["CallStarted"] | Schemas["ArgumentsDelta"] | Schemas["ToolCalled"] | Schemas["ToolStarted"] | Schemas["ToolProgressed"] | Schemas["ToolFinished"] | Schemas["Compacting"] | Schemas["Warned"] | Schemas["Omitted"];
   };
+  /** Deny a tool call. */
+  DenyAnswer: {
+    type: "deny";
+    /** @default "" */
+    reason?: string;
+  };
   /** The new text of a message. */
   EditMessage: {
     prompt: string | Array<Schemas["TextPart"] | Schemas["FilePart"] | Schemas["SourcePart"]>;
@@ -220,26 +315,8 @@ export interface Schemas {
     /** @default null */
     deliver?: "queue" | "steer" | null;
   };
-  /** The last event of a stream that the server ends. */
-  End: {
-    reason: "deleted" | "failed" | "revoked" | "shutdown" | "slow";
-    reconnect: boolean;
-  };
-  /** An entry of the audit log: one change, or one refused request. */
-  Entry: {
-    id: string;
-    action: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
-    subject: string;
-    user: string | null;
-    token: string | null;
-    address: string;
-    /** @default {} */
-    detail?: Record<string, unknown>;
-    /** @default 0 */
-    at?: number;
-  };
   /** Query of an export. */
-  Export: {
+  ExportQuery: {
     /** @default "jsonl" */
     format?: "jsonl" | "markdown";
     /** @default true */
@@ -310,24 +387,9 @@ export interface Schemas {
     share_workspace?: boolean;
   };
   /** Query of an import. */
-  Import: {
+  ImportQuery: {
     /** @default null */
     agent?: string | null;
-  };
-  /** A token that was created. */
-  IssuedToken: {
-    info: Schemas["Token"];
-    token: string | null;
-  };
-  /** Query of `GET /actions`. */
-  ListAsked: {
-    /** @default null */
-    cursor?: string | null;
-    /**
-     * most items on a page
-     * @default 50
-     */
-    limit?: number;
   };
   /** Query of `GET /chats`. */
   ListChats: {
@@ -381,10 +443,20 @@ export interface Schemas {
     /** @default false */
     superseded?: boolean;
   };
-  /** A share that was created. */
-  MadeShare: {
-    info: Schemas["Share"];
-    link: string | null;
+  /** Query of `GET /actions`. */
+  ListPendingActions: {
+    /** @default null */
+    cursor?: string | null;
+    /**
+     * most items on a page
+     * @default 50
+     */
+    limit?: number;
+  };
+  /** The process is alive. */
+  Liveness: {
+    /** @default "ok" */
+    status?: "ok";
   };
   /** The state of a chat for one reader. */
   Marks: {
@@ -405,16 +477,6 @@ export interface Schemas {
   Match: {
     number: number | null;
     snippet: Array<Schemas["Piece"]>;
-  };
-  /** The authenticated caller. */
-  Me: {
-    user: string;
-    name: string;
-    role: "admin" | "member" | "viewer";
-    scopes: Array<"admin" | "read" | "write">;
-    mode: "local" | "team";
-    /** @default null */
-    download_key?: string | null;
   };
   /** One entry of a history. `kind` is its origin; `visibility` states who may see it. */
   Message: {
@@ -443,55 +505,19 @@ export interface Schemas {
     messages: Array<Schemas["Stored"]>;
     next: number | null;
   };
-  /** A model. Facts that are not known are null. */
-  ModelShown: {
-    name: string;
-    provider: string;
-    used_by: Array<string>;
-    window: number | null;
-    max_output: number | null;
-    efforts: Array<"high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh"> | null;
-    files: Array<"audio" | "image" | "pdf" | "text" | "video"> | null;
-    price: Schemas["Price"] | null;
-  };
   /** The models that can be used. */
-  Models: {
-    models: Array<Schemas["ModelShown"]>;
+  ModelList: {
+    models: Array<Schemas["CatalogModel"]>;
     priced_on: string;
-  };
-  /** A user to create. */
-  NewUser: {
-    name: string;
-    /** @default "member" */
-    role?: "admin" | "member" | "viewer";
   };
   /** Data of a `superseded` event: numbers of the superseded messages. */
   NumbersData: {
     numbers: Array<number>;
   };
-  /** Query of the usage of a chat. */
-  OfChat: {
-    /** @default false */
-    tree?: boolean;
-  };
   /** Marker for tool output that was omitted because it exceeded the attempt's limit. */
   Omitted: {
     type: "omitted";
     call_ids: Array<string>;
-  };
-  /** A new order of the queue. */
-  Order: {
-    order: Array<string>;
-  };
-  /** The result of a chat, if it is idle. */
-  Outcome: {
-    result: Schemas["ChatResult"] | null;
-  };
-  /** A page of the audit log, newest entries first. */
-  Page: {
-    entries: Array<Schemas["Entry"]>;
-    /** @default null */
-    next?: string | null;
   };
   /** An action that the chat waits for. */
   Pending: {
@@ -509,6 +535,11 @@ export interface Schemas {
     number?: number;
     /** @default null */
     deadline?: number | null;
+  };
+  /** Pending actions, newest first. */
+  PendingActionPage: {
+    actions: Array<Schemas["Asked"]>;
+    next: string | null;
   };
   /** Text of a passage; `found` when it matches the query. */
   Piece: {
@@ -531,8 +562,8 @@ export interface Schemas {
     /** @default null */
     long?: Schemas["Price"] | null;
   };
-  /** Why a request failed. */
-  Problem: {
+  /** Body of an error response: why a request failed. */
+  ProblemDetails: {
     kind: string;
     status: number;
     title: string;
@@ -544,33 +575,18 @@ export interface Schemas {
   ProviderKey: {
     key: string;
   };
-  /** A provider, and whether it can be used. */
-  ProviderShown: {
-    name: string;
-    usable: boolean;
-    remedy: string | null;
-    /** @default false */
-    broken?: boolean;
-    /** @default null */
-    key?: "environment" | "stored" | null;
-    /** @default false */
-    stored?: boolean;
-    /** @default null */
-    stored_at?: number | null;
-    /** @default true */
-    needs_key?: boolean;
-    variables: Array<string>;
-    url: string | null;
-    default: string | null;
-  };
   /** The known providers. */
-  Providers: {
-    providers: Array<Schemas["ProviderShown"]>;
+  ProviderList: {
+    providers: Array<Schemas["CatalogProvider"]>;
     can_store: boolean;
   };
   /** Data of a `queue` event: the whole queue, in order. */
   QueueData: {
     queue: Array<Schemas["Queued"]>;
+  };
+  /** A new order of the queue. */
+  QueueOrder: {
+    order: Array<string>;
   };
   /** A message that waits in the queue. */
   Queued: {
@@ -587,12 +603,16 @@ export interface Schemas {
     /** @default 0 */
     created_at?: number;
   };
+  /** The queue, in order of delivery. */
+  QueuedMessages: {
+    queue: Array<Schemas["Queued"]>;
+  };
   /** How far the caller has read. */
   ReadUpTo: {
     number: number;
   };
   /** The server is ready. */
-  Ready: {
+  Readiness: {
     status: "ready";
     workers: number;
   };
@@ -621,17 +641,6 @@ export interface Schemas {
     /** @default null */
     queued?: string | null;
   };
-  /** Deny a tool call. */
-  Refuse: {
-    type: "deny";
-    /** @default "" */
-    reason?: string;
-  };
-  /** Usage of the caller's chats. */
-  Report: {
-    total: Schemas["Spent"];
-    days: Array<Schemas["Day"]>;
-  };
   /** Data of a `reset` event: which state the reader has to discard. */
   ResetData: {
     what: "history" | "live";
@@ -647,18 +656,13 @@ export interface Schemas {
     cut_by?: "content_filter" | "length" | null;
   };
   /** The result of a client tool, or the answer to a question. */
-  Result: {
+  ResultAnswer: {
     type: "result";
     result: unknown;
     /** @default false */
     failed?: boolean;
     /** @default false */
     expected?: boolean;
-  };
-  /** Where a stream continues. */
-  Resume: {
-    /** @default null */
-    cursor?: string | null;
   };
   /** What is shown while a chat waits for its next attempt. */
   Retry: {
@@ -690,12 +694,6 @@ export interface Schemas {
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
-  /** A new browser session. */
-  Session: {
-    user: string;
-    key: string;
-    download_key: string;
-  };
   /** Read access to a chat, for one user or by link. */
   Share: {
     id: string;
@@ -707,7 +705,7 @@ export interface Schemas {
     expires_at?: number | null;
   };
   /** Shares of a chat. */
-  Shares: {
+  ShareList: {
     shares: Array<Schemas["Share"]>;
   };
   /** A chat as one person sees it. */
@@ -846,6 +844,16 @@ export interface Schemas {
     name: string | null;
     created_at: number;
   };
+  /** The last event of a stream that the server ends. */
+  StreamEnd: {
+    reason: "deleted" | "failed" | "revoked" | "shutdown" | "slow";
+    reconnect: boolean;
+  };
+  /** Where a stream continues. */
+  StreamQuery: {
+    /** @default null */
+    cursor?: string | null;
+  };
   /** Text of a prompt, an answer or a tool result. */
   Text: {
     type: "text";
@@ -878,7 +886,7 @@ export interface Schemas {
     used_at?: number | null;
   };
   /** Tokens of a user. */
-  Tokens: {
+  TokenList: {
     tokens: Array<Schemas["Token"]>;
   };
   /** Query of `GET /tokens`. */
@@ -943,15 +951,6 @@ export interface Schemas {
     /** @default null */
     finished_at?: number | null;
   };
-  /** A tool of an agent. */
-  ToolShown: {
-    name: string;
-    description: string;
-    waits_for: "answer" | "approval" | "child" | "client" | null;
-    effect: "commit" | "idempotent" | "once" | "pure";
-    approval: "ask" | "depends" | "never";
-    label: string;
-  };
   /** A tool call started to run. */
   ToolStarted: {
     type: "tool_started";
@@ -960,7 +959,7 @@ export interface Schemas {
     label: string;
   };
   /** Query of an upload. */
-  Upload: {
+  UploadQuery: {
     /** @default null */
     name?: string | null;
   };
@@ -979,6 +978,18 @@ export interface Schemas {
     /** @default null */
     cost?: number | null;
   };
+  /** A period of time. */
+  UsageQuery: {
+    /** @default 0 */
+    since?: number;
+    /** @default 9007199254740991 */
+    until?: number;
+  };
+  /** Usage of the caller's chats. */
+  UsageReport: {
+    total: Schemas["Spent"];
+    days: Array<Schemas["DayUsage"]>;
+  };
   /** A user of a team server. */
   User: {
     id: string;
@@ -988,15 +999,8 @@ export interface Schemas {
     /** @default null */
     disabled_at?: number | null;
   };
-  /** Changes of a user; None keeps a value. */
-  UserChange: {
-    /** @default null */
-    role?: "admin" | "member" | "viewer" | null;
-    /** @default null */
-    disabled?: boolean | null;
-  };
   /** A page of users. */
-  Users: {
+  UserPage: {
     users: Array<Schemas["User"]>;
     /** @default null */
     next?: string | null;
@@ -1007,10 +1011,6 @@ export interface Schemas {
     after?: string;
     /** @default 100 */
     limit?: number;
-  };
-  /** The queue, in order of delivery. */
-  Waiting: {
-    queue: Array<Schemas["Queued"]>;
   };
   /** A warning for people; the run continues. */
   Warned: {
@@ -1028,7 +1028,7 @@ export interface ChatEvents {
   actions: Schemas["ActionsData"];
   delta: Schemas["DeltaData"];
   reset: Schemas["ResetData"];
-  end: Schemas["End"];
+  end: Schemas["StreamEnd"];
 }
 
 /** The data of each event, by its name. */
@@ -1036,7 +1036,7 @@ export interface ListEvents {
   chat: Schemas["Shown"];
   deleted: Schemas["DeletedData"];
   reset: Schemas["ResetData"];
-  end: Schemas["End"];
+  end: Schemas["StreamEnd"];
 }
 
 /** By method and path. */
@@ -1054,14 +1054,14 @@ export interface Operations {
       limit?: number;
     };
     body: undefined;
-    answer: Schemas["AskedPage"];
+    answer: Schemas["PendingActionPage"];
   };
   /** List the agents */
   "GET /agents": {
     path: undefined;
     query: undefined;
     body: undefined;
-    answer: Schemas["Agents"];
+    answer: Schemas["AgentList"];
   };
   /** Read the audit log */
   "GET /audit": {
@@ -1077,7 +1077,7 @@ export interface Operations {
       action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
     };
     body: undefined;
-    answer: Schemas["Page"];
+    answer: Schemas["AuditPage"];
   };
   /** Create a chat */
   "POST /chats": {
@@ -1163,7 +1163,7 @@ export interface Operations {
     };
     query: undefined;
     body: undefined;
-    answer: Schemas["Actions"];
+    answer: Schemas["ActionList"];
   };
   /** Answer several pending actions at once: all of them, or none if one is refused */
   "POST /chats/{chat}/actions": {
@@ -1286,7 +1286,7 @@ export interface Operations {
     };
     query: undefined;
     body: undefined;
-    answer: Schemas["Waiting"];
+    answer: Schemas["QueuedMessages"];
   };
   /** Reorder the queue, within each kind */
   "PUT /chats/{chat}/queue": {
@@ -1294,8 +1294,8 @@ export interface Operations {
       chat: string;
     };
     query: undefined;
-    body: Schemas["Order"];
-    answer: Schemas["Waiting"];
+    body: Schemas["QueueOrder"];
+    answer: Schemas["QueuedMessages"];
   };
   /** Read a queued message */
   "GET /chats/{chat}/queue/{id}": {
@@ -1315,7 +1315,7 @@ export interface Operations {
     };
     query: undefined;
     body: Schemas["EditQueued"];
-    answer: Schemas["Waiting"];
+    answer: Schemas["QueuedMessages"];
   };
   /** Remove a queued message before it is delivered */
   "DELETE /chats/{chat}/queue/{id}": {
@@ -1353,7 +1353,7 @@ export interface Operations {
     };
     query: undefined;
     body: undefined;
-    answer: Schemas["Outcome"];
+    answer: Schemas["CurrentResult"];
   };
   /** Retry after an error */
   "POST /chats/{chat}/retry": {
@@ -1371,7 +1371,7 @@ export interface Operations {
     };
     query: undefined;
     body: undefined;
-    answer: Schemas["Shares"];
+    answer: Schemas["ShareList"];
   };
   /** Share a chat read-only */
   "POST /chats/{chat}/shares": {
@@ -1379,8 +1379,8 @@ export interface Operations {
       chat: string;
     };
     query: undefined;
-    body: Schemas["AskedShare"] | undefined;
-    answer: Schemas["MadeShare"];
+    body: Schemas["CreateShare"] | undefined;
+    answer: Schemas["CreatedShare"];
   };
   /** Revoke a share of a chat */
   "DELETE /chats/{chat}/shares/{id}": {
@@ -1475,14 +1475,14 @@ export interface Operations {
     path: undefined;
     query: undefined;
     body: undefined;
-    answer: Schemas["Alive"];
+    answer: Schemas["Liveness"];
   };
   /** Read who the caller is */
   "GET /me": {
     path: undefined;
     query: undefined;
     body: undefined;
-    answer: Schemas["Me"];
+    answer: Schemas["CurrentUser"];
   };
   /** Prometheus metrics of this process */
   "GET /metrics": {
@@ -1496,7 +1496,7 @@ export interface Operations {
     path: undefined;
     query: undefined;
     body: undefined;
-    answer: Schemas["Models"];
+    answer: Schemas["ModelList"];
   };
   /** The OpenAPI document of this API */
   "GET /openapi.json": {
@@ -1510,7 +1510,7 @@ export interface Operations {
     path: undefined;
     query: undefined;
     body: undefined;
-    answer: Schemas["Providers"];
+    answer: Schemas["ProviderList"];
   };
   /** Store the key of a provider */
   "PUT /providers/{name}": {
@@ -1535,14 +1535,14 @@ export interface Operations {
     path: undefined;
     query: undefined;
     body: undefined;
-    answer: Schemas["Ready"];
+    answer: Schemas["Readiness"];
   };
   /** Sign in: exchange a token for a cookie */
   "POST /session": {
     path: undefined;
     query: undefined;
     body: Schemas["SignIn"];
-    answer: Schemas["Session"];
+    answer: Schemas["CreatedSession"];
   };
   /** Sign out */
   "DELETE /session": {
@@ -1569,14 +1569,14 @@ export interface Operations {
       user?: string | null;
     };
     body: undefined;
-    answer: Schemas["Tokens"];
+    answer: Schemas["TokenList"];
   };
   /** Create a token */
   "POST /tokens": {
     path: undefined;
     query: undefined;
-    body: Schemas["AskedToken"];
-    answer: Schemas["IssuedToken"];
+    body: Schemas["CreateToken"];
+    answer: Schemas["CreatedToken"];
   };
   /** Revoke a token */
   "DELETE /tokens/{id}": {
@@ -1597,7 +1597,7 @@ export interface Operations {
       until?: number;
     };
     body: undefined;
-    answer: Schemas["Report"];
+    answer: Schemas["UsageReport"];
   };
   /** List the users */
   "GET /users": {
@@ -1609,13 +1609,13 @@ export interface Operations {
       limit?: number;
     };
     body: undefined;
-    answer: Schemas["Users"];
+    answer: Schemas["UserPage"];
   };
   /** Create a user */
   "POST /users": {
     path: undefined;
     query: undefined;
-    body: Schemas["NewUser"];
+    body: Schemas["CreateUser"];
     answer: Schemas["User"];
   };
   /** Change a user's role, or disable or enable them */
@@ -1624,7 +1624,7 @@ export interface Operations {
       user: string;
     };
     query: undefined;
-    body: Schemas["UserChange"] | undefined;
+    body: Schemas["ChangeUser"] | undefined;
     answer: Schemas["User"];
   };
 }

@@ -6,7 +6,7 @@ import { effortWords } from "../chat/models";
 import { count } from "../ui/format";
 
 type Price = NonNullable<Model["price"]>;
-export type Tool = Schemas["ToolShown"];
+export type Tool = Schemas["CatalogTool"];
 export type Token = Schemas["Token"];
 
 export function windowWords(tokens: number | null): string {

@@ -143,7 +143,7 @@ interface OneProps {
 function One({ user, me, onChange }: OneProps) {
   const [isOpen, setOpen] = useState(false);
   const off = user.disabled_at != null;
-  const change = async (body: Schemas["UserChange"]) => {
+  const change = async (body: Schemas["ChangeUser"]) => {
     const path = { user: user.id };
     await attempt(() => call("PATCH /users/{user}", { path, body }));
     // Also when it was refused: the choice goes back to what it was.
