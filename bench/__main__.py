@@ -1,8 +1,8 @@
-"""Our figures beside the floor's and, on request, the peers', as ratios from one run.
+"""Measure Holdfast, next to a floor: the least code that does the same work by hand.
 
-make bench                          ours and the floor
-make bench PEERS="agno langgraph"   also these, each in an environment of its own (PEERS=all)
-python -m bench --only steps busy   some sections; --directory has the databases on another disk
+make bench                          all sections
+make bench PEERS="agno langgraph"   also measure these frameworks in the section loop (PEERS=all)
+python -m bench --only steps busy   only these sections
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ PEERS: Final = {
     "openai_agents": ["openai-agents"],
 }
 ROUNDS: Final = 5
-"""Floor and ours take turns, because a machine has slow and fast minutes."""
+"""Rounds in which floor and ours take turns: a machine has slow and fast minutes."""
 STARTS: Final = 15
+"""Processes started for one figure."""
 
 
 def python_of(peer: str) -> Path:
-    """The peer's interpreter, in an environment that is made when it is first asked for."""
+    """The peer's interpreter. Its environment is created on first use."""
     home = HERE / ".peers" / peer
     python = home / "bin" / "python"
     if not python.exists():
@@ -59,6 +60,7 @@ def python_of(peer: str) -> Path:
 
 
 def run(python: Path | str, program: Path, **more: str) -> list[dict[str, Any]]:
+    """Run a program with additional environment variables; returns the rows that it prints."""
     environment = {
         **os.environ,
         **more,
@@ -72,7 +74,7 @@ def run(python: Path | str, program: Path, **more: str) -> list[dict[str, Any]]:
 
 
 def bench_loop(peers: list[str]) -> None:
-    print("\nloop: CPU per step (one streamed model call and one tool call), microseconds\n")
+    print("\nloop: CPU time per step (one streamed answer and one tool call), in microseconds\n")
     rows: dict[str, dict[int, list[float]]] = {}
 
     def take(python: Path | str, program: Path) -> None:
@@ -86,7 +88,7 @@ def bench_loop(peers: list[str]) -> None:
         take(python_of(peer), HERE / "peers" / f"loop_{peer}.py")
 
     floor = statistics.median(rows["floor"][200])
-    print(f"{'':16}{'50 steps':>10}{'200':>10}{'800':>10}{'x floor':>10}{'800 : 50':>10}")
+    print(f"{'':16}{'50 steps':>10}{'200':>10}{'800':>10}{'x floor':>10}{'800 / 50':>10}")
     for who, sizes in rows.items():
         at = {size: statistics.median(figures) for size, figures in sizes.items()}
         growth = statistics.median(b / a for a, b in zip(sizes[50], sizes[800], strict=True))
@@ -111,7 +113,7 @@ def wire_server() -> Iterator[str]:
 
 
 def bench_wire() -> None:
-    print("\nwire: CPU per streamed chunk, a burst of 4,000, socket to reader, microseconds\n")
+    print("\nwire: CPU time per streamed chunk (burst of 4,000), in microseconds\n")
     figures: dict[tuple[str, str], list[float]] = {}
     with wire_server() as base_url:
         for _ in range(ROUNDS):
@@ -130,9 +132,9 @@ def bench_wire() -> None:
 
 
 def bench_streams() -> None:
-    print("\nstreams: answers under way at once in one process, each\n")
+    print("\nstreams: memory and CPU time per answer, with many answers at once in one process\n")
     with wire_server() as base_url:
-        for api in APIS:  # each in a process of its own: memory that was used once is used again
+        for api in APIS:  # each in a new process: freed memory would be reused
             (row,) = run(sys.executable, HERE / "streams.py", BENCH_URL=base_url, BENCH_API=api)
             print(
                 f"{row['api']:16}{row['streams']:8} streams{row['kilobytes']:8.0f} KB"
@@ -141,7 +143,7 @@ def bench_streams() -> None:
 
 
 def bench_fanout() -> None:
-    print("\nfan-out: 500 readers, 50 events a second each; server CPU per event, and how late\n")
+    print("\nfanout: 500 readers, 50 events/s each; server CPU time per event, and its delay\n")
     rows: dict[str, list[dict[str, Any]]] = {}
     for _ in range(3):
         for who in ("floor", "one", "many", "relay", "relay_many"):
@@ -150,10 +152,10 @@ def bench_fanout() -> None:
             )
     labels = {
         "floor": "floor",
-        "one": "of one chat",
-        "many": "of 500 chats",
-        "relay": "one, by relay",  # CPU is that of the replica that runs it
-        "relay_many": "500, by relay",
+        "one": "one chat",
+        "many": "500 chats",
+        "relay": "one, relayed",  # CPU time of the replica that runs the chat
+        "relay_many": "500, relayed",
     }
     for who, label in labels.items():
         taken = [row["median"] for row in rows[who]]
@@ -166,30 +168,32 @@ def bench_fanout() -> None:
         )
     (row,) = run(sys.executable, HERE / "fanout.py", BENCH_FANOUT="stalled")
     print(
-        f"{'20 stalled':16}{row['megabytes']:8.1f} MB more"
-        f"{(row['slower'] - 1) * 100:8.1f} % longer for the turn"
+        f"{'20 stalled':16}{row['megabytes']:8.1f} MB more memory"
+        f"{(row['slower'] - 1) * 100:8.1f} % longer turn"
     )
 
 
 def bench_page() -> None:
-    print("\npage: main thread per frame, 5,000 messages and 60 kB being written; size at start\n")
+    print("\npage: main-thread time per frame, with 5,000 messages and a 60 kB answer; size\n")
     if chromium.find() is None:
-        print(f"without the page: {chromium.MISSING}", file=sys.stderr)
+        print(f"page skipped: {chromium.MISSING}", file=sys.stderr)
         return
     *speeds, size = run(sys.executable, HERE / "page.py")
     for frames in speeds:
         times = frames["p95"] / frames["floor"]
-        goal = f"{frames['goal']:8.0f} ms goal for p95" if "goal" in frames else ""
+        goal = f"   goal: p95 at most {frames['goal']:.0f} ms" if "goal" in frames else ""
         print(
-            f"{frames['characters_per_second']:8.0f} / s{'':4}{frames['p50']:8.1f} ms median"
-            f"{frames['p95']:8.1f} ms p95{frames['max']:8.1f} ms most"
-            f"{frames['floor']:8.1f} ms p95 of the floor, {times:.1f} x{goal}"
+            f"{frames['characters_per_second']:8.0f} chars/s{'':4}{frames['p50']:8.1f} ms median"
+            f"{frames['p95']:8.1f} ms p95{frames['max']:8.1f} ms max"
+            f"{frames['floor']:8.1f} ms p95 of the floor ({times:.1f} x){goal}"
         )
-    print(f"{'start':16}{size['kilobytes']:8.0f} kB packed{size['goal']:8.0f} kB goal")
+    print(
+        f"{'start':16}{size['kilobytes']:8.0f} kB compressed   goal: at most {size['goal']:.0f} kB"
+    )
 
 
 def start(statement: str) -> tuple[float, float]:
-    """Milliseconds of wall clock, and megabytes, of a process that runs one statement."""
+    """Wall time in milliseconds and memory in megabytes of a process that runs one statement."""
     probe = f"{statement}\nprint(int(open('/proc/self/statm').read().split()[1]) * 4096 / 1e6)"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     times, memory = [], 0.0
@@ -203,7 +207,7 @@ def start(statement: str) -> tuple[float, float]:
             stdout=subprocess.PIPE,
             text=True,
         )
-        if attempt:  # the first one compiles
+        if attempt:  # the first start compiles
             times.append((time.perf_counter() - began) * 1e3)
         memory = float(done.stdout)
     return statistics.median(times), memory
@@ -223,11 +227,11 @@ STARTED: Final = (
         ("Google", "from holdfast import Google"),
     ),
 )
-"""In each group the first is the floor of the others."""
+"""Imports to measure. In each group the first one is the floor of the others."""
 
 
 def bench_start() -> None:
-    print("\nstart: a process that imports, wall clock and memory\n")
+    print("\nstart: wall time and memory of a process that only imports\n")
     taken, memory = start("pass")
     print(f"{'python':18}{taken:8.0f} ms{memory:8.1f} MB")
     for group in STARTED:
@@ -264,12 +268,14 @@ COMMANDS: Final = (
 
 
 def bench_command_line() -> None:
-    print("\ncommand line: a process until its first output, wall clock\n")
+    print("\ncommands: wall time from the start of a process to its first output\n")
     for command in COMMANDS:
         first_output(*command)  # compiles
         taken = [first_output(*command) for _ in range(STARTS)]
         shown = " ".join(command)
-        print(f"holdfast {shown:50}{statistics.median(taken):8.0f} ms{min(taken):8.0f} ms least")
+        print(
+            f"holdfast {shown:50}{statistics.median(taken):8.0f} ms median{min(taken):8.0f} ms min"
+        )
 
 
 DURABLE: Final[Mapping[str, Callable[..., None]]] = {
@@ -279,7 +285,7 @@ DURABLE: Final[Mapping[str, Callable[..., None]]] = {
     "length": bench_length,
     "takeover": bench_takeover,
 }
-"""Sections that need a disk."""
+"""Sections that need a disk, with the function that measures each."""
 SECTIONS: Final = ("loop", "wire", "streams", "fanout", "page", "start", "commands", *DURABLE)
 
 
@@ -301,7 +307,7 @@ def bench_in_memory(sections: list[str], peers: list[str]) -> None:
 
 
 def bench_on_disk(sections: list[str], place: Disk) -> None:
-    place.tell()
+    place.report()
     for section, bench in DURABLE.items():
         if section in sections:
             bench(partial(run, sys.executable), place)
@@ -309,18 +315,37 @@ def bench_on_disk(sections: list[str], place: Disk) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peers", nargs="*", default=[], choices=[*PEERS, "all"])
-    parser.add_argument("--only", nargs="+", default=list(SECTIONS), choices=SECTIONS)
-    parser.add_argument("--directory", type=Path, help="on a disk, for databases; default: here")
-    asked = parser.parse_args()
-    peers = list(PEERS) if "all" in asked.peers else asked.peers
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        default=[],
+        choices=[*PEERS, "all"],
+        metavar="NAME",
+        help=f"also measure {', '.join(PEERS)}, or all of them",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=list(SECTIONS),
+        choices=SECTIONS,
+        metavar="SECTION",
+        help=f"measure only these sections: {', '.join(SECTIONS)}",
+    )
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="directory for the databases, on the disk to measure; default: bench/.disk",
+    )
+    options = parser.parse_args()
+    peers = list(PEERS) if "all" in options.peers else options.peers
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    bench_in_memory(asked.only, peers)
-    if not DURABLE.keys().isdisjoint(asked.only):
-        with disk(asked.directory) as place:
-            bench_on_disk(asked.only, place)
+    bench_in_memory(options.only, peers)
+    if not DURABLE.keys().isdisjoint(options.only):
+        with disk(options.directory) as place:
+            bench_on_disk(options.only, place)
 
 
 if __name__ == "__main__":

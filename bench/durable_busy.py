@@ -1,7 +1,7 @@
-"""Commits and heartbeats of a worker whose event loop always has something else to do.
+"""Measures commits and heartbeats of a worker whose event loop is always busy.
 
-One task takes the loop in slices, with one turn of it in between. Prints the wait for a commit, and
-how late heartbeats are.
+Another task blocks the loop in slices, with one turn of the loop in between. Prints how long
+commits take, and how late heartbeats are.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 SLICES: Final = (0, 100, 500, 2_000)
-"""Microseconds that the loop is taken for at a time; 0: not at all."""
+"""Microseconds for which the loop is blocked at a time; 0: not at all."""
 SECONDS: Final = 3.0
 HEARTBEAT: Final = 0.25
 OPTIONS: Final = WorkerOptions(heartbeat=HEARTBEAT)
 
 
-class Timed:
-    """A database that notes how long commits take, and when a worker has said that it is alive."""
+class TimedDatabase:
+    """A database that records how long commits take, and when a worker has sent a heartbeat."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -55,22 +55,22 @@ class Timed:
         return await self._db.read(transaction, short=short)
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        async def and_look(tx: Tx) -> tuple[T, int]:
-            made = await transaction(tx)
+        async def and_heartbeat(tx: Tx) -> tuple[T, int]:
+            result = await transaction(tx)
             row = await tx.one("SELECT max(beat_at) FROM workers")
-            return made, (row and row[0]) or 0
+            return result, (row and row[0]) or 0
 
-        made, beat_at = await self._db.write(and_look, short=short)
+        result, beat_at = await self._db.write(and_heartbeat, short=short)
         if beat_at > self._beat_at:
             self._beat_at = beat_at
             self.beats.append(time.perf_counter())
-        return made
+        return result
 
     async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
         began = time.perf_counter()
-        made = await self._db.write_together(bulk, one)
+        result = await self._db.write_together(bulk, one)
         self.commits.append(time.perf_counter() - began)
-        return made
+        return result
 
     def taken(self) -> dict[str, Any]:
         commits = [taken * 1e3 for taken in self.commits]
@@ -85,7 +85,7 @@ class Timed:
 
 
 async def hog(microseconds: int) -> None:
-    """Leave nothing of the loop to others but their turns."""
+    """Block the loop, except for one turn after each slice."""
     while True:
         end = time.perf_counter() + microseconds / 1e6
         while time.perf_counter() < end:
@@ -97,7 +97,7 @@ async def main() -> None:
     ports = Ports()
     async with opened(os.environ["BENCH_TARGET"], ports) as db:
         for microseconds in SLICES:
-            timed = Timed(db)
+            timed = TimedDatabase(db)
             bench = Bench(timed, ports, OPTIONS)
             async with bench.worker.running():
                 await bench.drive(1, 20)  # warm up
@@ -109,7 +109,7 @@ async def main() -> None:
                 if busy is not None:
                     busy.cancel()
                 shown = timed.taken()
-                bench.model.steps = 0  # the chat comes to its end
+                bench.model.steps = 0  # ends the chat
                 await bench.rest()
             show(who="holdfast", slice=microseconds, **shown)
 

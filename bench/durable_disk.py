@@ -1,4 +1,4 @@
-"""Where the databases of a bench are: on a disk, because a commit is mostly the wait for it."""
+"""Creates the databases of a benchmark on a disk: a commit mostly waits for the disk."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast.testing.postgres import NoPostgres, PostgresFailed, Server, runnin
 
 Store: TypeAlias = Literal["SQLite", "PostgreSQL"]
 
-BESIDE: Final = Path(__file__).resolve().parent / ".disk"
-MEMORY: Final = 20.0
-"""Microseconds: whatever answers sooner than this has not waited for a disk."""
+DEFAULT_DIRECTORY: Final = Path(__file__).resolve().parent / ".disk"
+MIN_SYNC: Final = 20.0
+"""Microseconds: a sync that takes less has not waited for a disk."""
 
 
 def fdatasync(directory: Path) -> float:
-    """Microseconds until a page is on the disk."""
+    """Median time in microseconds until a page is on the disk."""
     taken = []
     with tempfile.TemporaryFile(dir=directory) as file:
         for _ in range(200):
@@ -35,7 +35,7 @@ def fdatasync(directory: Path) -> float:
 
 
 class Disk:
-    """Makes empty databases, each used once."""
+    """Creates empty databases, each used once."""
 
     def __init__(self, directory: Path, server: Server | None) -> None:
         self.directory = directory
@@ -47,32 +47,32 @@ class Disk:
         return ("SQLite",) if self._server is None else ("SQLite", "PostgreSQL")
 
     def empty(self, store: Store) -> str:
-        """What a program is told as `BENCH_TARGET`."""
+        """The path or URL of a new database, which a program gets as `BENCH_TARGET`."""
         name = f"bench{next(self._numbers)}"
         if store == "SQLite":
             return str(self.directory / f"{name}.db")
         assert self._server is not None
         return self._server.create(name)
 
-    def tell(self) -> None:
-        """Say what the figures were taken on, and whether that is worth anything."""
+    def report(self) -> None:
+        """Print how fast the disk is, and warn if it is not a disk."""
         taken = fdatasync(self.directory)
-        print(f"\nThe disk under {self.directory.parent} takes {taken:.0f} µs for an fdatasync.")
-        if taken < MEMORY:
-            print("That is no disk: name a directory on one with --directory.", file=sys.stderr)
+        print(f"\ndisk: fdatasync in {self.directory.parent} takes {taken:.0f} µs")
+        if taken < MIN_SYNC:
+            print("This is not a disk: name a directory on one with --directory.", file=sys.stderr)
 
 
 @contextmanager
 def disk(directory: Path | None) -> Iterator[Disk]:
-    """A directory beside this program, or in another one, with a server that keeps its word."""
+    """Databases in a new directory, with a PostgreSQL server that syncs its commits."""
     with ExitStack() as stack:
-        around = directory or BESIDE
+        around = directory or DEFAULT_DIRECTORY
         around.mkdir(exist_ok=True)
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=around)))
-        place.chmod(0o755)  # the server is not root, and has to get at its data
+        place.chmod(0o755)  # the server does not run as root, and has to reach its data
         server: Server | None = None
         try:
             server = stack.enter_context(running(place / "pg", durable=True))
         except (NoPostgres, PostgresFailed) as error:
-            print(f"without PostgreSQL: {error}", file=sys.stderr)
+            print(f"PostgreSQL skipped: {error}", file=sys.stderr)
         yield Disk(place, server)

@@ -1,4 +1,4 @@
-"""The floor of durable steps: the same two transactions a step, written by hand.
+"""The floor of durable steps: the same two transactions per step, written by hand.
 
 Each is an UPDATE of the chat that names its owner and version, and an INSERT of a message. SQLite
 runs on the event loop, without a thread. On PostgreSQL there are two floors: BEGIN, UPDATE, INSERT,
@@ -41,7 +41,7 @@ BOTH: Final = (
 
 Message: TypeAlias = dict[str, Any]
 Commit: TypeAlias = Callable[[str, int, Message], Awaitable[int]]
-"""Of a chat that has this version: its new version."""
+"""Commits a message to a chat that has this version; returns the new version."""
 
 
 def called(number: int) -> Message:
@@ -83,7 +83,7 @@ def now() -> int:
 
 
 class Floor:
-    """A database with the two tables, and the ways to commit a message of a chat."""
+    """A database with the two tables, and one or two ways to commit a message."""
 
     def __init__(self, create: Callable[[], Awaitable[str]], **ways: Commit) -> None:
         self.ways = ways
@@ -118,7 +118,7 @@ async def sqlite(target: str) -> AsyncIterator[Floor]:
         ((new, number),) = execute(update, (chat, version, at)).fetchall()
         execute(insert, (chat, number, new, *row(message), at))
         execute("COMMIT")
-        await asyncio.sleep(0)  # or the chats would run one after the other
+        await asyncio.sleep(0)  # otherwise the chats would run one after the other
         return cast(int, new)
 
     async def create() -> str:
@@ -137,7 +137,7 @@ async def postgres(target: str) -> AsyncIterator[Floor]:
     import asyncpg
 
     async def reset(_: Any) -> None:
-        """The pool's own would be a round trip more with each use of a connection."""
+        """Do nothing: the pool's own reset would cost a round trip for each use of a connection."""
 
     async with asyncpg.create_pool(target, min_size=20, max_size=20, reset=reset) as pool:
         for table in TABLES:

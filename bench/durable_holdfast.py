@@ -1,4 +1,4 @@
-"""Ours: a worker over a real store, from creating the chats to the rest of the last one."""
+"""Measures durable steps of Holdfast: a worker on a real database, until all chats are idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is left of a step in the database, and what was written for it: BENCH_WHO, 800 steps."""
+"""Measures the bytes that a step leaves in the database, and the bytes written for it.
+
+BENCH_WHO: floor or holdfast.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from bench.durable_work import Bench, opened, show, sizes
 from holdfast.kernel.ports import Ports
 
 Drive: TypeAlias = Callable[[str, int, int], Awaitable[None]]
-"""Of a database: so many chats with so many steps."""
+"""Runs a number of chats with a number of steps in a database."""
 
 TABLES: Final = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
@@ -36,13 +39,13 @@ async def by_floor(target: str, chats: int, steps: int) -> None:
 
 
 def in_file(target: str) -> tuple[int, int]:
-    """Closing it has moved the log into the file. Counts what this process ever wrote."""
+    """Size of the file (its log was merged when it was closed), and bytes this process wrote."""
     written = Path("/proc/self/io").read_text().split("wchar:")[1].split()[0]
     return Path(target).stat().st_size, int(written)
 
 
-async def looked_at(target: str) -> tuple[int, int]:
-    """Bytes of all tables with their indexes, and of everything that was written so far."""
+async def sizes_of(target: str) -> tuple[int, int]:
+    """Bytes of all tables with their indexes, and all bytes written so far."""
     if not target.startswith("postgresql:"):
         return in_file(target)
     import asyncpg
@@ -60,9 +63,9 @@ async def main(drive: Drive) -> None:
     target = os.environ["BENCH_TARGET"]
     await drive(target, 0, 0)
     for chats, steps in sizes():
-        before = await looked_at(target)
+        before = await sizes_of(target)
         await drive(target, chats, steps)
-        after = await looked_at(target)
+        after = await sizes_of(target)
         kept, written = ((b - a) / (chats * steps) for a, b in zip(before, after, strict=True))
         show(who=os.environ["BENCH_WHO"], steps=steps, kept=kept, written=written)
 

@@ -1,4 +1,4 @@
-"""Time of a step in a chat that has few messages, and in one that has many."""
+"""Measures the time of a step in chats with few and with many messages."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ STEPS: Final = 100
 
 
 def steps_before(messages: int) -> list[Message]:
-    """What a chat of this length has behind its prompt."""
+    """The messages after the prompt of a chat of this length."""
     history = []
     for number in range(1, messages - 1, 2):
         call = ToolCall(f"c{number}", "tick", '{"x": 1}')
-        made = ToolResult(call.id, "tick", (Text("ok"),))
+        result = ToolResult(call.id, "tick", (Text("ok"),))
         history.append(
             Message("assistant", (call,), "answer", finish="tool_calls", model="bench:model")
         )
-        history.append(Message("tool", (made,), "results"))
+        history.append(Message("tool", (result,), "results"))
     return history
 
 
@@ -61,7 +61,7 @@ async def main() -> None:
 
 
 def per_step(taken: Sequence[float]) -> float:
-    """Without the first, before which the chat was read."""
+    """Time per step, without the first one, which includes reading the chat."""
     return (taken[-1] - taken[0]) / (len(taken) - 1)
 
 

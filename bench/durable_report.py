@@ -1,4 +1,4 @@
-"""The sections about durability, as they are printed. Floor and ours take turns in each."""
+"""Runs and prints the sections about durability. Floor and ours take turns in each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from bench.durable_disk import Disk
 
 Run: TypeAlias = Callable[..., list[dict[str, Any]]]
-"""Runs a program, given its path and its environment, and gives the rows it prints."""
+"""Runs a program, given its path and its environment; returns the rows that it prints."""
 Row: TypeAlias = dict[str, Any]
 
 HERE: Final = Path(__file__).resolve().parent
@@ -23,20 +23,20 @@ GOALS: Final = {
     ("PostgreSQL", 1): 0.8,
     ("PostgreSQL", 50): 2.0,
 }
-"""Times the floor's steps a second."""
+"""Goals for the steps per second, as a multiple of the floor's."""
 
 
 def ratios(floor: Iterable[float], ours: Iterable[float]) -> str:
-    """The median of what was measured side by side, with the least and the most."""
+    """The median of the ratios of each round, with the smallest and the largest."""
     each = [b / a for a, b in zip(floor, ours, strict=True)]
     return f"{statistics.median(each):6.2f} ({min(each):.2f}-{max(each):.2f})"
 
 
 def bench_steps(run: Run, disk: Disk) -> None:
-    print("\ndurable: steps a second; a step is a commit of an answer and one of a result\n")
+    print("\nsteps: durable steps per second; a step commits an answer, then a tool result\n")
     print(
         f"{'':22}{'floor':>9}{'holdfast':>10}{'x floor':>20}{'goal':>6}"
-        f"{'one statement':>15}{'x that':>20}{'CPU, us':>9}{'floor':>7}"
+        f"{'1-stmt floor':>15}{'x 1-stmt floor':>20}{'CPU, us':>9}{'floor':>7}"
     )
     for store in disk.stores:
         taken: dict[tuple[str, int], list[Row]] = {}
@@ -65,24 +65,26 @@ def steps_line(store: str, chats: int, taken: dict[tuple[str, int], list[Row]]) 
 
 
 def bench_busy(run: Run, disk: Disk) -> None:
-    print("\nbusy: one chat while something else takes the event loop in slices, milliseconds\n")
+    print("\nbusy: commits of a chat while another task blocks the loop in slices; milliseconds\n")
     print(
-        f"{'':12}{'slice, us':>10}{'commits':>9}{'median':>9}{'p95':>9}{'most':>9}"
-        f"{'beat late by':>14}"
+        f"{'':12}{'slice, us':>10}{'commits':>9}{'median':>9}{'p95':>9}{'max':>9}"
+        f"{'max beat delay':>16}"
     )
     for store in disk.stores:
         for row in run(HERE / "durable_busy.py", BENCH_TARGET=disk.empty(store)):
             print(
                 f"{store:12}{row['slice']:10}{row['commits']:9}{row['median']:9.1f}"
-                f"{row['p95']:9.1f}{row['most']:9.1f}{row['late']:14.1f}"
+                f"{row['p95']:9.1f}{row['most']:9.1f}{row['late']:16.1f}"
             )
-    print("goal: p95 at most 20, and no heartbeat late by more than 1,000")
+    print("goal: p95 at most 20 ms, and no heartbeat more than 1,000 ms late")
 
 
 def bench_kept(run: Run, disk: Disk) -> None:
-    print("\nbytes: kept in the database and written for a step, in chats of 50 and 800 steps\n")
     print(
-        f"{'':12}{'':10}{'50 steps':>10}{'800':>10}{'800 : 50':>10}{'x floor':>10}{'written':>10}"
+        "\nkept: bytes per step, stored in the database and written, in chats of 50 and 800 steps\n"
+    )
+    print(
+        f"{'':12}{'':10}{'50 steps':>10}{'800':>10}{'800 / 50':>10}{'x floor':>10}{'written':>10}"
     )
     for store in disk.stores:
         kept: dict[str, float] = {}
@@ -99,14 +101,14 @@ def bench_kept(run: Run, disk: Disk) -> None:
                 f"{many['kept'] / fifty['kept']:10.2f}{many['kept'] / kept['floor']:10.2f}"
                 f"{min(fifty['written'], many['written']):10.0f}"
             )
-    print("goal: at most 3 times the floor's, and as many at 800 steps as at 50")
+    print("goal: at most 3 times the floor, and the same at 800 steps as at 50")
 
 
 def bench_length(run: Run, disk: Disk) -> None:
-    print("\nlength: a step of a chat by how many messages it has\n")
+    print("\nlength: time of a step, by the number of messages in the chat\n")
     print(
         f"{'':12}{'messages':>10}{'step, ms':>10}{'x 10 messages':>20}{'CPU, us':>9}"
-        f"{'x 10 messages':>20}{'first step after, ms':>22}"
+        f"{'x 10 messages':>20}{'first step, ms':>22}"
     )
     for store in disk.stores:
         taken: dict[int, list[Row]] = {}
@@ -115,7 +117,7 @@ def bench_length(run: Run, disk: Disk) -> None:
                 taken.setdefault(row["messages"], []).append(row)
         for messages in taken:
             print(length_line(store, messages, taken))
-    print("goal: at most 1.3 times as long with 10,000 messages as with 10")
+    print("goal: with 10,000 messages at most 1.3 times as long as with 10")
 
 
 def length_line(store: str, messages: int, taken: dict[int, list[Row]]) -> str:
@@ -136,12 +138,12 @@ TAKEOVERS: Final = (
 
 
 def bench_takeover(run: Run, disk: Disk) -> None:
-    print("\ntakeover: until the next step is committed, seconds\n")
+    print("\ntakeover: seconds from the end of a worker to the next committed step\n")
     for store, how, label, goal in TAKEOVERS:
         if store not in disk.stores:
             continue
         (row,) = run(HERE / "durable_takeover.py", BENCH_TARGET=disk.empty(store), BENCH_HOW=how)
-        said = "" if goal is None else f"   goal: at most {goal:g}"
+        note = "" if goal is None else f"   goal: at most {goal:g}"
         if "ready" in row:
-            said = f"   {row['ready']:.2f} of it since the process is ready"
-        print(f"{store:12}{label:32}{row['seconds']:8.2f}{said}")
+            note = f"   {row['ready']:.2f} of it after the new process was ready"
+        print(f"{store:12}{label:32}{row['seconds']:8.2f}{note}")

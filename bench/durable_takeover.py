@@ -1,7 +1,7 @@
-"""How long a chat stands still when the process that drives it dies, or is told to go.
+"""Measures how long a chat is not driven after its process has died or was told to stop.
 
-Real processes: one drives a chat, another one is there or is started, and the first one gets a
-signal. Time is taken from the signal to the next commit of a step.
+It uses real processes: one drives a chat and gets a signal; another one is running, or is started.
+The time is from the signal to the next committed step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from holdfast.kernel.ports import Ports
 
 PAUSE: Final = 0.05
 """Seconds that a step takes."""
-BOUND: Final = 60.0
+TIMEOUT: Final = 60.0
+"""Seconds after which a wait has failed."""
 
 
 @contextmanager
 def worker(target: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that drives chats, from when it does so."""
+    """A process that drives chats, once it is ready."""
     environment = {**os.environ, "BENCH_TARGET": target, "BENCH_PAUSE": str(PAUSE)}
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.durable_worker"],
@@ -46,7 +47,7 @@ def worker(target: str) -> Iterator[subprocess.Popen[str]]:
 
 
 Count: TypeAlias = Callable[[], Awaitable[int]]
-"""How many messages the one chat has, asked from outside."""
+"""Returns how many messages the only chat has, read from another connection."""
 MESSAGES: Final = "SELECT messages FROM chats"
 
 
@@ -73,46 +74,46 @@ async def watched(target: str) -> AsyncIterator[Count]:
 
 
 async def reaches(count: Count, wanted: int) -> None:
-    async with asyncio.timeout(BOUND):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             if await count() >= wanted:
                 return
             await asyncio.sleep(0.005)
 
 
-async def goes_on(count: Count) -> None:
-    """Until the chat has been driven for a few steps from now."""
+async def few_steps(count: Count) -> None:
+    """Wait until the chat has made a few more steps."""
     await reaches(count, await count() + 6)
 
 
-async def give_a_chat(target: str) -> None:
+async def create_chat(target: str) -> None:
     ports = Ports()
     async with opened(target, ports) as db:
         await Bench(db, ports).create()
 
 
 async def another_is_there(target: str, how: signal.Signals) -> float:
-    """Two workers over one database, and the one that drives the chat gets a signal."""
-    await give_a_chat(target)
+    """Time until the second of two workers continues the chat of the first, which gets a signal."""
+    await create_chat(target)
     async with watched(target) as count:
         with worker(target) as first:
-            await goes_on(count)
+            await few_steps(count)
             with worker(target):
-                await goes_on(count)
+                await few_steps(count)
                 began = time.perf_counter()
                 first.send_signal(how)
-                # What it still commits by itself does not count, so its end comes first.
+                # Steps that it still commits itself do not count: wait for its end first.
                 await asyncio.to_thread(first.wait)
                 await reaches(count, await count() + 1)
                 return time.perf_counter() - began
 
 
 async def started_again(target: str) -> tuple[float, float]:
-    """A lone worker dies, and is started again: since then, and since the new one is ready."""
-    await give_a_chat(target)
+    """Time until a restarted worker continues: since its start, and since it was ready."""
+    await create_chat(target)
     async with watched(target) as count:
         with worker(target):
-            await goes_on(count)
+            await few_steps(count)
         before = await count()
         began = time.perf_counter()
         with worker(target):

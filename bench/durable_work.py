@@ -1,7 +1,7 @@
-"""The work that is measured: chats whose every step is one call of a tool and its result.
+"""The work that is measured: chats in which every step is one tool call and its result.
 
-A step is two commits, one of the answer that asks for the call and one of the result. The model and
-the tool answer at once, so that what is left is the cost of doing it durably.
+A step is two commits, one of the answer with the call and one of the result. The model and the tool
+answer at once, so only the cost of durability remains.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULT: Final = WorkerOptions()
 
 
 def opened(target: str, ports: Ports) -> AbstractAsyncContextManager[Database]:
-    """A database by its URL, or else a file."""
+    """Open PostgreSQL by its URL, or a SQLite file by its path."""
     if target.startswith("postgresql:"):
         from holdfast.store.postgres.database import open_postgres
 
@@ -51,7 +51,7 @@ def opened(target: str, ports: Ports) -> AbstractAsyncContextManager[Database]:
 
 
 class Scripted:
-    """Asks for one call after the other until the chat has so many steps, and then is done."""
+    """A model that requests one call per step, until the chat has the wanted number of steps."""
 
     name = "bench:model"
     window = None
@@ -73,7 +73,7 @@ class Scripted:
 
 
 class Bench:
-    """A worker over a database, and the chats that it is given to drive."""
+    """A worker on a database, and the chats that it drives."""
 
     def __init__(
         self,
@@ -86,15 +86,15 @@ class Bench:
         """`pause`: seconds that each call of the tool takes."""
         self.model = Scripted()
         self.times: list[float] = []
-        """When the tool was called."""
+        """Times of the tool calls."""
         self.spent: list[float] = []
-        """CPU of this process until then."""
+        """CPU time of this process at each call."""
         self._ports = ports
         self._pause = pause
         self._machine = Machine(db, ports)
         self._busy = 0
         self._failed: Chat | None = None
-        self._all_rest = asyncio.Event()
+        self._all_idle = asyncio.Event()
         agents = {"agent": self._agent()}
         self.worker = Worker(db, Live(), agents, ports, options, rested=self._rested)
 
@@ -116,35 +116,35 @@ class Bench:
         if chat.outcome is None or chat.outcome.reason != "stop":
             self._failed = chat
         if not self._busy or self._failed is not None:
-            self._all_rest.set()
+            self._all_idle.set()
 
     async def create(self) -> str:
         new = NewChat(id=self._ports.new_id(), agent="agent", message=user_message("go"))
         return (await self._machine.create(new)).id
 
     async def drive(self, chats: int, steps: int) -> None:
-        """Create chats and wait until the last of them has made its steps and rests."""
+        """Create chats, and wait until all have made their steps and are idle."""
         self.expect(chats, steps)
         await asyncio.gather(*(self.create() for _ in range(chats)))
         await self.rest()
         assert len(self.times) == chats * steps, f"{len(self.times)} calls of {chats * steps}"
 
     def expect(self, chats: int, steps: int) -> None:
-        """So many chats will be there, and end when they have so many steps behind them."""
+        """Set how many chats will run, and after how many steps each ends."""
         self.model.steps, self._busy = steps, chats
         self.times.clear()
         self.spent.clear()
-        self._all_rest.clear()
+        self._all_idle.clear()
 
     async def rest(self) -> None:
-        await self._all_rest.wait()
+        await self._all_idle.wait()
         assert self._failed is None, self._failed
 
 
 def sizes() -> list[tuple[int, int]]:
-    """Chats at once and steps of each, as in `1x200,50x40`."""
-    asked = os.environ.get("BENCH_SIZES", "1x200,50x40").split(",")
-    return [(int(chats), int(steps)) for chats, steps in (each.split("x") for each in asked)]
+    """Numbers of parallel chats, and of steps of each, as in `1x200,50x40`."""
+    pairs = os.environ.get("BENCH_SIZES", "1x200,50x40").split(",")
+    return [(int(chats), int(steps)) for chats, steps in (each.split("x") for each in pairs)]
 
 
 def show(**row: Any) -> None:
@@ -152,7 +152,7 @@ def show(**row: Any) -> None:
 
 
 class Taken:
-    """Wall clock and CPU of this process from now on."""
+    """Measures wall time and CPU time of this process from now on."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()

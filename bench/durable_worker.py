@@ -1,4 +1,4 @@
-"""A worker in a process of its own, whose tool takes BENCH_PAUSE seconds. SIGTERM ends it."""
+"""A worker process whose tool takes BENCH_PAUSE seconds. SIGTERM ends it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from holdfast.kernel.ports import Ports
 
 async def main() -> None:
     ports = Ports()
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with opened(os.environ["BENCH_TARGET"], ports) as db:
         bench = Bench(db, ports, pause=float(os.environ["BENCH_PAUSE"]))
         bench.expect(1, 1_000_000)
         async with bench.worker.running():
             print("ready", flush=True)
-            await told.wait()
+            await stop.wait()
 
 
 if __name__ == "__main__":

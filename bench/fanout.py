@@ -1,11 +1,11 @@
-"""Readers of streams: what the server spends on each event that one gets, and how late it is.
+"""Measures the server's CPU time per event and reader, and how late each event arrives.
 
 BENCH_FANOUT   floor: a raw asyncio server that writes each event to each connection
-               one: all read one chat        many: each reads a chat of its own
-               relay, relay_many: the same as one and many, of chats that another replica runs
-               stalled: what twenty that never read cost, and whether a turn is slower for them
+               one: all readers read one chat     many: each reads a chat of its own
+               relay, relay_many: like one and many, for chats that run on another replica
+               stalled: what twenty readers that never read cost, and whether they slow a turn
 
-The readers are in a process of their own. An event carries when it was said.
+The readers are in a process of their own. Each event contains the time at which it was sent.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from typing import IO, Any, Final
 
 READERS: Final = int(os.environ.get("BENCH_READERS", "500"))
 RATE: Final = 50
-"""Events for each reader in a second."""
+"""Events per second and reader."""
 SECONDS: Final = float(os.environ.get("BENCH_SECONDS", "5"))
 STALLED: Final = 20
 PIECES: Final = 40_000
-"""Of the turn that stalled readers watch: 8 MB."""
+"""Pieces of the turn that stalled readers watch: 8 MB in total."""
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 STAMP: Final = re.compile(rb"@(\d+)")
 
 
-def said() -> str:
-    """What a model might say, and when."""
+def stamped() -> str:
+    """A piece of text with the time at which it was made."""
     return f" and @{time.monotonic_ns() // 1000} more"
 
 
@@ -48,7 +48,7 @@ def said() -> str:
 
 
 class Reading(asyncio.Protocol):
-    """Keeps what it gets with when it got it, and looks at it afterwards."""
+    """Stores received data with its time, to be evaluated afterwards."""
 
     def __init__(self, path: str, got: list[tuple[int, bytes]]) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class Reading(asyncio.Protocol):
 
 
 async def read(port: int, paths: Sequence[str]) -> None:
-    """Until somebody says to stop; then say how late each event was."""
+    """Read until standard input has a line; then print how late the events were."""
     loop, got = asyncio.get_running_loop(), list[tuple[int, bytes]]()
     for path in paths:
         await loop.create_connection(partial(Reading, path, got), "127.0.0.1", port)
@@ -77,7 +77,7 @@ async def read(port: int, paths: Sequence[str]) -> None:
 
 
 async def sleep_on(port: int, paths: Sequence[str]) -> None:
-    """Ask, and never read."""
+    """Send requests, and never read the responses."""
     held = []
     for path in paths:
         one = socket.create_connection(("127.0.0.1", port))
@@ -97,38 +97,38 @@ async def lines(pipe: IO[Any]) -> asyncio.StreamReader:
 
 
 class Readers:
-    """The other process."""
+    """The process with the readers."""
 
-    def __init__(self, process: subprocess.Popen[bytes], said: asyncio.StreamReader) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], output: asyncio.StreamReader) -> None:
         self._process = process
-        self._said = said
+        self._output = output
 
     async def line(self) -> bytes:
-        return await self._said.readline()
+        return await self._output.readline()
 
     async def stop(self) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
-        row: dict[str, Any] = json.loads(await self._said.readline())
+        row: dict[str, Any] = json.loads(await self._output.readline())
         self._process.wait()
         return row
 
 
 async def process(kind: str, place: str, paths: str) -> Readers:
-    made = subprocess.Popen(  # noqa: ASYNC220 - nothing is measured yet
+    started = subprocess.Popen(  # noqa: ASYNC220 - nothing is measured yet
         [sys.executable, __file__, kind, place, paths],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert made.stdout is not None
-    return Readers(made, await lines(made.stdout))
+    assert started.stdout is not None
+    return Readers(started, await lines(started.stdout))
 
 
 async def readers(kind: str, port: int, paths: Sequence[str]) -> Readers:
-    made = await process(kind, str(port), json.dumps(list(paths)))
-    assert await made.line() == b"ready\n"
-    return made
+    started = await process(kind, str(port), json.dumps(list(paths)))
+    assert await started.line() == b"ready\n"
+    return started
 
 
 # --- the floor -----------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ async def floor() -> dict[str, Any]:
         watching = await readers("read", server.sockets[0].getsockname()[1], ["/"] * READERS)
 
         def say() -> None:
-            data = json.dumps({"seq": 1, "fragment": {"type": "text_delta", "text": said()}})
+            data = json.dumps({"seq": 1, "fragment": {"type": "text_delta", "text": stamped()}})
             written = f"id: 1.2.3.4.5\nevent: delta\ndata: {data}\n\n".encode()
             for transport in everybody:
                 transport.write(written)
@@ -169,7 +169,7 @@ async def floor() -> dict[str, Any]:
 
 
 class Anybody:
-    """An identity that lets everybody in."""
+    """An identity that accepts every request."""
 
     async def caller(self, request: Any) -> Any:
         from holdfast.server.policy import ApiCaller
@@ -216,7 +216,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
 
 
 async def writer_of(host: Any, chat: Any) -> Any:
-    """What speaks for a chat that runs."""
+    """The writer of the live output of a running chat."""
     from holdfast.live.buffer import AttemptId
 
     row = await chat.read()
@@ -240,7 +240,7 @@ async def ours(who: str, chats: int) -> dict[str, Any]:
 
         def say() -> None:
             for writer in writers:
-                writer.put(TextDelta(said()))
+                writer.put(TextDelta(stamped()))
 
         spent = await at_a_rate(say)
         return await report(who, spent, watching)
@@ -251,7 +251,7 @@ async def ours(who: str, chats: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterator[Any]:
-    """One of two: the other is in another process."""
+    """One of two replicas; the other one is in another process."""
     from aiohttp import web
 
     from holdfast import Agent
@@ -279,7 +279,7 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
 
 
 async def serve(database: str) -> None:
-    """The replica that is read, until somebody says to stop."""
+    """Run the replica that the readers use, until standard input has a line."""
     from holdfast.server.relay.secret import ClusterSecret
 
     async with replica(database, ClusterSecret(b"of the bench"), None) as (_, _, _, port):
@@ -312,7 +312,7 @@ async def relay(who: str, chats: int) -> dict[str, Any]:
 
             def say() -> None:
                 for writer in writers:
-                    writer.put(TextDelta(said()))
+                    writer.put(TextDelta(stamped()))
 
             spent = await at_a_rate(say)
             row = await report(who, spent, watching)
@@ -320,7 +320,7 @@ async def relay(who: str, chats: int) -> dict[str, Any]:
 
 
 async def turn(host: Any, server: Any, port: int, stalled: int) -> tuple[float, float]:
-    """Seconds that a turn takes with so many stalled, and megabytes that are held at its end."""
+    """Seconds that a turn takes with stalled readers, and megabytes buffered at its end."""
     from holdfast import TextDelta
 
     chat = await host.create("go", owner="ann")
@@ -361,7 +361,7 @@ async def stalled() -> dict[str, Any]:
 
 
 def memory() -> float:
-    """The most megabytes that this process ever held."""
+    """Peak memory of this process in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
@@ -369,7 +369,7 @@ def memory() -> float:
 
 
 async def at_a_rate(say: Callable[[], None]) -> float:
-    """Seconds of CPU for saying something at the rate, and for all that follows from it."""
+    """CPU time in seconds of sending events at the rate, including everything that follows."""
     loop = asyncio.get_running_loop()
     await asyncio.sleep(1)
     gc.collect()

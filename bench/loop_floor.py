@@ -1,4 +1,4 @@
-"""The floor of the loop: the same work by hand, with nothing of what makes it safe."""
+"""The floor of the loop: the same work by hand, without anything that makes it safe."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def agent(prompt: str) -> AsyncIterator[dict[str, Any]]:
 async def run(size: int) -> int:
     STEPS.begin(size)
     event: dict[str, Any] = {}
-    async for event in agent("go"):  # noqa: B007  (the last one is looked at)
+    async for event in agent("go"):  # noqa: B007  (the last one is checked)
         pass
     assert len(event["result"]) == 2 * size + 2
     return STEPS.ran

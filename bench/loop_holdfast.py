@@ -1,4 +1,4 @@
-"""Our loop with everything on: a streamed answer, one tool call a step, every event read."""
+"""Measures our loop: a streamed answer, one tool call per step, every event read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def run(size: int) -> int:
     STEPS.begin(size)
     event: object = None
     running = AGENT.run("go")
-    async for event in running:  # noqa: B007  (the last one is looked at)
+    async for event in running:  # noqa: B007  (the last one is checked)
         pass
     assert isinstance(event, RunEnded)
     assert event.reason == "stop"

@@ -1,6 +1,6 @@
-"""How a figure is taken: process CPU and wall clock, many runs, the median with its spread.
+"""Measures the CPU time of steps and chunks: several runs, the median and the minimum.
 
-A program that is measured runs in a process of its own and prints one line of JSON per size.
+A measured program runs in a process of its own and prints one line of JSON per size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ APIS: Final[tuple[API, ...]] = ("openai", "anthropic")
 
 
 class Steps:
-    """How many steps the fake model still has to ask for, and how many the tool really ran."""
+    """Counters: steps wanted, calls requested by the fake model, calls that the tool really ran."""
 
     def __init__(self) -> None:
         self.wanted = self.asked = self.ran = 0
@@ -29,7 +29,7 @@ class Steps:
 
 
 def measure_steps(who: str, run: Callable[[int], Awaitable[int]]) -> None:
-    """Print microseconds of CPU per step. `run(n)` returns how many tool calls really ran."""
+    """Print the CPU time per step in microseconds. `run(n)` returns how many tool calls ran."""
     sizes = [int(size) for size in os.environ.get("BENCH_SIZES", "50,200,800").split(",")]
     repeats = int(os.environ.get("BENCH_REPEATS", "5"))
 
@@ -55,7 +55,7 @@ def measure_steps(who: str, run: Callable[[int], Awaitable[int]]) -> None:
 
 
 def measure_chunks(who: str, stream: Callable[[str, API], Awaitable[list[str]]]) -> None:
-    """Print microseconds of CPU per streamed chunk. `stream` gives the texts that it read."""
+    """Print the CPU time per streamed chunk in microseconds. `stream` returns the texts it read."""
     base_url = os.environ["BENCH_URL"]
     chunks = int(os.environ.get("BENCH_CHUNKS", "4000"))
     repeats = int(os.environ.get("BENCH_REPEATS", "5"))
@@ -68,7 +68,7 @@ def measure_chunks(who: str, stream: Callable[[str, API], Awaitable[list[str]]])
                 gc.collect()
                 began = time.process_time()
                 texts = await stream(base_url, api)
-                if repeat:  # the first one warms up
+                if repeat:  # the first run warms up
                     taken.append((time.process_time() - began) / chunks * 1e6)
                 assert [text for text in texts if text] == wanted, f"{who} lost or changed text"
             row = {"who": who, "api": api, "median": statistics.median(taken), "least": min(taken)}

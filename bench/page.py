@@ -1,10 +1,9 @@
-"""The page with a long chat and a long answer: what the browser's main thread does for a frame.
+"""Measures the web page with a long chat and a long answer: main-thread time per frame.
 
-A chat of 5,000 messages is imported and read to its beginning; then a model writes 60 kB into it,
-at two speeds; the first is what the goal is for. The floor is a page written by hand that adds the
-same letters at the same speed, as paragraphs without any form, behind the same messages.
-Tasks of the main thread are taken from the browser's own trace, by the time that they had a
-processor, and put together by the frame that they were done for.
+A chat of 5,000 messages is imported and scrolled to its beginning. Then a model writes 60 kB into
+it, at two speeds; the goal is for the first. The floor is a handwritten page that appends the same
+text at the same speed, as unformatted paragraphs after the same messages. The tasks of the main
+thread are taken from the browser's trace, by CPU time, and summed per frame.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ MESSAGES: Final = 5_000
 LENGTH: Final = 60_000
 PIECE: Final = 40
 FAST: Final = 0.02
-"""Seconds between two pieces: about 500 tokens a second, more than nearly all models write."""
+"""Seconds between two pieces: about 500 tokens a second, faster than nearly all models."""
 FASTEST: Final = 0.005
-"""Four times that."""
+"""Seconds between two pieces at four times that speed."""
 GOAL: Final = 16.0
-"""Milliseconds: sixty frames a second."""
+"""Goal for the 95th percentile in milliseconds: sixty frames per second."""
 GOAL_START: Final = 250
-"""Kilobytes, packed, until the page can be used."""
+"""Goal for the compressed size in kilobytes of what the page needs to start."""
 PAGE: Final = BUILT
 CATEGORIES: Final = ["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline.frame"]
 TEXT: Final = """A paragraph with *emphasis*, **more of it**, `code` and [a link](https://example.org/).
@@ -69,7 +68,7 @@ def history(count: int) -> Iterator[dict[str, Any]]:
 
 
 def read_all(talk: Talk, count: int) -> None:
-    """Up to the first message, page by page, as somebody would who looks for it."""
+    """Scroll up to the first message, page by page."""
     first = talk.page.locator('[data-row="m1"]')
     while first.count() == 0:
         shown = talk.rows.count()
@@ -80,7 +79,7 @@ def read_all(talk: Talk, count: int) -> None:
 
 
 def frames_of(browser: Browser, home: Path, messages: int, length: int, pace: float) -> list[float]:
-    """Milliseconds of the main thread for each frame while an answer of this length is written."""
+    """Main-thread time in milliseconds of each frame while an answer is written."""
     with scripted(home) as (model, server):
         pages = Pages(browser)
         talk = Talk.open(pages, server, imported(server, history(messages)))
@@ -105,7 +104,7 @@ def traced(
     gate.reached()
     browser.start_tracing(page=talk.page, categories=CATEGORIES)
     gate.open()
-    # The server is asked, not the page: to look at 5,000 rows would be work of the same thread.
+    # Poll the server, not the page: examining 5,000 rows would be work of the same thread.
     while server.ask(f"/chats/{talk.id}")["status"] != "idle":
         time.sleep(0.1)
     events: list[Any] = json.loads(browser.stop_tracing())["traceEvents"]
@@ -114,7 +113,7 @@ def traced(
 
 
 def floor_frames(browser: Browser, messages: int, length: int, pace: float) -> list[float]:
-    """The same of a page that does nothing but to show the text and to stay at its end."""
+    """The same for a page that only shows the text and scrolls to its end."""
     page = browser.new_page()
     rows = [row["parts"][0]["text"] for row in history(messages)]
     page.set_content(FLOOR)
@@ -168,7 +167,7 @@ FLOOR: Final = """<!doctype html>
 
 
 def work_of(events: list[Any]) -> list[float]:
-    """For each frame of the page, what its main thread did since the one before."""
+    """Main-thread time of each frame since the previous one."""
     frames = [event for event in events if event["name"] == "BeginMainThreadFrame"]
     threads = [(event["pid"], event["tid"]) for event in frames]
     busiest = max(set(threads), key=threads.count)
@@ -197,7 +196,7 @@ def p95(work: list[float]) -> float:
 
 
 def start_size() -> float:
-    """Kilobytes, packed, of what the page needs before it shows anything."""
+    """Compressed size in kilobytes of what the page needs before it shows anything."""
     html = (PAGE / "index.html").read_text("utf-8")
     named = re.findall(r'(?:src|href)="/(assets/[^"]+\.(?:js|css))"', html)
     assert named, "the page is not built: python ui/build.py"

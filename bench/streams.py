@@ -1,4 +1,4 @@
-"""Many answers at once in one process: what each of them holds in memory while it is streamed."""
+"""Measures the memory per answer while one process streams many answers at once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STREAMS: Final = int(os.environ.get("BENCH_STREAMS", "1000"))
 
 
 def memory() -> float:
-    """Kilobytes that this process holds."""
+    """Memory of this process in kilobytes."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4.096
 
 
 class Count:
-    """How many answers have begun, and what the process held when the last one did."""
+    """Counts the started answers, and records the memory when the last one has started."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -66,5 +66,5 @@ async def measure(base_url: str, api: API) -> None:
 if __name__ == "__main__":
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
-    asked: API = "anthropic" if os.environ.get("BENCH_API") == "anthropic" else "openai"
-    asyncio.run(measure(f"{os.environ['BENCH_URL']}/hold/{STREAMS}", asked))
+    api: API = "anthropic" if os.environ.get("BENCH_API") == "anthropic" else "openai"
+    asyncio.run(measure(f"{os.environ['BENCH_URL']}/hold/{STREAMS}", api))

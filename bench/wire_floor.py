@@ -1,4 +1,4 @@
-"""The least that a streamed answer costs with aiohttp and msgspec: splitting lines, decoding."""
+"""The floor of a streamed answer: aiohttp and msgspec, splitting lines and decoding."""
 
 from __future__ import annotations
 

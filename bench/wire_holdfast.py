@@ -1,4 +1,4 @@
-"""A streamed answer of ours, from the socket through the loop to the reader of the run's events."""
+"""Measures a streamed answer, from the socket through the loop to the reader of the events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same streamed answers, read with the providers' own SDKs."""
+"""Measures the same streamed answers, read with the providers' own SDKs."""
 
 from __future__ import annotations
 

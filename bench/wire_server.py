@@ -1,9 +1,9 @@
-"""A model server that costs its client as little as a server can: whole answers, made ahead.
+"""A fake model server that uses little CPU time: whole answers, encoded in advance.
 
-Prints its port. One HTTP chunk for each event, as the providers send them.
+Prints its port. Sends one HTTP chunk per event, as the providers do.
 
 POST …/chat/completions     OpenAI's chunks        POST …/messages   Anthropic's events
-POST /hold/1000/…           a short answer, whose second half waits until 1,000 are under way
+POST /hold/1000/…           a short answer, whose second half waits until 1,000 have started
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def anthropic(chunks: int) -> Iterator[str]:
 
 
 def body(events: Iterator[str]) -> list[bytes]:
-    """In pieces of 32 events, as fast as the reader takes them."""
+    """The body in pieces of 32 events, sent as fast as the reader takes them."""
     frames = [b"%x\r\n%b\r\n" % (len(data), data) for data in map(str.encode, events)]
     frames.append(b"0\r\n\r\n")
     return [b"".join(frames[at : at + 32]) for at in range(0, len(frames), 32)]
@@ -81,7 +81,7 @@ SHORT: Final = {True: body(anthropic(40)), False: body(openai(40))}
 
 
 class Gate:
-    """Lets nobody through until enough wait at it."""
+    """A barrier that opens when enough tasks wait at it."""
 
     def __init__(self) -> None:
         self.waiting = 0
