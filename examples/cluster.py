@@ -1,10 +1,10 @@
-"""Three replicas over one PostgreSQL, behind a load balancer, on this machine.
+"""Three replicas on one PostgreSQL database, with a load balancer, on this machine.
 
     make cluster
 
-It prints one URL. Every connection goes to the next replica, and a chat is read at any of them
-wherever it runs. Kill one of the processes that it names: nothing that was accepted is lost, and
-another one takes its place. Ctrl-C ends everything, and what it stored is removed.
+It prints one URL. Each connection goes to the next replica, and every replica shows every chat,
+wherever the chat runs. Kill one of the printed processes: nothing that was accepted is lost, and a
+new process takes its place. Ctrl-C ends everything and removes the database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HOLDFAST = [sys.executable, "-m", "holdfast"]
 
 
 class Balancer:
-    """Gives each connection to the next replica that takes it."""
+    """Forwards each connection to the next replica that accepts it."""
 
     def __init__(self) -> None:
         self.ports: list[int] = []
@@ -52,7 +52,7 @@ async def pump(near: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
 
 
 async def keep_replica(environ: Mapping[str, str], balancer: Balancer) -> None:
-    """Another process takes its place whenever it ends, unless it could not even start."""
+    """Run a replica, and start it again when it ends, unless it failed to start."""
     started = True
     while started:
         port, started = 0, False
@@ -94,8 +94,8 @@ async def main(database: str, directory: Path) -> None:
             "HOLDFAST_DATABASE": database,
             "HOLDFAST_CLUSTER_SECRET": token_hex(32),
         }
-        # An administrator first: this makes the tables too.
-        token = subprocess.run(  # noqa: ASYNC221 - nobody is served yet
+        # Create an administrator first: this also creates the tables.
+        token = subprocess.run(  # noqa: ASYNC221 - no request is served yet
             [*HOLDFAST, "token", "--user", "you", "--role", "admin"],
             env=environ, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         ).stdout.strip()  # fmt: skip

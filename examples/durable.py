@@ -2,9 +2,9 @@
 
     python examples/durable.py invoices.db
 
-Kill it at any moment, start it again in the same way, and it goes on where it was. Nobody is
-charged twice: a charge that was cut by the kill may or may not have happened, so it is not run
-again, and the model is told that it is lost.
+Kill it at any moment and start it again: it resumes where it was. No customer is charged twice: a
+charge that the kill interrupted may or may not have happened, so it is not run again, and the model
+is told that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ async def main(path: str) -> None:
 
     agent = Agent(model="demo", tools=[charge])
     async with holdfast.open(f"sqlite:///{path}", agents=[agent]) as host:
-        # The same key gives the same chat: a second start goes on with what the first began.
+        # The same key returns the same chat: a second start resumes the chat of the first.
         chat = await host.create(WORK, key="invoices of May")
         async for event in chat.stream():
             match event:
                 case LiveDelta(fragment=TextDelta(text)):
                     print(text, end="", flush=True)
                 case LiveDelta(fragment=ToolStarted(label=label)):
-                    print(f"\n[{label} begins]", flush=True)
+                    print(f"\n[{label} starts]", flush=True)
                 case MessageChanged(message=stored):
                     for result in stored.message.results:
                         print(f"[{result.tool}: {result.outcome}]\n", flush=True)
         ended = await chat.rest()
-        print(f"\n[the chat rests: {ended.reason}]")
+        print(f"\n[the chat is idle: {ended.reason}]")
 
 
 if __name__ == "__main__":
