@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.server.policy import Role, Scope
 
 Color = Literal["auto", "always", "never"]
-NAMED = "--model says so"
+NAMED_BY_OPTION = "chosen by --model"
 """The reason given for a model named on the command line."""
 
 
@@ -81,32 +81,33 @@ class ServeOptions:
     """Whether to open the page in a browser if there is a screen."""
 
 
-def serve_options(said: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
-    metrics = None if api else said.metrics or _set(environ, "HOLDFAST_METRICS")
+def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
+    metrics = None if api else arguments.metrics or _set(environ, "HOLDFAST_METRICS")
     return ServeOptions(
-        settings=settings_file(said, environ),
-        database=said.database or _set(environ, "HOLDFAST_DATABASE"),
+        settings=settings_file(arguments, environ),
+        database=arguments.database or _set(environ, "HOLDFAST_DATABASE"),
         listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),
-        listen=(said.listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
+        listen=(arguments.listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
         api=api,
         log=_set(environ, "HOLDFAST_LOG"),
         traces=_wants(environ, "HOLDFAST_TRACES"),
-        record=said.record or _set(environ, "HOLDFAST_RECORD"),
+        record=arguments.record or _set(environ, "HOLDFAST_RECORD"),
         metrics=metrics,
-        metrics_open=not api and (said.metrics_open or _wants(environ, "HOLDFAST_METRICS_OPEN")),
-        open=api and not said.no_open,
+        metrics_open=not api
+        and (arguments.metrics_open or _wants(environ, "HOLDFAST_METRICS_OPEN")),
+        open=api and not arguments.no_open,
     )
 
 
-def settings_file(said: Namespace, environ: Mapping[str, str]) -> str | None:
+def settings_file(arguments: Namespace, environ: Mapping[str, str]) -> str | None:
     """The settings file of a local server, if one was named."""
-    return said.config or _set(environ, "HOLDFAST_CONFIG")
+    return arguments.config or _set(environ, "HOLDFAST_CONFIG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """Where chats are: at a running server, or in a database. None: not specified."""
+class ChatTarget:
+    """Where the chats of a verb are: at a running server, or in a database. None: not specified."""
 
     url: str | None = None
     token: str | None = None
@@ -126,7 +127,7 @@ class TokenOptions:
     what: Literal["create", "list", "revoke"] = "create"
     id: str | None = None
     """Id of the token to revoke."""
-    where: Where
+    where: ChatTarget
     user: str | None = None
     """Name of the token's owner; None: the caller."""
     role: Role | None = None
@@ -142,7 +143,7 @@ class ExportOptions:
     """Options of `holdfast export`."""
 
     chat: str
-    where: Where
+    where: ChatTarget
     format: Literal["jsonl", "markdown"] = "jsonl"
     output: str | None = None
     """Path of the output file; None: standard output."""
@@ -153,7 +154,7 @@ class ImportOptions:
     """Options of `holdfast import`."""
 
     files: tuple[str, ...]
-    where: Where
+    where: ChatTarget
     agent: str | None = None
     """Agent of the imported chats; None: the one each chat had."""
     user: str | None = None
@@ -166,7 +167,7 @@ class ChatOptions:
 
     prompt: str = ""
     """The words of the command line, joined by spaces; `-` reads standard input."""
-    where: Where
+    where: ChatTarget
     chat: str | None = None
     """Id of the chat to continue, or `last`; None: a new one."""
     agent: str | None = None
@@ -179,90 +180,95 @@ class ChatOptions:
     color: Color = "auto"
 
 
-def token_options(said: Namespace, environ: Mapping[str, str]) -> TokenOptions:
+def token_options(arguments: Namespace, environ: Mapping[str, str]) -> TokenOptions:
     from holdfast.kernel.errors import ConfigError
 
-    if said.what == "revoke" and said.id is None:
+    if arguments.what == "revoke" and arguments.id is None:
         raise ConfigError(
             "missing token id: holdfast token revoke ID (holdfast token list shows the ids)"
         )
-    if said.what != "revoke" and said.id is not None:
-        raise ConfigError(f"{said.id!r} is an unexpected argument (see holdfast token --help)")
-    if said.role is not None and said.user is None:
+    if arguments.what != "revoke" and arguments.id is not None:
+        raise ConfigError(f"{arguments.id!r} is an unexpected argument (see holdfast token --help)")
+    if arguments.role is not None and arguments.user is None:
         raise ConfigError("--role needs a user: add --user")
     scopes: tuple[Scope, ...] = ("read", "write")
-    if said.role == "admin":
+    if arguments.role == "admin":
         scopes = (*scopes, "admin")
     return TokenOptions(
-        what=said.what,
-        id=said.id,
-        where=_where(said, environ, database=environ.get("HOLDFAST_DATABASE")),
-        user=said.user,
-        role=said.role,
-        name=said.name or "command line",
-        scopes=tuple(dict.fromkeys(said.scope)) if said.scope else scopes,
-        days=said.days,
+        what=arguments.what,
+        id=arguments.id,
+        where=_where(arguments, environ, database=environ.get("HOLDFAST_DATABASE")),
+        user=arguments.user,
+        role=arguments.role,
+        name=arguments.name or "command line",
+        scopes=tuple(dict.fromkeys(arguments.scope)) if arguments.scope else scopes,
+        days=arguments.days,
     )
 
 
-def database_options(said: Namespace, environ: Mapping[str, str]) -> Where:
-    return Where(
-        database=said.database or _set(environ, "HOLDFAST_DATABASE"),
-        settings=settings_file(said, environ),
+def database_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatTarget:
+    return ChatTarget(
+        database=arguments.database or _set(environ, "HOLDFAST_DATABASE"),
+        settings=settings_file(arguments, environ),
         data=data_directory(environ),
     )
 
 
-def export_options(said: Namespace, environ: Mapping[str, str]) -> ExportOptions:
+def export_options(arguments: Namespace, environ: Mapping[str, str]) -> ExportOptions:
     return ExportOptions(
-        chat=_text("the chat id", said.chat),
-        where=_where(said, environ),
-        format=said.format,
-        output=said.output,
+        chat=_text("the chat id", arguments.chat),
+        where=_where(arguments, environ),
+        format=arguments.format,
+        output=arguments.output,
     )
 
 
-def import_options(said: Namespace, environ: Mapping[str, str]) -> ImportOptions:
+def import_options(arguments: Namespace, environ: Mapping[str, str]) -> ImportOptions:
     from holdfast.kernel.errors import ConfigError
 
-    if said.user is not None and said.database is None:
+    if arguments.user is not None and arguments.database is None:
         raise ConfigError(
             "--user needs --database: at a server, the owner of the token owns the chats"
         )
     return ImportOptions(
-        files=tuple(said.files), where=_where(said, environ), agent=said.agent, user=said.user
+        files=tuple(arguments.files),
+        where=_where(arguments, environ),
+        agent=arguments.agent,
+        user=arguments.user,
     )
 
 
-def chat_options(said: Namespace, environ: Mapping[str, str]) -> ChatOptions:
+def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOptions:
     return ChatOptions(
-        prompt=_text("the prompt", " ".join(said.prompt or ())),
-        where=_where(said, environ),
-        chat="last" if said.last else said.chat,
-        agent=said.agent,
-        model=said.model,
-        effort=said.effort,
-        files=tuple(said.file or ()),
-        approve="yes" if said.yes else "deny" if said.deny else "ask",
-        quiet=said.quiet,
-        reasoning=said.reasoning,
-        color=said.color,
+        prompt=_text("the prompt", " ".join(arguments.prompt or ())),
+        where=_where(arguments, environ),
+        chat="last" if arguments.last else arguments.chat,
+        agent=arguments.agent,
+        model=arguments.model,
+        effort=arguments.effort,
+        files=tuple(arguments.file or ()),
+        approve="yes" if arguments.yes else "deny" if arguments.deny else "ask",
+        quiet=arguments.quiet,
+        reasoning=arguments.reasoning,
+        color=arguments.color,
     )
 
 
-def _where(said: Namespace, environ: Mapping[str, str], database: str | None = None) -> Where:
+def _where(
+    arguments: Namespace, environ: Mapping[str, str], database: str | None = None
+) -> ChatTarget:
     """Options take precedence over the environment, and a server in it over a `database`."""
     from holdfast.kernel.errors import ConfigError
 
-    named = getattr(said, "database", None)
-    if named is not None and said.url is not None:
+    named = getattr(arguments, "database", None)
+    if named is not None and arguments.url is not None:
         raise ConfigError("--url and --database exclude each other: use one of them")
-    url = said.url or (None if named else _set(environ, "HOLDFAST_URL"))
-    return Where(
+    url = arguments.url or (None if named else _set(environ, "HOLDFAST_URL"))
+    return ChatTarget(
         url=url,
-        token=said.token or _set(environ, "HOLDFAST_TOKEN"),
+        token=arguments.token or _set(environ, "HOLDFAST_TOKEN"),
         database=named or (None if url else (database or "").strip() or None),
-        settings=settings_file(said, environ),
+        settings=settings_file(arguments, environ),
         listen=_set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
     )
@@ -311,10 +317,10 @@ def default_model(
     for one in usable_providers(environ, base_urls):
         if default := PROVIDERS[one.name].default:
             return f"{one.name}:{default}", f"{one.variable} is set"
-    return DEMO, _nobody_else(environ, base_urls)
+    return DEMO, _why_demo(environ, base_urls)
 
 
-def _nobody_else(environ: Mapping[str, str], base_urls: Mapping[str, str] | None) -> str:
+def _why_demo(environ: Mapping[str, str], base_urls: Mapping[str, str] | None) -> str:
     from holdfast.providers.registry import unusable_providers, usable_providers
 
     for one in unusable_providers(environ, base_urls):
@@ -328,29 +334,31 @@ def _nobody_else(environ: Mapping[str, str], base_urls: Mapping[str, str] | None
     return "no key in the environment"
 
 
-def run_options(said: Namespace, environ: Mapping[str, str]) -> RunOptions:
+def run_options(arguments: Namespace, environ: Mapping[str, str]) -> RunOptions:
     """Options of `holdfast run`: the command line, with defaults from the environment."""
-    named = said.model is not None
-    model, reason = (said.model, NAMED) if named else default_model(environ)
-    approve: Literal["ask", "yes", "deny"] = "yes" if said.yes else "deny" if said.deny else "ask"
+    named = arguments.model is not None
+    model, reason = (arguments.model, NAMED_BY_OPTION) if named else default_model(environ)
+    approve: Literal["ask", "yes", "deny"] = (
+        "yes" if arguments.yes else "deny" if arguments.deny else "ask"
+    )
     return RunOptions(
-        prompt=_text("the prompt", " ".join(said.prompt or ())),
+        prompt=_text("the prompt", " ".join(arguments.prompt or ())),
         model=_text("--model", model),
         model_reason=reason,
-        effort=said.effort or _effort(environ),
-        tools=tuple(said.tools or ()),
-        bundled_tools=not said.no_tools,
-        dir=_directory(said.dir),
-        pass_env=tuple(said.pass_env or ()),
-        instructions=_instructions(said.instructions),
-        files=tuple(said.file or ()),
-        history=said.history,
+        effort=arguments.effort or _effort(environ),
+        tools=tuple(arguments.tools or ()),
+        bundled_tools=not arguments.no_tools,
+        dir=_directory(arguments.dir),
+        pass_env=tuple(arguments.pass_env or ()),
+        instructions=_instructions(arguments.instructions),
+        files=tuple(arguments.file or ()),
+        history=arguments.history,
         approve=approve,
-        json=said.json,
-        quiet=said.quiet,
-        reasoning=said.reasoning,
-        max_steps=said.max_steps,
-        color=said.color,
+        json=arguments.json,
+        quiet=arguments.quiet,
+        reasoning=arguments.reasoning,
+        max_steps=arguments.max_steps,
+        color=arguments.color,
     )
 
 
@@ -365,23 +373,23 @@ def _effort(environ: Mapping[str, str]) -> Effort | None:
     return next((effort for effort in EFFORTS if effort == text), None)
 
 
-def _instructions(said: str | None) -> str | None:
+def _instructions(text: str | None) -> str | None:
     """The text, or the content of the file named after `@`. `@@` stands for a leading @."""
-    if said is None or not said.startswith("@"):
-        return said if said is None else _text("--instructions", said)
-    if said.startswith("@@"):
-        return _text("--instructions", said[1:])
+    if text is None or not text.startswith("@"):
+        return text if text is None else _text("--instructions", text)
+    if text.startswith("@@"):
+        return _text("--instructions", text[1:])
     from holdfast.kernel.errors import ConfigError
 
     try:
-        with open(said[1:], encoding="utf-8") as file:
+        with open(text[1:], encoding="utf-8") as file:
             return file.read()
     except OSError as error:
-        why = f"{said[1:]} cannot be read: {error.strerror}"
+        why = f"{text[1:]} cannot be read: {error.strerror}"
         hint = "; text that begins with @ is written as @@"
         raise ConfigError(f"--instructions: {why}{hint}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"--instructions: {said[1:]} is not UTF-8 text") from None
+        raise ConfigError(f"--instructions: {text[1:]} is not UTF-8 text") from None
 
 
 def _directory(path: str | None) -> str | None:
@@ -391,16 +399,16 @@ def _directory(path: str | None) -> str | None:
 
     if path is not None and not isdir(path):
         why = "is not a directory" if exists(path) else "does not exist"
-        raise ConfigError(f"--dir: {path} {why}")
+        raise ConfigError(f"--dir: {path} {why}: name a directory that exists")
     return path
 
 
-def _text(what: str, said: str) -> str:
+def _text(what: str, text: str) -> str:
     """Return the text; refuse invalid UTF-8, which no provider accepts."""
     from holdfast.kernel.errors import ConfigError
 
     try:
-        said.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise ConfigError(f"{what} is not UTF-8 text") from None
-    return said
+    return text

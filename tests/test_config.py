@@ -138,7 +138,7 @@ def test_everything_that_can_be_said_arrives(tmp_path: Path) -> None:
     assert options(*said) == RunOptions(
         prompt="why is it blue?",
         model="xai:grok-4.7",
-        model_reason="--model says so",
+        model_reason="chosen by --model",
         effort="low",
         tools=("a:b", "c:d"),
         bundled_tools=False,
@@ -192,8 +192,14 @@ def test_instructions_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert refusal("-d", f"{tmp_path}/none") == f"--dir: {tmp_path}/none does not exist"
-    assert refusal("-d", f"{tmp_path}/file") == f"--dir: {tmp_path}/file is not a directory"
+    assert (
+        refusal("-d", f"{tmp_path}/none")
+        == f"--dir: {tmp_path}/none does not exist: name a directory that exists"
+    )
+    assert (
+        refusal("-d", f"{tmp_path}/file")
+        == f"--dir: {tmp_path}/file is not a directory: name a directory that exists"
+    )
 
 
 @pytest.mark.parametrize(

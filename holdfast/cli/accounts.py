@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from holdfast.server.identity.audit import AuditAction
     from holdfast.store.database import Database, Tx
 
-ADDRESS: Final = "command line"
+AUDIT_ADDRESS: Final = "command line"
 """Address in audit entries that were not caused by a request."""
 
 
-class Wanted(NamedTuple):
+class TokenRequest(NamedTuple):
     """Description of a token to create."""
 
     name: str
@@ -47,22 +47,24 @@ class Wanted(NamedTuple):
     """Lifetime in days; None for the default."""
 
 
-class Made(NamedTuple):
+class TokenAndSecret(NamedTuple):
+    """A new token, and its secret, which is shown once."""
+
     token: Token
     secret: str
 
 
-class Registry(Protocol):
+class Accounts(Protocol):
     """Operations on users and tokens. `user` is an id; None for the caller."""
 
     async def find(self, name: str) -> User | None: ...
     async def add(self, name: str, role: Role) -> User: ...
-    async def issue(self, user: str | None, wanted: Wanted) -> Made: ...
+    async def issue(self, user: str | None, request: TokenRequest) -> TokenAndSecret: ...
     async def tokens(self, user: str | None) -> Sequence[Token]: ...
     async def revoke(self, id: str) -> None: ...
 
 
-class InDatabase:
+class DatabaseAccounts:
     """Accounts in a database, with full permissions. The caller is the local user."""
 
     def __init__(self, db: Database, ports: Ports) -> None:
@@ -77,39 +79,39 @@ class InDatabase:
 
     async def add(self, name: str, role: Role) -> User:
         async def change(tx: Tx) -> User:
-            made = await create_user(tx, self._ports.new_id(), name, role)
-            await self._note(tx, "user.create", made.id, name=made.name, role=made.role)
-            return made
+            user = await create_user(tx, self._ports.new_id(), name, role)
+            await self._note(tx, "user.create", user.id, name=user.name, role=user.role)
+            return user
 
         return await self._db.write(change)
 
-    async def issue(self, user: str | None, wanted: Wanted) -> Made:
+    async def issue(self, user: str | None, request: TokenRequest) -> TokenAndSecret:
         new = NewToken(
             id=self._ports.new_id(),
             user=user or LOCAL,
-            name=wanted.name,
+            name=request.name,
             secret=new_secret("token"),
-            scopes=frozenset(wanted.scopes),
-            lifetime=DEFAULT_TOKEN_LIFETIME if wanted.days is None else wanted.days * DAY_SECONDS,
+            scopes=frozenset(request.scopes),
+            lifetime=DEFAULT_TOKEN_LIFETIME if request.days is None else request.days * DAY_SECONDS,
         )
 
         async def change(tx: Tx) -> Token:
             if user is None:
                 await local_user(tx)
-            made = await issue(tx, new)
-            detail = {"user": made.user, "name": made.name, "scopes": made.scopes}
-            await self._note(tx, "token.issue", made.id, **detail)
-            return made
+            token = await issue(tx, new)
+            detail = {"user": token.user, "name": token.name, "scopes": token.scopes}
+            await self._note(tx, "token.issue", token.id, **detail)
+            return token
 
-        return Made(await self._db.write(change), new.secret)
+        return TokenAndSecret(await self._db.write(change), new.secret)
 
     async def tokens(self, user: str | None) -> Sequence[Token]:
         return await self._db.read(lambda tx: list_tokens(tx, user or LOCAL))
 
     async def revoke(self, id: str) -> None:
         async def change(tx: Tx) -> None:
-            made = await revoke(tx, id)
-            await self._note(tx, "token.revoke", id, user=made.user)
+            token = await revoke(tx, id)
+            await self._note(tx, "token.revoke", id, user=token.user)
 
         try:
             await self._db.write(change)
@@ -120,26 +122,32 @@ class InDatabase:
         from holdfast.server.identity.audit import AuditEntry, record
 
         await record(
-            tx, AuditEntry(self._ports.new_id(), action, subject, None, None, ADDRESS, detail)
+            tx, AuditEntry(self._ports.new_id(), action, subject, None, None, AUDIT_ADDRESS, detail)
         )
 
 
-class Users(Struct, frozen=True):
+class UserPage(Struct, frozen=True):
+    """Response of `GET /users`."""
+
     users: tuple[User, ...]
     next: str | None = None
 
 
-class Tokens(Struct, frozen=True):
+class TokenList(Struct, frozen=True):
+    """Response of `GET /tokens`."""
+
     tokens: tuple[Token, ...]
 
 
-class Issued(Struct, frozen=True):
+class TokenResponse(Struct, frozen=True):
+    """Response of `POST /tokens`."""
+
     info: Token
     token: str | None
     """The secret; None if it was shown before, in a response that was lost."""
 
 
-class AtServer:
+class ServerAccounts:
     """Accounts at a server, within the permissions of the token used there."""
 
     def __init__(self, line: Transport) -> None:
@@ -148,7 +156,7 @@ class AtServer:
     async def find(self, name: str) -> User | None:
         after: str | None = ""
         while after is not None:
-            page = await self._line.get("/users", Users, after=after)
+            page = await self._line.get("/users", UserPage, after=after)
             for user in page.users:
                 if user.name == name:
                     return user
@@ -159,23 +167,23 @@ class AtServer:
         body = {"name": name, "role": role}
         return await self._line.change("POST", "/users", User, body, key=None)
 
-    async def issue(self, user: str | None, wanted: Wanted) -> Made:
+    async def issue(self, user: str | None, request: TokenRequest) -> TokenAndSecret:
         body: dict[str, Any] = {
-            "name": wanted.name,
-            "scopes": wanted.scopes,
+            "name": request.name,
+            "scopes": request.scopes,
         }
-        if wanted.days is not None:
-            body["expires_in"] = wanted.days * DAY_SECONDS
+        if request.days is not None:
+            body["expires_in"] = request.days * DAY_SECONDS
         if user is not None:
             body["user"] = user
         while True:
-            made = await self._line.change("POST", "/tokens", Issued, body, key=None)
-            if made.token is not None:
-                return Made(made.info, made.token)
-            await self.revoke(made.info.id)  # its secret is lost
+            response = await self._line.change("POST", "/tokens", TokenResponse, body, key=None)
+            if response.token is not None:
+                return TokenAndSecret(response.info, response.token)
+            await self.revoke(response.info.id)  # its secret is lost
 
     async def tokens(self, user: str | None) -> Sequence[Token]:
-        return (await self._line.get("/tokens", Tokens, user=user)).tokens
+        return (await self._line.get("/tokens", TokenList, user=user)).tokens
 
     async def revoke(self, id: str) -> None:
         from holdfast.client.errors import RemoteError
@@ -194,4 +202,4 @@ def _no_token(id: str) -> str:
     return f"unknown token {id!r}: holdfast token list shows the ids"
 
 
-prepare_to_decode(Users, Tokens, Issued)
+prepare_to_decode(UserPage, TokenList, TokenResponse)

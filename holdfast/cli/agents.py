@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.agent import Agent
 from holdfast.cli.import_tools import load_tools
-from holdfast.cli.settings import AgentSettings, Mistakes, Settings, base_urls_of
+from holdfast.cli.settings import AgentSettings, HoldfastSettings, Mistakes, base_urls_of
 from holdfast.config import default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.policy import Policy
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("holdfast.serve")
 T = TypeVar("T")
-DEFAULT: Final = "assistant"
-INSTRUCTIONS: Final = """\
+DEFAULT_AGENT: Final = "assistant"
+SERVER_INSTRUCTIONS: Final = """\
 You are a helpful assistant. Be brief, and write Markdown.
 When there are tools, look before you answer, and do what is asked instead of describing it.
 Say at the end what you did and what is left to do."""
 
 
-class Place:
+class BaseDirectories:
     """Base directories: for relative names in the settings, and for files we create."""
 
     def __init__(self, directory: str, data: str) -> None:
@@ -45,27 +45,27 @@ class Place:
         here = os.path.realpath(self.directory)
         if here not in (os.path.realpath(os.path.expanduser("~")), "/"):
             return here
-        made = os.path.join(self.data, "workspace")
-        os.makedirs(made, exist_ok=True)
-        return made
+        workspace = os.path.join(self.data, "workspace")
+        os.makedirs(workspace, exist_ok=True)
+        return workspace
 
 
 def agents_of(
-    settings: Settings,
-    place: Place,
+    settings: HoldfastSettings,
+    directories: BaseDirectories,
     environ: Mapping[str, str],
     where: str = "the settings",
 ) -> list[Agent]:
     """All agents, the default one first. Raises `ConfigError` with all mistakes at once."""
     mistakes = Mistakes(where)
-    made = make_agents(settings, place, environ, mistakes)
+    agents = make_agents(settings, directories, environ, mistakes)
     mistakes.end()
-    return made
+    return agents
 
 
 def make_agents(
-    settings: Settings,
-    place: Place,
+    settings: HoldfastSettings,
+    directories: BaseDirectories,
     environ: Mapping[str, str],
     mistakes: Mistakes,
     keyless: Mistakes | None = None,
@@ -74,25 +74,29 @@ def make_agents(
 
     `keyless` collects models that only lack a key, where that is not a mistake yet.
     """
-    named = settings.agents or {DEFAULT: AgentSettings()}
+    named = settings.agents or {DEFAULT_AGENT: AgentSettings()}
     both = mistakes, mistakes if keyless is None else keyless
-    made = [Making(name, settings, place, *both).agent(environ) for name in named]
-    return [agent for agent in made if agent is not None]
+    agents = [AgentBuilder(name, settings, directories, *both).agent(environ) for name in named]
+    return [agent for agent in agents if agent is not None]
 
 
-class Crew:
+class AgentRegistry:
     """The agents of a process, rebuilt when a key is stored or removed."""
 
     def __init__(
-        self, settings: Settings, place: Place, environ: Mapping[str, str], mistakes: Mistakes
+        self,
+        settings: HoldfastSettings,
+        directories: BaseDirectories,
+        environ: Mapping[str, str],
+        mistakes: Mistakes,
     ) -> None:
         """Build the agents that need no stored key; `complete` builds the others."""
         keyless = Mistakes()
-        made = make_agents(settings, place, environ, mistakes, keyless)
-        self.agents = {one.name: one for one in made}
+        agents = make_agents(settings, directories, environ, mistakes, keyless)
+        self.agents = {one.name: one for one in agents}
         """Agents by name. The first is the default."""
         self._whole = len(keyless) == 0
-        self._made_of = settings, place, environ, mistakes.where
+        self._sources = settings, directories, environ, mistakes.where
 
     def complete(self) -> None:
         """Build the agents that need stored keys, now in the environment. Raises `ConfigError`."""
@@ -107,22 +111,27 @@ class Crew:
             LOG.error("agents not rebuilt, the previous ones stay: %s", error)
 
     def _make(self) -> None:
-        made = agents_of(*self._made_of)
+        agents = agents_of(*self._sources)
         self.agents.clear()  # and not only updated, to keep the order of the settings
-        self.agents.update((one.name, one) for one in made)
+        self.agents.update((one.name, one) for one in agents)
         self._whole = True
 
 
-class Making:
+class AgentBuilder:
     """Builds one agent, piece by piece, so that all of its mistakes are found."""
 
     def __init__(
-        self, name: str, whole: Settings, place: Place, mistakes: Mistakes, keyless: Mistakes
+        self,
+        name: str,
+        whole: HoldfastSettings,
+        directories: BaseDirectories,
+        mistakes: Mistakes,
+        keyless: Mistakes,
     ) -> None:
         self._name = name
         self._whole = whole
         self._settings = whole.agents.get(name) or AgentSettings()
-        self._place = place
+        self._directories = directories
         self._mistakes = mistakes
         self._keyless = keyless
 
@@ -186,23 +195,23 @@ class Making:
         """
         from holdfast.providers.registry import DEMO, address_variables, is_configured
 
-        made = self._named(environ, name)  # raises for an unknown name or a missing key
+        model = self._named(environ, name)  # raises for an unknown name or a missing key
         provider = provider_of(name)
         if provider == DEMO or provider in providers_named(self._whole, environ):
-            return made
+            return model
         if not is_configured(provider, environ):
             variables = " or ".join(address_variables(provider))
             raise ConfigError(
                 f"{provider} is not configured on this server: set {variables}, "
                 f"or base_url in [providers.{provider}] of the settings"
             )
-        return made
+        return model
 
     def _instructions(self) -> str:
         settings = self._settings
         if settings.instructions_file is None:
-            return INSTRUCTIONS if settings.instructions is None else settings.instructions
-        path = self._place.path(settings.instructions_file)
+            return SERVER_INSTRUCTIONS if settings.instructions is None else settings.instructions
+        path = self._directories.path(settings.instructions_file)
         try:
             with open(path, encoding="utf-8") as file:
                 return file.read()
@@ -212,30 +221,30 @@ class Making:
             raise ConfigError(f"{path} is not UTF-8 text") from None
 
     def _tools(self) -> list[Tool | Callable[..., Any]]:
-        made: list[Tool | Callable[..., Any]] = []
+        tools: list[Tool | Callable[..., Any]] = []
         for spec in self._settings.tools:
             if spec == "bundled":
-                made += self._try("dir", self._bundled) or ()
+                tools += self._try("dir", self._bundled) or ()
             elif spec == "ask_user":
                 from holdfast.tools.ask_user import ask_user
 
-                made.append(ask_user())
+                tools.append(ask_user())
             else:
-                made += self._try("tools", partial(self._own, spec)) or ()
-        return made
+                tools += self._try("tools", partial(self._own, spec)) or ()
+        return tools
 
     def _own(self, spec: str) -> Sequence[Tool | Callable[..., Any]]:
         if ":" not in spec:
             raise ConfigError(
                 f"{spec}: write bundled, ask_user, or module:name, as in mytools:weather"
             )
-        return load_tools([spec], directory=self._place.directory)
+        return load_tools([spec], directory=self._directories.directory)
 
     def _bundled(self) -> Sequence[Tool]:
         from holdfast.tools import bundled
 
-        named = self._settings.dir
-        directory = self._place.workspace() if named is None else self._place.path(named)
+        named, directories = self._settings.dir, self._directories
+        directory = directories.workspace() if named is None else directories.path(named)
         if not os.path.isdir(directory):
             raise ConfigError(f"{directory} is not a directory: create it, or name another")
         settings = self._settings
@@ -246,7 +255,7 @@ def provider_of(model: str) -> str:
     return model.partition(":")[0].strip()
 
 
-def providers_named(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
+def providers_named(settings: HoldfastSettings, environ: Mapping[str, str]) -> frozenset[str]:
     """Providers named by the settings or the default model, and configured by that alone."""
     models = [one.model for one in settings.agents.values() if one.model is not None]
     models.append(environ.get("HOLDFAST_MODEL", ""))

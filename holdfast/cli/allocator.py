@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-LARGE: Final = 256 * 1024
+MMAP_THRESHOLD: Final = 256 * 1024
 """Bytes from which a block is mapped by itself, and unmapped when freed."""
 M_MMAP_THRESHOLD: Final = -3
-NAME: Final = "MALLOC_MMAP_THRESHOLD_"
+THRESHOLD_VARIABLE: Final = "MALLOC_MMAP_THRESHOLD_"
 
 
 def return_large_blocks(environ: Mapping[str, str] = os.environ) -> bool:
@@ -19,11 +19,11 @@ def return_large_blocks(environ: Mapping[str, str] = os.environ) -> bool:
     messages of a long chat are cut from heaps, which a small block at their end keeps for good.
     A threshold that is set stays. One from the environment is the operator's, and is left alone.
     """
-    if NAME in environ:
+    if THRESHOLD_VARIABLE in environ:
         return True
     import ctypes  # not needed by a process that does not last
 
     try:
-        return bool(ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE))
+        return bool(ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD))
     except (AttributeError, OSError):  # another C library
         return False

@@ -42,8 +42,9 @@ def top_parser() -> Parser:
     parser = Parser(
         "holdfast",
         usage="holdfast [VERB] [options]",
-        description=f"A durable agent loop. Without a verb: serve.\n\nverbs:\n{verbs}",
-        epilog="Run holdfast VERB --help for the options of a verb.",
+        description="A durable agent loop. Without a verb, holdfast runs serve.\n\n"
+        f"verbs:\n{verbs}",
+        epilog="holdfast VERB --help lists the options of a verb.",
     )
     version = sys.modules["holdfast"].__version__
     parser.add_argument("-V", "--version", action="version", version=f"holdfast {version}")
@@ -54,7 +55,7 @@ def parse(argv: Sequence[str]) -> tuple[str, Namespace]:
     """Return the verb and its arguments. Help and version print and raise SystemExit."""
     verb, *rest = argv or ["serve"]
     if verb in ("help", "version"):
-        _tell(verb, rest)
+        _print_help(verb, rest)
     if verb in VERBS:
         return verb, VERBS[verb].parser().read(rest)
     if verb.startswith("-"):
@@ -63,7 +64,7 @@ def parse(argv: Sequence[str]) -> tuple[str, Namespace]:
     raise UsageError(_no_verb(verb, rest))
 
 
-def _tell(what: str, about: Sequence[str]) -> None:
+def _print_help(what: str, about: Sequence[str]) -> None:
     """`holdfast help run` and `holdfast version`: common guesses."""
     if what == "version" or not about:
         top_parser().parse_args([f"--{what}"])

@@ -15,18 +15,18 @@ from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action
 from holdfast.kernel.tool import Deny
 from holdfast.tools import ask_user
-from holdfast.tools.ask_user import Answer, Question
+from holdfast.tools.ask_user import Question, UserAnswer
 
-Answers = Literal[
+ApprovalMode = Literal[
     "ask",  # the user at the terminal decides
     "yes",  # approve everything
     "deny",  # deny everything
 ]
 """How approvals are resolved. Questions are asked at the terminal, or not at all."""
 
-SUMMARY: Final = 100
-"""Characters of arguments shown beside a preview."""
-EMPTY: Final = "The answer is empty. Press Enter again to leave it unanswered."
+MAX_ARGUMENTS_SHOWN: Final = 100
+"""Characters of arguments shown next to a preview."""
+EMPTY_ANSWER: Final = "The answer is empty. Press Enter again to leave it unanswered."
 
 
 class Terminal(Protocol):
@@ -38,7 +38,7 @@ class Terminal(Protocol):
         """Ask and return the line; None if the input has ended."""
 
 
-class _Nobody(Exception):
+class _InputEnded(Exception):
     """The user ended the input instead of answering."""
 
 
@@ -48,7 +48,7 @@ class Asker:
     def __init__(
         self,
         terminal: Terminal | None,
-        answers: Answers,
+        answers: ApprovalMode,
         note: Callable[[str], None],
         *,
         previews_seen: bool = False,
@@ -67,7 +67,7 @@ class Asker:
         self._always: set[str] = set()
         """Tools that need no more approval."""
         self._approved: set[str] = set()
-        """Ids of approved calls. One that returns wants to run with other arguments."""
+        """Ids of approved calls. A call that is asked again has other arguments."""
 
     @property
     def always(self) -> frozenset[str]:
@@ -79,7 +79,7 @@ class Asker:
 
         Ending the input (Ctrl-D) also withdraws the answers to the other actions.
         """
-        said: dict[str, Resolution] = {}
+        resolutions: dict[str, Resolution] = {}
         always = frozenset(self._always)
         # With several actions, the first previews have scrolled away.
         seen = self.previews_seen and len(actions) == 1
@@ -87,12 +87,13 @@ class Asker:
             for action in actions:
                 answer = await self._answer(action, seen)
                 if answer is not None:
-                    said[action.call.id] = answer
-        except _Nobody:
+                    resolutions[action.call.id] = answer
+        except _InputEnded:
             self._always.intersection_update(always)
             return {}
-        self._approved |= {id for id, answer in said.items() if isinstance(answer, Approved)}
-        return said
+        approved = {id for id, answer in resolutions.items() if isinstance(answer, Approved)}
+        self._approved |= approved
+        return resolutions
 
     async def _answer(self, action: Action, seen: bool) -> Resolution | None:
         if action.kind == "child":
@@ -101,11 +102,11 @@ class Asker:
             return await self._approval(action, seen)
         if self._terminal is None:
             return None
-        asked = _questions(action)
-        if asked is None:
+        questions = _questions(action)
+        if questions is None:
             return await self._result(self._terminal, action)
-        answers = [await self._question(self._terminal, question) for question in asked]
-        return ask_user.answered(asked, answers)
+        answers = [await self._question(self._terminal, question) for question in questions]
+        return ask_user.answered(questions, answers)
 
     async def _approval(self, action: Action, seen: bool) -> Resolution | None:
         tool = action.call.tool
@@ -119,8 +120,8 @@ class Asker:
             return approve(action)
         if self._terminal is None:
             return None
-        self._terminal.write(wanted(action, seen))
-        match (said := await self._decision(self._terminal, action, seen)).lower():
+        self._terminal.write(approval_text(action, seen))
+        match (text := await self._decision(self._terminal, action, seen)).lower():
             case "y" | "yes":
                 return approve(action)
             case "n" | "no":
@@ -129,7 +130,7 @@ class Asker:
                 self._always.add(tool)
                 return approve(action)
             case _:
-                return Deny(said)
+                return Deny(text)
 
     async def _decision(self, terminal: Terminal, action: Action, seen: bool) -> str:
         """The user's decision on a call, after viewing as much of it as they want."""
@@ -138,20 +139,20 @@ class Asker:
         tool = escape(action.call.tool)
         always = "" if action.again else f"[a]lways for {tool} in this {self._within}, "
         question = f"Allow? [y]es, [n]o, {always}{view}or type what to do instead: "
-        while (said := await _something(terminal, question)).lower() in ("v", "view"):
+        while (text := await _something(terminal, question)).lower() in ("v", "view"):
             terminal.write(_quoted(preview) if preview.strip() else laid_out(action.arguments))
-        return said
+        return text
 
-    async def _question(self, terminal: Terminal, question: Question) -> Answer:
+    async def _question(self, terminal: Terminal, question: Question) -> UserAnswer:
         """Ask once more if the line is not a valid answer, then accept it as it is."""
-        terminal.write(listed(question))
+        terminal.write(question_text(question))
         ask = _how_to_answer(question)
-        answer = understood(question, await _line(terminal, ask))
+        answer = parse_answer(question, await _line(terminal, ask))
         if isinstance(answer, str):
             terminal.write(f"{answer}\n")
-            said = await _line(terminal, ask)
-            answer = understood(question, said)
-            return Answer(text=said.strip()) if isinstance(answer, str) else answer
+            text = await _line(terminal, ask)
+            answer = parse_answer(question, text)
+            return UserAnswer(text=text.strip()) if isinstance(answer, str) else answer
         return answer
 
     async def _result(self, terminal: Terminal, action: Action) -> str:
@@ -164,21 +165,21 @@ class Asker:
 async def _line(terminal: Terminal, question: str) -> str:
     line = await terminal.ask(question)
     if line is None:
-        raise _Nobody
+        raise _InputEnded
     return line
 
 
 async def _something(terminal: Terminal, question: str) -> str:
     """Ask for a line that is not empty."""
-    while not (said := (await _line(terminal, question)).strip()):
+    while not (text := (await _line(terminal, question)).strip()):
         pass
-    return said
+    return text
 
 
 # --- What is shown ------------------------------------------------------------------------------
 
 
-def wanted(action: Action, preview_seen: bool) -> str:
+def approval_text(action: Action, preview_seen: bool) -> str:
     """The text of an approval: all of the call, unless the user has just seen it."""
     return _what(action, preview_seen) + (
         _LOST.format(escape(action.call.tool)) if action.again else ""
@@ -199,7 +200,7 @@ def _what(action: Action, preview_seen: bool) -> str:
     if preview_seen:
         return "\n"
     brief = escape(action.arguments)
-    brief = brief if len(brief) <= SUMMARY else f"{brief[: SUMMARY - 1]}…"
+    brief = brief if len(brief) <= MAX_ARGUMENTS_SHOWN else f"{brief[: MAX_ARGUMENTS_SHOWN - 1]}…"
     return f"\n{tool} wants to run: {brief}\n{_quoted(preview)}"
 
 
@@ -219,7 +220,7 @@ def laid_out(arguments: str) -> str:
     return "".join(shown) or "  nothing\n"
 
 
-def listed(question: Question) -> str:
+def question_text(question: Question) -> str:
     """A question with its numbered options."""
     header = f"{_flat(question.header)}: " if question.header.strip() else ""
     options = [
@@ -245,38 +246,38 @@ def _flat(text: str) -> str:
     return escape(" ".join(text.split()))
 
 
-# --- What is said -------------------------------------------------------------------------------
+# --- What the user answers ----------------------------------------------------------------------
 
 
-def understood(question: Question, line: str) -> Answer | str:
+def parse_answer(question: Question, line: str) -> UserAnswer | str:
     """Parse a line as an answer; if it is likely a mistake, return why as text."""
-    said = line.strip()
-    if not said:
-        return EMPTY
+    text = line.strip()
+    if not text:
+        return EMPTY_ANSWER
     labels = {_key(option.label): option.label for option in question.options}
-    if _key(said) in labels:
-        return Answer((labels[_key(said)],))
-    numbers = _numbers(said)
+    if _key(text) in labels:
+        return UserAnswer((labels[_key(text)],))
+    numbers = _numbers(text)
     if question.options and numbers:
         count = len(question.options)
         if not all(1 <= number <= count for number in numbers):
             return f"The options are numbered from 1 to {count}. Enter the same again to confirm."
         if len(numbers) > 1 and not question.multiple:
             return "Only one option can be chosen. Enter the same again to confirm."
-        return Answer(tuple(question.options[number - 1].label for number in numbers))
-    named = [_key(piece) for piece in said.split(",")]
+        return UserAnswer(tuple(question.options[number - 1].label for number in numbers))
+    named = [_key(piece) for piece in text.split(",")]
     if question.multiple and all(name in labels for name in named):
-        return Answer(tuple(labels[name] for name in dict.fromkeys(named)))
-    return Answer(text=said)
+        return UserAnswer(tuple(labels[name] for name in dict.fromkeys(named)))
+    return UserAnswer(text=text)
 
 
 def _key(label: str) -> str:
     return " ".join(label.split()).casefold()
 
 
-def _numbers(said: str) -> tuple[int, ...]:
+def _numbers(text: str) -> tuple[int, ...]:
     """The numbers in a line, each once and in order; empty if there is any other text."""
-    pieces = re.split(r"[,\s]+", said.strip(", "))
+    pieces = re.split(r"[,\s]+", text.strip(", "))
     if not all(piece.isascii() and piece.isdigit() and len(piece) < 4 for piece in pieces):
         return ()
     return tuple(dict.fromkeys(map(int, pieces)))

@@ -9,16 +9,16 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
-ELSEWHERE: Final = ("CI", "SSH_CONNECTION")
+DISPLAY_VARIABLES: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+REMOTE_VARIABLES: Final = ("CI", "SSH_CONNECTION")
 """Variables set where the user's screen is not this machine's."""
 
 
 def has_screen(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
     """Whether the user at the terminal would see a browser."""
-    if any(environ.get(name) for name in ELSEWHERE):
+    if any(environ.get(name) for name in REMOTE_VARIABLES):
         return False
-    return platform in ("darwin", "win32") or any(environ.get(name) for name in DISPLAYS)
+    return platform in ("darwin", "win32") or any(environ.get(name) for name in DISPLAY_VARIABLES)
 
 
 def open_browser(url: str, directory: Path) -> bool:
@@ -35,15 +35,15 @@ def open_browser(url: str, directory: Path) -> bool:
         return False
     if type(browser) is webbrowser.GenericBrowser:  # it would take over this terminal
         return False
-    return browser.open(leading_to(url, directory / "open.html").as_uri())
+    return browser.open(redirect_file(url, directory / "open.html").as_uri())
 
 
-def leading_to(url: str, file: Path) -> Path:
+def redirect_file(url: str, file: Path) -> Path:
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     there = escape(url)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as made:
-        made.write(
+    with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+        output.write(
             f'<!doctype html><meta charset="utf-8"><title>Holdfast</title>'
             f'<meta http-equiv="refresh" content="0;url={there}"><a href="{there}">Holdfast</a>\n'
         )

@@ -8,24 +8,24 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.cli import wording
-from holdfast.cli.terminal import Out
-from holdfast.cli.transcript import Page
+from holdfast.cli.terminal import OutputStream
+from holdfast.cli.transcript import TranscriptWriter
 from holdfast.cli.wrap import folded
 from holdfast.kernel.messages import ToolCall, ToolOutcome, ToolResult
 
-PROGRESS: Final = 20
+MAX_PROGRESS_LINES: Final = 20
 """Lines of progress shown per call."""
-TAIL: Final = 5
+MAX_TAIL_LINES: Final = 5
 """Lines of a result shown if some of the progress was not."""
-RESULT: Final = 3
+MAX_RESULT_LINES: Final = 3
 """Lines of a result shown."""
-DIFF: Final = 20
+MAX_DIFF_LINES: Final = 20
 """Lines of a result shown if it is a diff, whose changes start below a header."""
-NAME: Final = 64
+MAX_TOOL_NAME: Final = 64
 """Characters of a tool's name shown."""
 
 
-class Call(Struct, eq=False):
+class CallDisplay(Struct, eq=False):
     """A tool call that is shown."""
 
     title: str
@@ -36,30 +36,30 @@ class Call(Struct, eq=False):
     preview: str | None = None
 
 
-class Calls:
+class CallWriter:
     """Writes lines about calls to a transcript they share with the answer."""
 
-    def __init__(self, page: Page, status: Out) -> None:
-        self._page = page
+    def __init__(self, transcript: TranscriptWriter, status: OutputStream) -> None:
+        self._transcript = transcript
         self._status = status
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, CallDisplay] = {}
         self._running: dict[str, float] = {}
         """Start time of each running call."""
 
     def began(self, call_id: str, tool: str) -> None:
         """The model has started to write a call."""
-        self._calls[call_id] = Call(wording.short(tool, NAME))
+        self._calls[call_id] = CallDisplay(wording.short(tool, MAX_TOOL_NAME))
         self.written(call_id)
 
     def written(self, call_id: str) -> None:
         """The model is still writing a call."""
         if call := self._calls.get(call_id):
-            self._page.wait(f"preparing {call.title}")
+            self._transcript.wait(f"preparing {call.title}")
 
     def called(self, call: ToolCall) -> None:
         """The model has written a call."""
         title = self._one_line(wording.spelled(call.tool, call.arguments))
-        entry = self._calls[call.id] = Call(title)
+        entry = self._calls[call.id] = CallDisplay(title)
         if call.provider_executed:  # no start event will follow
             self._head(entry)
 
@@ -68,12 +68,12 @@ class Calls:
         if label not in ("", tool):
             call.title = self._one_line(label)
         self._head(call)
-        self._running[call_id] = self._page.clock()
+        self._running[call_id] = self._transcript.clock()
 
     def tick(self) -> None:
         """Called every second: shows that a call without progress is still running."""
         if self._running:
-            self._page.wait_below("running", min(self._running.values()))
+            self._transcript.wait_below("running", min(self._running.values()))
 
     def rest(self) -> None:
         """Nothing is running any more."""
@@ -88,9 +88,9 @@ class Calls:
                 call.preview = text
                 self._below(call, self._preview(text))
             return
-        if call.progress > PROGRESS:
+        if call.progress > MAX_PROGRESS_LINES:
             return
-        lines, more = wording.first_lines(text, PROGRESS - call.progress)
+        lines, more = wording.first_lines(text, MAX_PROGRESS_LINES - call.progress)
         call.last = lines[-1] if lines else call.last
         if more:
             lines.append("… (more)")
@@ -106,7 +106,7 @@ class Calls:
             self._seen_before(call, text, seconds)
             return
         is_diff = result.outcome == "ok" and wording.is_diff(text)
-        lines, more = wording.first_lines(text, DIFF if is_diff else RESULT)
+        lines, more = wording.first_lines(text, MAX_DIFF_LINES if is_diff else MAX_RESULT_LINES)
         words = ""
         if result.outcome != "ok":
             words = lines.pop(0).removeprefix(f"{result.tool} failed: ") if lines else ""
@@ -116,47 +116,47 @@ class Calls:
         if shown and more:
             shown.append(self._dim(wording.more(more)))
         ending = self._ending(call, result.outcome, seconds, words)
-        self._page.lines(*self._folded(ending), *(f"  {line}" for line in shown))
+        self._transcript.lines(*self._folded(ending), *(f"  {line}" for line in shown))
 
-    def _seen_before(self, call: Call, text: str, seconds: float) -> None:
+    def _seen_before(self, call: CallDisplay, text: str, seconds: float) -> None:
         """End of a call whose progress was shown: the last line of its result tells the outcome."""
-        *tail, last = wording.last_lines(text, TAIL + 1) or [""]
-        if call.progress > PROGRESS:
+        *tail, last = wording.last_lines(text, MAX_TAIL_LINES + 1) or [""]
+        if call.progress > MAX_PROGRESS_LINES:
             self._below(call, [self._dim(line) for line in tail])
         if last == call.last or (wording.is_diff(text) and not wording.summary_of(text)):
             last = ""
         timed = last.startswith("[")  # such as a command's exit code, which includes the time
         ending = self._ending(call, "ok", 0.0 if timed else seconds, last)
-        self._page.lines(*self._folded(ending))
+        self._transcript.lines(*self._folded(ending))
 
-    def _ending(self, call: Call, outcome: ToolOutcome, seconds: float, words: str) -> str:
+    def _ending(self, call: CallDisplay, outcome: ToolOutcome, seconds: float, words: str) -> str:
         """The line about how a call ended: below its others, or with its name."""
-        below = self._page.about is call
-        said = [] if below else [call.title]
+        below = self._transcript.about is call
+        head = [] if below else [call.title]
         if outcome != "ok":
-            said.append(wording.OUTCOMES[outcome])
+            head.append(wording.OUTCOME_WORDS[outcome])
         if seconds > 0.1:
-            said.append(wording.duration(seconds))
-        parts = [", ".join(said), wording.cut(words, wording.LONGEST)]
+            head.append(wording.duration(seconds))
+        parts = [", ".join(head), wording.cut(words, wording.MAX_LINE_SHOWN)]
         mark = self._status.style(*wording.marks(outcome))
         return f"{'  ' if below else ''}{mark} {': '.join(filter(None, parts))}".rstrip()
 
-    def _call(self, call_id: str, tool: str) -> Call:
-        return self._calls.setdefault(call_id, Call(wording.short(tool, NAME)))
+    def _call(self, call_id: str, tool: str) -> CallDisplay:
+        return self._calls.setdefault(call_id, CallDisplay(wording.short(tool, MAX_TOOL_NAME)))
 
     # --- lines ---
 
-    def _head(self, call: Call) -> None:
+    def _head(self, call: CallDisplay) -> None:
         """Write the line that names the call, unless the lines below clearly belong to it."""
-        if not (call.shown and self._page.about is call):
-            self._page.lines(f"{self._status.style('cyan', '●')} {call.title}", about=call)
+        if not (call.shown and self._transcript.about is call):
+            self._transcript.lines(f"{self._status.style('cyan', '●')} {call.title}", about=call)
             call.shown = True
 
-    def _below(self, call: Call, lines: Sequence[str]) -> None:
+    def _below(self, call: CallDisplay, lines: Sequence[str]) -> None:
         """Write lines about a call, below its head."""
         if lines:
             self._head(call)
-            self._page.lines(*(f"  {line}" for line in lines), about=call)
+            self._transcript.lines(*(f"  {line}" for line in lines), about=call)
 
     def _preview(self, text: str) -> list[str]:
         shown, more = wording.previewed(text)
@@ -165,7 +165,7 @@ class Calls:
         return [*shown, self._dim(wording.more(more))] if more else shown
 
     def _diff_line(self, line: str) -> str:
-        for start, style in wording.DIFF.items():
+        for start, style in wording.DIFF_STYLES.items():
             if line.startswith(start):
                 return self._status.style(style, line)
         return line
@@ -179,7 +179,7 @@ class Calls:
     def _cut(self, line: str) -> str:
         """Cut to one line of a terminal; elsewhere to the maximum length."""
         return wording.cut(
-            line, self._status.width - 5 if self._status.terminal else wording.LONGEST
+            line, self._status.width - 5 if self._status.terminal else wording.MAX_LINE_SHOWN
         )
 
     def _folded(self, line: str) -> list[str]:
@@ -187,5 +187,5 @@ class Calls:
 
     def _one_line(self, text: str) -> str:
         return wording.short(
-            text, self._status.width - 3 if self._status.terminal else wording.LONGEST
+            text, self._status.width - 3 if self._status.terminal else wording.MAX_LINE_SHOWN
         )

@@ -18,15 +18,15 @@ from holdfast.chat.stream import Cursor
 from holdfast.cli.ask import Asker
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.prompt import prompt_of, read_stdin
-from holdfast.cli.run import CODES, colored
+from holdfast.cli.run import EXIT_CODES, colored
 from holdfast.cli.signals import stopping
-from holdfast.cli.stream_adapter import Line, Retold
+from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
 from holdfast.cli.target import address_of, asking
-from holdfast.cli.terminal import Out
-from holdfast.cli.trust_prompt import settle_place
+from holdfast.cli.terminal import OutputStream
+from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
-from holdfast.config import ChatOptions, Where
+from holdfast.config import ChatOptions, ChatTarget
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.escape import escape
 from holdfast.kernel.messages import Prompt
@@ -37,33 +37,36 @@ if TYPE_CHECKING:
     from holdfast.client.chat import RemoteChat
     from holdfast.client.host import RemoteHost
 
-LAST: Final = "last"
-PATIENCE: Final = 300
+LAST_CHAT: Final = "last"
+MAX_SERVER_OUTAGE: Final = 300
 """Seconds that a script waits for an unreachable server, which may be restarting."""
 
 
-class ServerGone(HoldfastError):
+class ServerUnreachable(HoldfastError):
     """The server stayed unreachable while a script waited for it."""
 
     def __init__(self, chat_id: str) -> None:
         super().__init__(
-            f"the server has been unreachable for {PATIENCE // 60} minutes. Nothing is lost: when "
-            f"it is back, run holdfast chat --chat {chat_id} to see the result"
+            f"the server has been unreachable for {MAX_SERVER_OUTAGE // 60} minutes. Nothing is "
+            f"lost: when it is back, run holdfast chat --chat {chat_id} to see the result"
         )
 
 
-class Me(Struct, frozen=True):
-    """The user we are at the server."""
+class CurrentUser(Struct, frozen=True):
+    """The user that the server knows us as."""
 
     name: str = ""
 
 
 def main(options: ChatOptions) -> int:
-    settle_place(options.where)
+    ensure_trusted(options.where)
     if at_terminal():
         return asyncio.run(_talk(options))
     environ = colored(options.color)
-    answer, status = Out.of(sys.stdout, environ), Out.of(sys.stderr, environ, needed=False)
+    answer, status = (
+        OutputStream.of(sys.stdout, environ),
+        OutputStream.of(sys.stderr, environ, needed=False),
+    )
     view = View(answer, status, reasoning=options.reasoning, quiet=options.quiet)
     prompt = prompt_of(options.prompt, read_stdin(options.prompt, view.note), options.files)
     if prompt is None and options.chat is None:
@@ -72,7 +75,7 @@ def main(options: ChatOptions) -> int:
         tty = Tty.open()
         if tty is not None:
             held.enter_context(tty)
-        once = Once(view, Asker(tty, options.approve, view.note, within="chat"))
+        once = OneAnswer(view, Asker(tty, options.approve, view.note, within="chat"))
         try:
             return asyncio.run(once.go(options, prompt))
         finally:
@@ -87,12 +90,12 @@ def at_terminal() -> bool:
 
 
 @asynccontextmanager
-async def connected(where: Where) -> AsyncIterator[tuple[RemoteHost, str]]:
+async def connected(where: ChatTarget) -> AsyncIterator[tuple[RemoteHost, str]]:
     """The chats of a server, once it has responded; and its address with our name."""
     from holdfast.client.connect import connect
 
     async with asking(where, patience=0.0) as line:
-        me = await line.get("/me", Me)
+        me = await line.get("/me", CurrentUser)
     url, token, socket = address_of(where)
     async with connect(url, token, socket=socket) as host:
         yield host, f"{url.partition('/#')[0]}{f', as {me.name}' if me.name else ''}"
@@ -102,7 +105,7 @@ async def find(host: RemoteHost, chat: str | None) -> RemoteChat | None:
     """The chat to continue; None for a new one."""
     if chat is None:
         return None
-    if chat != LAST:
+    if chat != LAST_CHAT:
         return await host.chat(chat)
     newest = await host.list(limit=1)
     if not newest:
@@ -114,17 +117,17 @@ async def find(host: RemoteHost, chat: str | None) -> RemoteChat | None:
 
 
 async def _talk(options: ChatOptions) -> int:
-    from holdfast.cli.screen import Screen
-    from holdfast.cli.session import Session
+    from holdfast.cli.screen import SplitScreen
+    from holdfast.cli.session import ChatSession
 
-    screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), sys.stdout.encoding)
-    out = Out.of(cast(TextIO, screen.above), colored(options.color))
+    screen = SplitScreen(sys.stdin.fileno(), sys.stdout.fileno(), sys.stdout.encoding)
+    out = OutputStream.of(cast(TextIO, screen.above), colored(options.color))
     view = View(out, out, reasoning=options.reasoning, quiet=options.quiet)
     prompt = prompt_of(options.prompt, "", options.files)
     async with connected(options.where) as (host, who):
         chat = await find(host, options.chat)
         view.note(f"{who}: Enter sends, Ctrl-C stops, /help lists all commands.")
-        session = Session(host, screen, view, options)
+        session = ChatSession(host, screen, view, options)
         code = await session.go(chat, prompt)
     if words := session.goodbye():
         print(escape(words), file=sys.stderr)
@@ -134,7 +137,7 @@ async def _talk(options: ChatOptions) -> int:
 # --- without one ---------------------------------------------------------------------------------
 
 
-class Once:
+class OneAnswer:
     """Sends a prompt, and shows the answer until the chat is idle."""
 
     def __init__(self, view: View, asker: Asker) -> None:
@@ -145,25 +148,25 @@ class Once:
         self._asking: anyio.CancelScope | None = None
         self._allowed: frozenset[str] = frozenset()
         """Tools that the chat was told to allow."""
-        self._line = Line(view)
+        self._monitor = ConnectionMonitor(view)
 
     async def go(self, options: ChatOptions, prompt: Prompt | None) -> int:
         """Send and follow; returns the exit code of a run."""
         async with connected(options.where) as (host, _):
             chat, cursor, known = await self._begin(host, options, prompt)
-            retold = Retold(self._view, known, echo=False)
-            async with anyio.create_task_group() as beside:
-                beside.start_soon(self._tick)
-                beside.start_soon(give_up, chat.id, self._line.is_away)
-                beside.start_soon(self._interrupt, chat)
-                with stopping(self._told_to_stop, self._view.end):
-                    result = await self._until_rest(chat, cursor, retold)
-                beside.cancel_scope.cancel()
+            adapter = StreamAdapter(self._view, known, echo=False)
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._tick)
+                group.start_soon(give_up, chat.id, self._monitor.is_away)
+                group.start_soon(self._interrupt, chat)
+                with stopping(self._on_stop, self._view.end):
+                    result = await self._until_rest(chat, cursor, adapter)
+                group.cancel_scope.cancel()
         if self._stopped is not None:
             return 128 + self._stopped
         if result.reason == "requires_action":
             print(f"holdfast: {_waiting(result)}", file=sys.stderr)
-        return ExitCode.FINISHED if result.reason is None else CODES[result.reason]
+        return ExitCode.FINISHED if result.reason is None else EXIT_CODES[result.reason]
 
     async def _begin(
         self, host: RemoteHost, options: ChatOptions, prompt: Prompt | None
@@ -171,10 +174,10 @@ class Once:
         """The chat with the prompt sent; and the position from which on events are new."""
         chat = await find(host, options.chat)
         if chat is None:
-            made = await host.create(
+            new = await host.create(
                 prompt, agent=options.agent, model=options.model, effort=options.effort
             )
-            return made, None, 0
+            return new, None, 0
         if prompt is not None:
             await chat.send(prompt, model=options.model, effort=options.effort)
         elif not chat.first.busy:
@@ -182,14 +185,14 @@ class Once:
         return chat, Cursor(chat.first.snapshot_version), chat.first.messages
 
     async def _until_rest(
-        self, chat: RemoteChat, cursor: Cursor | None, retold: Retold
+        self, chat: RemoteChat, cursor: Cursor | None, adapter: StreamAdapter
     ) -> ChatResult:
         while True:
             async with chat.stream(cursor) as stream:
-                self._line.stream = stream
+                self._monitor.stream = stream
                 async for event in stream:
-                    self._line.look()  # before its events
-                    retold.tell(event)
+                    self._monitor.check()  # before its events
+                    adapter.show(event)
                 cursor = stream.cursor
             result = await chat.rest()
             if result.reason != "requires_action" or self._stop.is_set():
@@ -206,13 +209,13 @@ class Once:
     ) -> None:
         """Resolve actions one by one: an "always" is sent with its call."""
         for action in result.actions:
-            if (said := answers.get(action.call.id)) is not None:
+            if (answer := answers.get(action.call.id)) is not None:
                 tool = action.call.tool
                 rule = Rule(tool) if tool in self._asker.always - self._allowed else None
-                await chat.resolve({action.call.id: said}, allow_for_chat=rule)
+                await chat.resolve({action.call.id: answer}, allow_for_chat=rule)
                 self._allowed |= {tool} & self._asker.always
 
-    def _told_to_stop(self, number: signal.Signals) -> None:
+    def _on_stop(self, number: signal.Signals) -> None:
         self._stopped = number
         self._view.stopping()
         self._stop.set()
@@ -227,16 +230,16 @@ class Once:
         while True:
             await anyio.sleep(1)
             self._view.tick()
-            self._line.look()
+            self._monitor.check()
 
 
 async def give_up(chat_id: str, is_away: Callable[[], bool]) -> NoReturn:
-    """End a wait, by raising `ServerGone`, once the server was unreachable for too long."""
+    """End a wait, by raising `ServerUnreachable`, once the server was unreachable for too long."""
     gone = 0
-    while gone < PATIENCE:
+    while gone < MAX_SERVER_OUTAGE:
         await anyio.sleep(1)
         gone = gone + 1 if is_away() else 0
-    raise ServerGone(chat_id)
+    raise ServerUnreachable(chat_id)
 
 
 def _waiting(result: ChatResult) -> str:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from holdfast.server.relay.secret import ClusterSecret
 
 LOG: Final = logging.getLogger("holdfast.serve")
-FILE: Final = "cluster.secret"
+SECRET_FILE: Final = "cluster.secret"
 
 
-class Link(NamedTuple):
+class ClusterLink(NamedTuple):
     """What a process needs to talk to the other replicas of its cluster."""
 
     secret: ClusterSecret
@@ -45,7 +45,7 @@ def cluster_secret(
     from holdfast.server.relay.secret import find_secret
 
     if server.cluster_secret_file is None:
-        return find_secret(environ, Path(data, FILE))
+        return find_secret(environ, Path(data, SECRET_FILE))
     file = Path(directory, server.cluster_secret_file)
     secret = find_secret(environ, file)
     if secret is None:
@@ -59,7 +59,7 @@ def cluster_secret(
 @asynccontextmanager
 async def linked(
     secret: ClusterSecret | None, server: ServerSettings, listen: tuple[str, int]
-) -> AsyncIterator[Link | None]:
+) -> AsyncIterator[ClusterLink | None]:
     """The link of this process to its cluster; None without a secret, which is logged once."""
     from holdfast.server.identity.origin_check import public_front
 
@@ -78,21 +78,21 @@ async def linked(
                 "server.advertise to a URL like http://10.0.0.5:8765"
             )
         front = None if url is None else public_front([url])
-        yield Link(secret, listening, url, front, server.tick)
+        yield ClusterLink(secret, listening, url, front, server.tick)
 
 
 def _bound(name: str, port: int) -> socket.socket:
     # IPv4 first: `localhost` is both, and only one is advertised.
-    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
-    made = socket.socket(family, kind, protocol)
+    addresses = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = min(addresses, key=lambda one: one[0] != socket.AF_INET)
+    bound = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
     except OSError:
-        made.close()
+        bound.close()
         raise
-    return made
+    return bound
 
 
 def _url_of(name: str, port: int) -> str | None:
@@ -106,7 +106,7 @@ def _url_of(name: str, port: int) -> str | None:
 
 
 def attach(
-    app: web.Application, link: Link | None, host: Host, meters: MetricRegistry
+    app: web.Application, link: ClusterLink | None, host: Host, meters: MetricRegistry
 ) -> web.Application:
     """Add the endpoints for other replicas to an application."""
     from holdfast.server.relay.publisher import PublisherOptions, RelayPublisher
@@ -114,15 +114,17 @@ def attach(
     if link is not None:
         owner = RelayPublisher(host.feed, link.secret, PublisherOptions(tick=link.tick))
         owner.attach(app)
-        told = "Replicas subscribed to chats that run here."
-        meters.gauge("holdfast_relay_told_replicas", told, lambda: len(owner))
+        replicas = "Replicas subscribed to chats that run here."
+        meters.gauge("holdfast_relay_told_replicas", replicas, lambda: len(owner))
         chats = "Subscriptions of other replicas to chats that run here."
         meters.gauge("holdfast_relay_told_chats", chats, lambda: owner.subscriptions)
     return app
 
 
 @asynccontextmanager
-async def asking(link: Link | None, host: Host, meters: MetricRegistry) -> AsyncIterator[None]:
+async def asking(
+    link: ClusterLink | None, host: Host, meters: MetricRegistry
+) -> AsyncIterator[None]:
     """Subscribe to other replicas for the chats that are read here."""
     from holdfast.server.relay.subscriber import RelaySubscriber
 
@@ -130,8 +132,8 @@ async def asking(link: Link | None, host: Host, meters: MetricRegistry) -> Async
         yield
         return
     async with RelaySubscriber(host.feed, link.secret).running() as relay:
-        asked = "Replicas this one subscribes to for chats that are read here."
-        meters.gauge("holdfast_relay_asked_replicas", asked, lambda: len(relay))
+        replicas = "Replicas this one subscribes to for chats that are read here."
+        meters.gauge("holdfast_relay_asked_replicas", replicas, lambda: len(relay))
         failing = "Replicas this one subscribes to that do not respond."
         meters.gauge("holdfast_relay_failing_replicas", failing, lambda: relay.failing)
         chats = "Chats that are read here and run on another replica."
@@ -140,7 +142,7 @@ async def asking(link: Link | None, host: Host, meters: MetricRegistry) -> Async
 
 
 @asynccontextmanager
-async def answering(link: Link, host: Host, meters: MetricRegistry) -> AsyncIterator[int]:
+async def answering(link: ClusterLink, host: Host, meters: MetricRegistry) -> AsyncIterator[int]:
     """Serve other replicas only; yields the port."""
     from aiohttp import web
 

@@ -11,37 +11,37 @@ from holdfast.kernel.errors import ConfigError
 SLASH: Final = "/"
 
 
-class About(NamedTuple):
+class CommandHelp(NamedTuple):
     """Usage of a command: its arguments, and what it does."""
 
     takes: str
     does: str
 
 
-COMMANDS: Final[Mapping[str, About]] = {
-    "steer": About("TEXT", "send before the next step, not after the answer"),
-    "now": About("TEXT", "stop the answer and send this instead"),
-    "stop": About("", "stop the answer and keep what was produced (Ctrl-C)"),
-    "queue": About("", "list the queued messages"),
-    "edit": About("N TEXT", "replace queued message N"),
-    "remove": About("N", "remove queued message N"),
-    "promote": About("N", "stop the answer and send queued message N now"),
-    "answer": About("", "answer the pending approval or question"),
-    "retry": About("", "try again after an error"),
-    "compact": About("", "summarize the conversation to free context"),
-    "messages": About("", "list the messages with their numbers"),
-    "fork": About("N [TEXT]", "continue in a new chat from message N, replaced by TEXT"),
-    "chats": About("[N]", "list the newest chats; with a number or an id, switch to it"),
-    "new": About("", "start a new chat"),
-    "title": About("[TEXT]", "set the title; without TEXT, let a model write one"),
-    "model": About("[NAME]", "switch the model; - for the agent's own"),
-    "effort": About("[LEVEL]", "set the reasoning effort; - for the agent's own"),
-    "help": About("", "show this list"),
-    "quit": About("", "exit; a running answer continues on the server (Ctrl-D)"),
+COMMANDS: Final[Mapping[str, CommandHelp]] = {
+    "steer": CommandHelp("TEXT", "send before the next step, not after the answer"),
+    "now": CommandHelp("TEXT", "stop the answer and send this instead"),
+    "stop": CommandHelp("", "stop the answer and keep what was produced (Ctrl-C)"),
+    "queue": CommandHelp("", "list the queued messages"),
+    "edit": CommandHelp("N TEXT", "replace queued message N"),
+    "remove": CommandHelp("N", "remove queued message N"),
+    "promote": CommandHelp("N", "stop the answer and send queued message N now"),
+    "answer": CommandHelp("", "answer the pending approval or question"),
+    "retry": CommandHelp("", "try again after an error"),
+    "compact": CommandHelp("", "summarize the conversation to free context"),
+    "messages": CommandHelp("", "list the messages with their numbers"),
+    "fork": CommandHelp("N [TEXT]", "continue in a new chat from message N, replaced by TEXT"),
+    "chats": CommandHelp("[N]", "list the newest chats; with a number or an id, switch to it"),
+    "new": CommandHelp("", "start a new chat"),
+    "title": CommandHelp("[TEXT]", "set the title; without TEXT, let a model write one"),
+    "model": CommandHelp("[NAME]", "switch the model; - for the agent's own"),
+    "effort": CommandHelp("[LEVEL]", "set the reasoning effort; - for the agent's own"),
+    "help": CommandHelp("", "show this list"),
+    "quit": CommandHelp("", "exit; a running answer continues on the server (Ctrl-D)"),
 }
 
 
-class Command(NamedTuple):
+class SlashCommand(NamedTuple):
     """A parsed line. Without a name it is a message for the model."""
 
     name: str
@@ -60,26 +60,26 @@ class Command(NamedTuple):
             raise ConfigError(f"missing number: /{self.name} {COMMANDS[self.name].takes}")
         return int(first)
 
-    def behind(self) -> str:
+    def after_number(self) -> str:
         """The text after the number."""
         return self.rest.partition(" ")[2].strip()
 
 
-def understood(line: str) -> Command | None:
+def parse_line(line: str) -> SlashCommand | None:
     """Parse a line; None for an empty one. Raises `ConfigError`.
 
     A line that starts with two slashes is a message that starts with one.
     """
-    said = line.strip()
-    if not said:
+    text = line.strip()
+    if not text:
         return None
-    if not said.startswith(SLASH) or said.startswith(SLASH * 2):
-        return Command("", said[1:] if said.startswith(SLASH) else said)
-    name, _, rest = said[1:].partition(" ")
+    if not text.startswith(SLASH) or text.startswith(SLASH * 2):
+        return SlashCommand("", text[1:] if text.startswith(SLASH) else text)
+    name, _, rest = text[1:].partition(" ")
     if name not in COMMANDS:
         near = did_you_mean(f"/{name}", [f"/{known}" for known in COMMANDS])
         raise ConfigError(f"unknown command /{name}{near or ': /help lists the commands'}")
-    return Command(name, rest.strip())
+    return SlashCommand(name, rest.strip())
 
 
 def help_lines() -> list[str]:

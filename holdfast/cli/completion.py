@@ -35,9 +35,9 @@ def script(shell: str) -> str:
 
 # --- What there is to complete ------------------------------------------------------------------
 
-Kind = Literal["none", "text", "file", "directory", "model", "provider", "choice"]
+ValueKind = Literal["none", "text", "file", "directory", "model", "provider", "choice"]
 
-_KINDS: Final[dict[str, Kind]] = {
+_KINDS: Final[dict[str, ValueKind]] = {
     "FILE": "file",
     "DIR": "directory",
     "MODEL": "model",
@@ -46,37 +46,37 @@ _KINDS: Final[dict[str, Kind]] = {
 """Kind of a value, by its metavar."""
 
 
-class Option(NamedTuple):
+class OptionSpec(NamedTuple):
     """An option, or a positional argument, which has no names."""
 
     names: tuple[str, ...]
     help: str
-    kind: Kind
+    kind: ValueKind
     """Kind of its value: `none` if it takes none, `text` if it cannot be completed."""
     choices: tuple[str, ...]
     repeats: bool
 
 
-class Command(NamedTuple):
+class CommandSpec(NamedTuple):
     """The program (without a name), or one of its verbs."""
 
     name: str
-    options: tuple[Option, ...]
-    words: tuple[Option, ...]
+    options: tuple[OptionSpec, ...]
+    words: tuple[OptionSpec, ...]
 
 
-def described(name: str, parser: Parser) -> Command:
+def described(name: str, parser: Parser) -> CommandSpec:
     found = [_described(action) for action in parser._actions]
-    return Command(
+    return CommandSpec(
         name,
         tuple(option for option in found if option.names),
         tuple(option for option in found if not option.names),
     )
 
 
-def _described(action: Action) -> Option:
+def _described(action: Action) -> OptionSpec:
     choices = tuple(action.choices or ())
-    kind: Kind = "text"
+    kind: ValueKind = "text"
     if action.nargs == 0:
         kind = "none"
     elif choices:
@@ -87,7 +87,7 @@ def _described(action: Action) -> Option:
         choices = _models() if kind == "model" else (DEMO, *PROVIDERS)
     repeats = type(action).__name__ == "_AppendAction"
     help = (action.help or "").partition(";")[0]
-    return Option(tuple(action.option_strings), help, kind, choices, repeats)
+    return OptionSpec(tuple(action.option_strings), help, kind, choices, repeats)
 
 
 def _models() -> tuple[str, ...]:
@@ -163,7 +163,7 @@ _holdfast() {
 complete -F _holdfast holdfast"""
 
 
-def _bash(commands: Sequence[Command]) -> Iterator[str]:
+def _bash(commands: Sequence[CommandSpec]) -> Iterator[str]:
     values: list[str] = []
     options: list[str] = []
     for name, known, words in commands:
@@ -182,7 +182,7 @@ def _bash(commands: Sequence[Command]) -> Iterator[str]:
     yield _BASH.replace("@VALUES@", "\n".join(values)).replace("@OPTIONS@", "\n".join(options))
 
 
-def _bash_value(option: Option) -> str:
+def _bash_value(option: OptionSpec) -> str:
     match option.kind:
         case "file":
             return '_holdfast_paths -f "$2"'
@@ -197,7 +197,7 @@ def _bash_value(option: Option) -> str:
 # --- zsh ----------------------------------------------------------------------------------------
 
 
-def _zsh(commands: Sequence[Command]) -> Iterator[str]:
+def _zsh(commands: Sequence[CommandSpec]) -> Iterator[str]:
     yield "#compdef holdfast"
     yield _header("zsh")
     top, *verbs = commands
@@ -235,7 +235,7 @@ def _zsh_verb(name: str) -> str:
     return f"{name}:{VERBS[name].summary}"
 
 
-def _zsh_specs(command: Command) -> Iterator[str]:
+def _zsh_specs(command: CommandSpec) -> Iterator[str]:
     for option in command.options:
         shut_out = "*" if option.repeats else f"({' '.join(option.names)})"
         for name in option.names:
@@ -250,7 +250,7 @@ def _zsh_text(text: str) -> str:
     return text.replace("\\", "\\\\").replace("]", "\\]").replace("[", "\\[").replace(":", "\\:")
 
 
-def _zsh_value(option: Option) -> str:
+def _zsh_value(option: OptionSpec) -> str:
     match option.kind:
         case "file":
             return ":file:_files"
@@ -278,7 +278,7 @@ end
 complete -c holdfast -f"""
 
 
-def _fish(commands: Sequence[Command]) -> Iterator[str]:
+def _fish(commands: Sequence[CommandSpec]) -> Iterator[str]:
     yield _header("fish")
     yield _FISH
     for command in commands:
@@ -293,14 +293,14 @@ def _fish(commands: Sequence[Command]) -> Iterator[str]:
                 yield f"{here} -a {_fish_quote(' '.join(word.choices))}"
 
 
-def _fish_option(option: Option) -> str:
+def _fish_option(option: OptionSpec) -> str:
     names = " ".join(
         f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
     )
     return f"{names}{_fish_value(option)} -d {_fish_quote(option.help)}"
 
 
-def _fish_value(option: Option) -> str:
+def _fish_value(option: OptionSpec) -> str:
     match option.kind:
         case "file":
             return " -r -F"

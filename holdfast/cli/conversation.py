@@ -18,7 +18,7 @@ from holdfast.kernel.result import RunFailed, RunResult
 from holdfast.kernel.run import Run
 
 
-class Shows(Protocol):
+class RunView(Protocol):
     """Receives events: a view for people, or lines for programs."""
 
     def show(self, event: Event) -> None: ...
@@ -36,7 +36,7 @@ class Conversation:
     """Drives an agent for a user at a terminal, or for a script."""
 
     def __init__(
-        self, agent: Agent, view: Shows, asker: Asker, saved: SavedHistory | None = None
+        self, agent: Agent, view: RunView, asker: Asker, saved: SavedHistory | None = None
     ) -> None:
         self._agent = agent
         self._view = view
@@ -45,7 +45,7 @@ class Conversation:
         self._history: Sequence[Message] = saved.messages if saved is not None else ()
         self._run: Run | None = None
         self._asking: anyio.CancelScope | None = None
-        self.trouble: Exception | None = None
+        self.failure: Exception | None = None
         """The error that kept us from showing or saving the rest, if any. It stops the run."""
         self.stopped: signal.Signals | None = None
         """The signal that stopped us, if any."""
@@ -68,13 +68,13 @@ class Conversation:
         """Show a run and save its commits, until it ends."""
         self._run = run
         try:
-            async with run, anyio.create_task_group() as beside:
-                beside.start_soon(self._tick)
+            async with run, anyio.create_task_group() as group:
+                group.start_soon(self._tick)
                 async for event in run:
                     if isinstance(event, MessageCommitted):
                         self._keep(run.history)
-                    self._tell(self._view.show, event)
-                beside.cancel_scope.cancel()
+                    self._show(self._view.show, event)
+                group.cancel_scope.cancel()
             result = await _outcome(run)
         finally:
             self._run = None
@@ -84,7 +84,7 @@ class Conversation:
 
     @property
     def _leaving(self) -> bool:
-        return self.trouble is not None or self.stopped is not None
+        return self.failure is not None or self.stopped is not None
 
     def _keep(self, history: Sequence[Message]) -> None:
         self._history = history
@@ -97,18 +97,18 @@ class Conversation:
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(1)
-            self._tell(self._view.tick)
+            self._show(self._view.tick)
 
-    def _tell(self, view: Callable[..., None], *event: Event) -> None:
-        if self.trouble is None:
+    def _show(self, view: Callable[..., None], *event: Event) -> None:
+        if self.failure is None:
             try:
                 view(*event)
             except Exception as error:
                 self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        if self.trouble is None:
-            self.trouble = error
+        if self.failure is None:
+            self.failure = error
         if self._run is not None:
             self._run.interrupt()
 
@@ -123,7 +123,7 @@ class Conversation:
         self.stopped = number
         if self._run is not None:
             self._run.interrupt()
-            self._tell(self._view.stopping)
+            self._show(self._view.stopping)
         if self._asking is not None:
             self._asking.cancel()
 

@@ -8,16 +8,16 @@ from contextlib import aclosing
 from holdfast.chat import doctor
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import database_of, refuse_missing
-from holdfast.cli.trust_prompt import settle_place
+from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.wording import count
-from holdfast.config import Where
+from holdfast.config import ChatTarget
 from holdfast.kernel.escape import escape
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.url import open_database
 
 
-def main(where: Where) -> int:
-    settle_place(where)
+def main(where: ChatTarget) -> int:
+    ensure_trusted(where)
     database = database_of(where, makes=False)
     refuse_missing(database, where.data, "--database or --config")
     return asyncio.run(_examine(database))
@@ -38,5 +38,5 @@ async def _examine(url: str) -> int:
 
 def summary(found: int, chats: int) -> str:
     """The last line of the output."""
-    said = count(found, "finding") if found else "no problems found"
-    return f"{count(chats, 'chat')}: {said}"
+    result = count(found, "finding") if found else "no problems found"
+    return f"{count(chats, 'chat')}: {result}"

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from holdfast.cli.graphemes import JOINERS, letters
 from holdfast.cli.wrap import cells
 
-PASTED: Final = "\x1b[200~"
-ENDS: Final = "\x1b[201~"
+PASTE_START: Final = "\x1b[200~"
+PASTE_END: Final = "\x1b[201~"
 """Brackets around pasted text: a newline in it sends nothing."""
-REMEMBERED: Final = 200
+MAX_RECALLED_LINES: Final = 200
 """Lines kept for recall."""
-NEAR: Final = 100
+GRAPHEME_WINDOW: Final = 100
 """Characters examined to find where a grapheme ends. None is that long."""
 
 _KEY: Final = re.compile(
@@ -27,28 +27,28 @@ _KEY: Final = re.compile(
 )
 
 
-class Sent(NamedTuple):
+class LineEntered(NamedTuple):
     """A line was completed with Enter."""
 
     text: str
 
 
-class Ended(NamedTuple):
+class InputEnded(NamedTuple):
     """The input ended, by Ctrl-D on an empty line."""
 
 
-class Stopped(NamedTuple):
+class InterruptPressed(NamedTuple):
     """Ctrl-C was pressed."""
 
 
-Happening = Sent | Ended | Stopped
+InputEvent = LineEntered | InputEnded | InterruptPressed
 
 
-class Shown(NamedTuple):
+class VisibleLine(NamedTuple):
     """The visible part of the line, around the cursor."""
 
     before: str
-    behind: str
+    after: str
     """The text from the cursor on."""
 
 
@@ -67,11 +67,11 @@ class Editor:
         """How many lines the user has gone back in the history; 0: none."""
         self._draft = ""
 
-    def feed(self, data: bytes) -> Iterator[Happening]:
+    def feed(self, data: bytes) -> Iterator[InputEvent]:
         """Process input; yields each event before the next key is processed."""
         self._held += self._decoder.decode(data)
         while key := _KEY.match(self._held):
-            if key["pasted"] is None and self._held.startswith(PASTED):
+            if key["pasted"] is None and self._held.startswith(PASTE_START):
                 break  # the rest of the sequence is still to come
             self._held = self._held[key.end() :]
             if key["pasted"] is not None:
@@ -91,25 +91,25 @@ class Editor:
         """Replace the line with a text to be edited."""
         self._set(text)
 
-    def shown(self, width: int) -> Shown:
+    def shown(self, width: int) -> VisibleLine:
         """The part around the cursor that fits. A newline is shown as a character."""
         text = self.text.replace("\n", "⏎")
-        near = NEAR + 2 * width
+        near = GRAPHEME_WINDOW + 2 * width
         before = letters(text[max(self._at - near, 0) : self._at])
-        behind = letters(text[self._at : self._at + near])
+        after = letters(text[self._at : self._at + near])
         left = _fitting(before[::-1], width - 1)[::-1]
-        right = _fitting(behind, width - sum(map(cells, left)))
-        return Shown("".join(left), "".join(right))
+        right = _fitting(after, width - sum(map(cells, left)))
+        return VisibleLine("".join(left), "".join(right))
 
     # --- keys ---
 
-    def _type(self, key: str) -> Happening | None:
+    def _type(self, key: str) -> InputEvent | None:
         if key in "\r\n":
             return self._send()
         if key == "\x04" and not self.text:
-            return Ended()
+            return InputEnded()
         if key == "\x03":
-            return Stopped()
+            return InterruptPressed()
         if action := _ACTIONS.get(key):
             action(self)
         elif key.isprintable() or key in JOINERS:
@@ -122,13 +122,13 @@ class Editor:
         elif action := _ACTIONS.get(sequence):
             action(self)
 
-    def _send(self) -> Sent:
+    def _send(self) -> LineEntered:
         text = self.text
         self._set("")
         if text.strip() and self._past[-1:] != [text]:
-            self._past = [*self._past, text][-REMEMBERED:]
+            self._past = [*self._past, text][-MAX_RECALLED_LINES:]
         self._back = 0
-        return Sent(text)
+        return LineEntered(text)
 
     def _set(self, text: str) -> None:
         self.text, self._at = text, len(text)
@@ -148,22 +148,22 @@ class Editor:
         self._remove(self._before(), self._at)
 
     def _delete(self) -> None:
-        self._remove(self._at, self._behind())
+        self._remove(self._at, self._after())
 
     def _left(self) -> None:
         self._go(self._before())
 
     def _right(self) -> None:
-        self._go(self._behind())
+        self._go(self._after())
 
     def _before(self) -> int:
         """Start of the grapheme before the cursor."""
-        near = letters(self.text[max(self._at - NEAR, 0) : self._at])
+        near = letters(self.text[max(self._at - GRAPHEME_WINDOW, 0) : self._at])
         return self._at - len(near[-1] if near else "")
 
-    def _behind(self) -> int:
+    def _after(self) -> int:
         """End of the grapheme after the cursor."""
-        near = letters(self.text[self._at : self._at + NEAR])
+        near = letters(self.text[self._at : self._at + GRAPHEME_WINDOW])
         return self._at + len(near[0] if near else "")
 
     def _home(self) -> None:
@@ -175,7 +175,7 @@ class Editor:
     def _cut_before(self) -> None:
         self._remove(0, self._at)
 
-    def _cut_behind(self) -> None:
+    def _cut_after(self) -> None:
         self._remove(self._at, len(self.text))
 
     def _cut_word(self) -> None:
@@ -202,7 +202,7 @@ _ACTIONS: Final[Mapping[str, Callable[[Editor], None]]] = {
     "\x05": Editor._end,
     "\x06": Editor._right,
     "\x08": Editor._rub_out,
-    "\x0b": Editor._cut_behind,
+    "\x0b": Editor._cut_after,
     "\x0e": Editor._later,
     "\x10": Editor._earlier,
     "\x15": Editor._cut_before,

@@ -11,7 +11,7 @@ from holdfast.chat.host import Host
 from holdfast.chat.snapshots import Watch
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import asking, reading
-from holdfast.cli.trust_prompt import settle_place
+from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.config import ExportOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
@@ -19,7 +19,7 @@ from holdfast.live.broadcast import Live
 
 
 def main(options: ExportOptions) -> int:
-    settle_place(options.where)
+    ensure_trusted(options.where)
     text = asyncio.run(exported(options))
     if options.output is None:
         sys.stdout.write(text)

@@ -30,25 +30,25 @@ from holdfast.kernel.messages import decode as decoded
 from holdfast.kernel.tool import Tool, Values
 from holdfast.kernel.turn import Turn, fold_all
 
-LOST: Final = "Interrupted by a restart; it may or may not have taken effect."
-REPEATABLE: Final = frozenset({"pure", "idempotent"})
+LOST_RESULT: Final = "Interrupted by a restart; it may or may not have taken effect."
+REPEATABLE_EFFECTS: Final = frozenset({"pure", "idempotent"})
 """Effects of tools that are run again without asking."""
 
 
-class _Kept(Struct, frozen=True):
+class _EncodedHistory(Struct, frozen=True):
     """A history and its encoding, kept as it grows: a save costs what is new, not all of it."""
 
     messages: tuple[Message, ...] = ()
     turn: Turn = Turn()
     encoded: tuple[Raw, ...] = ()
 
-    def grown(self, messages: tuple[Message, ...]) -> _Kept:
+    def grown(self, messages: tuple[Message, ...]) -> _EncodedHistory:
         known = len(self.messages)
         if messages[:known] != self.messages:
-            return _Kept().grown(messages)
+            return _EncodedHistory().grown(messages)
         new = messages[known:]
         encoded = tuple(Raw(encode(message)) for message in new)
-        return _Kept(messages, fold_all(new, self.turn), self.encoded + encoded)
+        return _EncodedHistory(messages, fold_all(new, self.turn), self.encoded + encoded)
 
 
 class _File(Value, frozen=True):
@@ -66,13 +66,13 @@ class _Started(Value, frozen=True):
 class SavedHistory:
     """The history of one conversation and its file, which one process has at a time."""
 
-    def __init__(self, file: LockedFile, kept: _Kept, started: tuple[str, ...]) -> None:
+    def __init__(self, file: LockedFile, kept: _EncodedHistory, started: tuple[str, ...]) -> None:
         self._file = file
         self._kept = kept
         self._started = started
         self._starting: dict[str, anyio.Event] = {}
         """Calls that will run once they are recorded."""
-        self._trouble: NotSaved | None = None
+        self._failure: NotSaved | None = None
         """Error of the last save, if it failed."""
 
     @classmethod
@@ -94,7 +94,7 @@ class SavedHistory:
     def lost(self) -> Mapping[str, ToolResult]:
         """Results for the calls an earlier run started and did not finish, for its `resolve`."""
         return {
-            call.id: results.result(call, "lost", LOST)
+            call.id: results.result(call, "lost", LOST_RESULT)
             for call in self._kept.turn.open
             if call.id in self._started
         }
@@ -104,7 +104,7 @@ class SavedHistory:
         try:
             self._write(tuple(messages))
         except NotSaved as error:
-            self._trouble = error
+            self._failure = error
             for waiting in self._starting.values():
                 waiting.set()
             raise
@@ -118,7 +118,7 @@ class SavedHistory:
 
         async def recorded(call: ToolCall, values: Values, proceed: Proceed) -> object:
             tool = tools.get(call.tool)
-            if tool is None or tool.effect not in REPEATABLE:
+            if tool is None or tool.effect not in REPEATABLE_EFFECTS:
                 await self._record(call)
             return await proceed()
 
@@ -126,14 +126,14 @@ class SavedHistory:
 
     async def _record(self, call: ToolCall) -> None:
         """Record that a call was started, and wait until it is saved. Raises if it cannot be."""
-        self._starting[call.id] = known = anyio.Event()
+        self._starting[call.id] = recorded = anyio.Event()
         try:
-            if any(call.id == asked.id for asked in self._kept.turn.open):
+            if any(call.id == other.id for other in self._kept.turn.open):
                 self.save(self.messages)
-            if self._trouble is None:
-                await known.wait()
-            if self._trouble is not None:
-                raise self._trouble
+            if self._failure is None:
+                await recorded.wait()
+            if self._failure is not None:
+                raise self._failure
         except NotSaved as error:
             raise NotSaved(f"{call.tool} was not run: {error}") from error
         finally:
@@ -149,10 +149,10 @@ class SavedHistory:
         begun = (*self._started, *self._starting)
         started = tuple(call.id for call in kept.turn.open if call.id in begun)
         if (messages, started) != (self._kept.messages, self._started):
-            beside = Raw(encode(started)) if started else None
-            content = _File(MESSAGE_FORMAT, kept.encoded, beside)
+            started_raw = Raw(encode(started)) if started else None
+            content = _File(MESSAGE_FORMAT, kept.encoded, started_raw)
             self._file.replace(msgspec.json.encode(content))
-        self._kept, self._started, self._trouble = kept, started, None
+        self._kept, self._started, self._failure = kept, started, None
         for call_id in started:
             if call_id in self._starting:
                 self._starting[call_id].set()
@@ -168,11 +168,11 @@ class SavedHistory:
         self.close()
 
 
-def _read(path: str, content: bytes) -> tuple[_Kept, tuple[str, ...]]:
+def _read(path: str, content: bytes) -> tuple[_EncodedHistory, tuple[str, ...]]:
     if not content.strip():
-        return _Kept(), ()
+        return _EncodedHistory(), ()
     try:
-        return _Kept().grown(load(content)), decoded(content, _Started).started
+        return _EncodedHistory().grown(load(content)), decoded(content, _Started).started
     except FormatError as error:
         raise ConfigError(
             f"{path} is not a saved history and was not changed: name another file. ({error})"

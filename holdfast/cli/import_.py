@@ -12,7 +12,7 @@ from holdfast.chat.export import parse
 from holdfast.chat.snapshots import Snapshot
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import ask_instead, asking, writing
-from holdfast.cli.trust_prompt import settle_settings
+from holdfast.cli.trust_prompt import ensure_trusted_settings
 from holdfast.cli.wording import count
 from holdfast.config import ImportOptions
 from holdfast.kernel.errors import ConfigError, FormatError
@@ -21,14 +21,14 @@ from holdfast.kernel.escape import escape
 STDIN = "-"
 
 
-class Source(NamedTuple):
+class ExportFile(NamedTuple):
     """A file that contains an exported chat."""
 
     name: str
     text: str
 
 
-class Restored(Protocol):
+class ImportedChat(Protocol):
     """An imported chat, in a database or at a server."""
 
     id: str
@@ -37,13 +37,13 @@ class Restored(Protocol):
 
 def main(options: ImportOptions) -> int:
     if options.where.url is None:  # a database also needs these settings
-        settle_settings(options.where.settings, options.where.data)
+        ensure_trusted_settings(options.where.settings, options.where.data)
     sources = [read(name) for name in options.files]
     asyncio.run(_restore(sources, options))
     return ExitCode.FINISHED
 
 
-def read(name: str) -> Source:
+def read(name: str) -> ExportFile:
     """Read and check a file. Raises `ConfigError` if it cannot be imported."""
     try:
         data = sys.stdin.buffer.read() if name == STDIN else _content(name)
@@ -57,7 +57,7 @@ def read(name: str) -> Source:
         raise _no_chat(name, "it is not UTF-8 text") from None
     except FormatError as error:
         raise _no_chat(name, str(error)) from None
-    return Source(name, text)
+    return ExportFile(name, text)
 
 
 def _no_chat(name: str, why: str) -> ConfigError:
@@ -69,7 +69,7 @@ def _content(name: str) -> bytes:
         return file.read()
 
 
-async def _restore(sources: Sequence[Source], options: ImportOptions) -> None:
+async def _restore(sources: Sequence[ExportFile], options: ImportOptions) -> None:
     if options.where.database is not None:
         await _in_database(sources, options, options.where.database)
         return
@@ -78,19 +78,21 @@ async def _restore(sources: Sequence[Source], options: ImportOptions) -> None:
     async with asking(options.where) as line:
         host = RemoteHost(line)
         for source in sources:
-            _tell(source, await host.restore(source.text, agent=options.agent))
+            _print_id(source, await host.restore(source.text, agent=options.agent))
 
 
-async def _in_database(sources: Sequence[Source], options: ImportOptions, database: str) -> None:
+async def _in_database(
+    sources: Sequence[ExportFile], options: ImportOptions, database: str
+) -> None:
     """Import into a database as a server with these settings would."""
-    from holdfast.cli.agents import Place, agents_of
+    from holdfast.cli.agents import BaseDirectories, agents_of
     from holdfast.cli.settings import read_settings
     from holdfast.host import serving
     from holdfast.server.identity.users import find_user_called
     from holdfast.server.policy import LOCAL
 
     settings, directory = read_settings(options.where.settings, options.where.data)
-    agents = agents_of(settings, Place(directory, options.where.data), os.environ)
+    agents = agents_of(settings, BaseDirectories(directory, options.where.data), os.environ)
     async with (
         writing(database, ask_instead(options.where)) as db,
         serving(db, agents, worker=None) as host,
@@ -99,10 +101,10 @@ async def _in_database(sources: Sequence[Source], options: ImportOptions, databa
         if user is not None:
             owner = (await db.read(lambda tx: find_user_called(tx, user))).id
         for source in sources:
-            _tell(source, await host.restore(source.text, agent=options.agent, owner=owner))
+            _print_id(source, await host.restore(source.text, agent=options.agent, owner=owner))
 
 
-def _tell(source: Source, chat: Restored) -> None:
+def _print_id(source: ExportFile, chat: ImportedChat) -> None:
     """Print the id. It alone goes to standard output, so a script can read it."""
     title = chat.first.title or "untitled"
     words = escape(f"{source.name}: {count(chat.first.messages, 'message')}, {title}")

@@ -1,7 +1,8 @@
 """Markdown within a line: parses the span at a special character, once it is certain.
 
 A style starts only when its end has arrived too, so that a lone `*` stays one. Until then the text
-is held, at most to the end of the line, and at most `HOLD` characters (`LINK` for an address).
+is held, at most to the end of the line, and at most `MAX_HELD` characters
+(`MAX_HELD_LINK` for an address).
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.cli.terminal import Style
+from holdfast.cli.terminal import TextStyle
 
-HOLD: Final = 300
-LINK: Final = 1_000
+MAX_HELD: Final = 300
+MAX_HELD_LINK: Final = 1_000
 SPECIAL: Final = re.compile(r"[\\`*_\[]")
-CODE: Final[tuple[Style, ...]] = ("cyan",)
+CODE_STYLES: Final[tuple[TextStyle, ...]] = ("cyan",)
 
 _ESCAPABLE: Final = frozenset("\\`*_{}#+-.!|<>~")
 _TARGET: Final = re.compile(r"(<[^<>]*>|\S*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?")
@@ -30,7 +31,7 @@ _AROUND: Final = {
 _BEFORE_EMPHASIS: Final = frozenset("([{<>\"'-:;,!?|*_~")
 """A `*` after anything else is a product, a pattern or part of an address."""
 
-Styles = tuple[Style, ...]
+TextStyles = tuple[TextStyle, ...]
 
 
 class Span(Struct, frozen=True, gc=False):
@@ -39,11 +40,11 @@ class Span(Struct, frozen=True, gc=False):
     used: int
     """Characters of the source it takes."""
     text: str
-    styles: Styles = ()
+    styles: TextStyles = ()
     nested: bool = False
     """Whether the text is Markdown itself."""
-    behind: str = ""
-    """Text printed after it, dim."""
+    suffix: str = ""
+    """Text printed after the element, dim."""
 
 
 def span(line: str, at: int, over: bool, before: str) -> Span | None:
@@ -57,8 +58,8 @@ def span(line: str, at: int, over: bool, before: str) -> Span | None:
         case "[":
             return _link(line, at, over)
         case mark:
-            window = line[at : at + HOLD]
-            over = over or len(line) - at >= HOLD
+            window = line[at : at + MAX_HELD]
+            over = over or len(line) - at >= MAX_HELD
             run = run_at(window, 0)
             if run == len(window) and not over:
                 return None
@@ -90,7 +91,7 @@ def _code(window: str, run: int, over: bool) -> Span | None:
     text = window[run:end]
     if len(text) > 2 and text[0] == text[-1] == " " and text.strip():
         text = text[1:-1]
-    return Span(end + run, text, CODE)
+    return Span(end + run, text, CODE_STYLES)
 
 
 def _code_end(text: str, at: int, run: int, over: bool) -> int | None:
@@ -105,7 +106,7 @@ def _code_end(text: str, at: int, run: int, over: bool) -> int | None:
     return -1 if over else None
 
 
-_EMPHASIS: Final[dict[int, Styles]] = {1: ("italic",), 2: ("bold",), 3: ("bold", "italic")}
+_EMPHASIS: Final[dict[int, TextStyles]] = {1: ("italic",), 2: ("bold",), 3: ("bold", "italic")}
 
 
 def _emphasis(window: str, run: int, over: bool, before: str) -> Span | None:
@@ -137,10 +138,10 @@ def _emphasis_end(text: str, run: int, over: bool) -> int | None:
     while (found := marks.search(text, at)) is not None:
         at = found.start()
         if text[at] != mark:
-            behind = _skip(text, at, over)
-            if behind is None:
+            end = _skip(text, at, over)
+            if end is None:
                 return None
-            at = behind
+            at = end
             continue
         size = run_at(text, at)
         after = text[at + size : at + size + 1]
@@ -175,8 +176,8 @@ def _may_end(mark: str, run: int, before: str, after: str) -> bool:
 
 
 def _link(line: str, at: int, over: bool) -> Span | None:
-    window = line[at : at + HOLD]
-    whole = over or len(line) - at >= HOLD
+    window = line[at : at + MAX_HELD]
+    whole = over or len(line) - at >= MAX_HELD
     close = _matching(window, whole)
     if close is None:
         return None
@@ -188,17 +189,17 @@ def _link(line: str, at: int, over: bool) -> Span | None:
         return literal if over else None
     if line[after] != "(":
         return literal
-    target = line[after : after + LINK]
-    end = _matching(target, over or len(line) - after >= LINK)
+    target = line[after : after + MAX_HELD_LINK]
+    end = _matching(target, over or len(line) - after >= MAX_HELD_LINK)
     if end is None:
         return None
     inside = _TARGET.fullmatch(target[1:end].strip()) if end > 0 else None
     if inside is None:
         return literal
     text, address = window[1:close], inside[1].strip("<>")
-    said = address.removeprefix("mailto:").rstrip("/") == text.rstrip("/")
-    behind = "" if said or not address else f" ({address})" if text else address
-    return Span(close + end + 2, text, ("underline",), nested=True, behind=behind)
+    same = address.removeprefix("mailto:").rstrip("/") == text.rstrip("/")
+    suffix = "" if same or not address else f" ({address})" if text else address
+    return Span(close + end + 2, text, ("underline",), nested=True, suffix=suffix)
 
 
 def _matching(text: str, over: bool) -> int | None:
@@ -210,10 +211,10 @@ def _matching(text: str, over: bool) -> int | None:
     while (found := marks.search(text, at)) is not None:
         at = found.start()
         if text[at] in "\\`":
-            behind = _skip(text, at, over)
-            if behind is None:
+            end = _skip(text, at, over)
+            if end is None:
                 return None
-            at = behind
+            at = end
             continue
         depth += 1 if text[at] == opening else -1
         if not depth:

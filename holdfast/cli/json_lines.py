@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 
-from holdfast.cli.terminal import Out
+from holdfast.cli.terminal import OutputStream
 from holdfast.kernel.events import Event
 from holdfast.kernel.messages import encode
 
 
-class JsonLines:
+class JsonView:
     """A view that writes JSON lines for programs."""
 
-    def __init__(self, answer: Out) -> None:
+    def __init__(self, answer: OutputStream) -> None:
         self._answer = answer
 
     def show(self, event: Event) -> None:

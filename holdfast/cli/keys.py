@@ -23,11 +23,13 @@ from holdfast.server.identity.secrets import (
 from holdfast.store.database import Database, StoreError
 
 LOG: Final = logging.getLogger("holdfast.serve")
-EVERY: Final = 5.0
+RELOAD_INTERVAL: Final = 5.0
 """Seconds until a key stored by another process is used here."""
 
 
 class StoredKeys:
+    """Copies the stored provider keys to the environment, and follows changes."""
+
     def __init__(
         self,
         db: Database,
@@ -44,7 +46,7 @@ class StoredKeys:
         self._before: dict[str, str | None] = {}
         """Previous value of each variable set here."""
 
-    async def look(self) -> None:
+    async def load(self) -> None:
         """Load the stored keys into the environment."""
         stored = await self._db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
         if stored != self._seen:
@@ -55,9 +57,9 @@ class StoredKeys:
     async def follow(self) -> None:
         """Reload the keys periodically, until cancelled."""
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(RELOAD_INTERVAL)
             try:
-                await self.look()
+                await self.load()
             except StoreError as error:
                 LOG.warning("cannot read stored provider keys, will retry: %s", error)
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from holdfast.kernel.errors import ConfigError, HoldfastError
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-TRIES: Final = 100
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+MAX_LOCK_ATTEMPTS: Final = 100
 
 
 class NotSaved(HoldfastError):
@@ -49,37 +49,37 @@ class LockedFile:
 
     def replace(self, content: bytes) -> None:
         """Replace the content durably: completely, or not at all."""
-        beside = os.path.join(
+        temporary = os.path.join(
             os.path.dirname(self.path), f".{os.path.basename(self.path)}.unfinished"
         )
         try:
-            descriptor = self._written(beside, content)
+            descriptor = self._written(temporary, content)
             old, self._descriptor, self._new = self._descriptor, descriptor, False
             os.close(old)
             _keep_names(os.path.dirname(self.path))
         except OSError as error:
-            cure = "Free some space" if error.errno in FULL else "Fix that"
+            cure = "Free some space" if error.errno in NO_SPACE else "Fix that"
             raise NotSaved(
                 f"{self.path} was not saved: {error.strerror}. The previous content is "
                 f"intact. {cure}, then run again to continue from it"
             ) from error
 
-    def _written(self, beside: str, content: bytes) -> int:
+    def _written(self, temporary: str, content: bytes) -> int:
         """Write the new file and rename it over the old one; returns its descriptor."""
         with suppress(FileNotFoundError):
-            os.unlink(beside)  # left by a killed process
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            os.unlink(temporary)  # left by a killed process
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             _lock(descriptor)
             self._keep_rights(descriptor)
             with open(descriptor, "wb", closefd=False) as writer:
                 writer.write(content)
             os.fsync(descriptor)
-            os.replace(beside, self.path)
+            os.replace(temporary, self.path)
         except BaseException:
             os.close(descriptor)
             with suppress(OSError):
-                os.unlink(beside)
+                os.unlink(temporary)
             raise
         return descriptor
 
@@ -110,7 +110,7 @@ class LockedFile:
 
 def _locked(path: str) -> tuple[int, bool]:
     """A descriptor of the file, locked, and whether the file is new."""
-    for _ in range(TRIES):
+    for _ in range(MAX_LOCK_ATTEMPTS):
         try:
             descriptor, new = _opened(path)
         except FileExistsError:  # created between two attempts

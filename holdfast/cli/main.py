@@ -14,7 +14,7 @@ from holdfast.cli.terminal import drop
 from holdfast.cli.verbs.parser import UsageError
 from holdfast.kernel.escape import escape
 
-MOMENT: Final = 0.1
+THREAD_WAIT: Final = 0.1
 """Seconds to wait for a thread that is about to end."""
 
 
@@ -25,9 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BaseException as error:
-        code, words = told(error)
+        code, words = describe_error(error)
         if code is ExitCode.INTERRUPTED and argv is None:
-            _hush()
+            _silence_asyncio()
         _end(code, words, error)
     if argv is None:
         _leave_threads(code)
@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
-        verb, said = parse(argv)
-        return VERBS[verb].call(said, os.environ)
+        verb, arguments = parse(argv)
+        return VERBS[verb].call(arguments, os.environ)
     except SystemExit as left:  # by --help, --version or a user's tool
         if left.code is None or isinstance(left.code, int):
             return left.code or 0
@@ -48,7 +48,7 @@ def _run(argv: Sequence[str]) -> int:
 # --- What went wrong ----------------------------------------------------------------------------
 
 
-def told(error: BaseException) -> tuple[ExitCode, str]:
+def describe_error(error: BaseException) -> tuple[ExitCode, str]:
     """The exit code and the message for an error that ended the program."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]  # a task group adds no information
@@ -68,12 +68,12 @@ def told(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.USAGE, str(error)
         case HoldfastError():
             refused = getattr(error, "kind", "") == "unauthenticated"
-            return ExitCode.FAILED, _LET_IN if refused else str(error)
+            return ExitCode.FAILED, _TOKEN_REJECTED if refused else str(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return ExitCode.FAILED, f"internal error: {what} (HOLDFAST_DEBUG=1 prints a traceback)"
 
 
-_LET_IN: Final = (
+_TOKEN_REJECTED: Final = (
     "the server rejected this token (wrong, expired or revoked): use --token, or set "
     "HOLDFAST_TOKEN; `holdfast token` on the server's machine creates one"
 )
@@ -101,7 +101,7 @@ def _end(code: ExitCode, words: str, error: BaseException) -> None:
         drop(sys.stdout)
 
 
-def _hush() -> None:
+def _silence_asyncio() -> None:
     """Disable asyncio's warnings about objects discarded by the interruption, such as a
     PostgreSQL connection that was being opened."""
     logging = sys.modules.get("logging")
@@ -120,7 +120,7 @@ def _leave_threads(code: int) -> None:
     main = threading.main_thread()
     others = [one for one in threading.enumerate() if one is not main and not one.daemon]
     for one in others:
-        one.join(MOMENT)
+        one.join(THREAD_WAIT)
     if any(one.is_alive() for one in others):
         os._exit(code)
 

@@ -19,16 +19,24 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from holdfast.cli.inline_markdown import CODE, HOLD, SPECIAL, Span, Styles, run_at, span
-from holdfast.cli.terminal import RESET, Safe, begin
+from holdfast.cli.inline_markdown import (
+    CODE_STYLES,
+    MAX_HELD,
+    SPECIAL,
+    Span,
+    TextStyles,
+    run_at,
+    span,
+)
+from holdfast.cli.terminal import RESET, StreamEscaper, begin
 
 RULE: Final = "─" * 40
 _ONLY_MARKS: Final = re.compile(r"([-*_])[ \t]*(?:\1[ \t]*)*")
 
-Where = Literal["start", "number", "point", "text", "table", "code_start", "code"]
+LineState = Literal["start", "number", "point", "text", "table", "code_start", "code"]
 
 
-class Fence(Struct, frozen=True, gc=False):
+class CodeFence(Struct, frozen=True, gc=False):
     """The fence that started a code block, and so what can end it."""
 
     mark: str
@@ -37,14 +45,14 @@ class Fence(Struct, frozen=True, gc=False):
     quotes: int
 
 
-class Pen:
+class StyledText:
     """Writes text in styles, and changes them only where needed."""
 
     def __init__(self) -> None:
-        self._styles: Styles = ()
+        self._styles: TextStyles = ()
         self._written: list[str] = []
 
-    def write(self, text: str, styles: Styles = ()) -> None:
+    def write(self, text: str, styles: TextStyles = ()) -> None:
         if not text:
             return
         if styles != self._styles:
@@ -67,10 +75,10 @@ class Markdown:
     """Renderer: pieces of Markdown in, text for a terminal out, as soon as it is certain."""
 
     def __init__(self) -> None:
-        self._safe = Safe()
-        self._pen = Pen()
+        self._safe = StreamEscaper()
+        self._pen = StyledText()
         self._held = ""
-        self._fence: Fence | None = None
+        self._fence: CodeFence | None = None
         self._new_line()
 
     def feed(self, text: str) -> str:
@@ -91,8 +99,8 @@ class Markdown:
         return self._pen.take()
 
     def _new_line(self) -> None:
-        self._where: Where = "code_start" if self._fence else "start"
-        self._styles: Styles = ()
+        self._where: LineState = "code_start" if self._fence else "start"
+        self._styles: TextStyles = ()
         self._indent = 0
         self._quotes = 0
         self._before = ""
@@ -127,25 +135,25 @@ class Markdown:
 
     def _step(self, line: str, at: int, over: bool) -> int | None:
         """One step; returns how many characters it took, 0 if it only classified the line."""
-        rest = line[at : at + HOLD]
-        ends = over and len(line) - at <= HOLD
+        rest = line[at : at + MAX_HELD]
+        ends = over and len(line) - at <= MAX_HELD
         match self._where:
             case "text":
                 before = line[at - 1] if at else self._before
                 return self._spans(line, at, over, self._styles, before)
             case "start":
-                return self._start(rest, ends, over or len(line) - at > HOLD)
+                return self._start(rest, ends, over or len(line) - at > MAX_HELD)
             case "number" | "point":
                 return self._number(rest)
             case "table":
                 return self._table(line[at:])
             case "code_start":
-                return self._code_start(rest, ends, over or len(line) - at > HOLD)
+                return self._code_start(rest, ends, over or len(line) - at > MAX_HELD)
             case "code":
-                self._pen.write(line[at:], CODE)
+                self._pen.write(line[at:], CODE_STYLES)
                 return len(line) - at
 
-    def _go(self, where: Where) -> int:
+    def _go(self, where: LineState) -> int:
         self._where = where
         return 0
 
@@ -229,7 +237,7 @@ class Markdown:
             return None
         if run < 3 or not ends or (mark == "`" and mark in rest[run:]):
             return self._go("text")
-        self._fence = Fence(mark, run, self._indent, self._quotes)
+        self._fence = CodeFence(mark, run, self._indent, self._quotes)
         self._pen.write(rest, ("dim",))
         return len(rest)
 
@@ -263,7 +271,7 @@ class Markdown:
 
     # --- text ---
 
-    def _spans(self, line: str, at: int, over: bool, styles: Styles, before: str) -> int | None:
+    def _spans(self, line: str, at: int, over: bool, styles: TextStyles, before: str) -> int | None:
         """Write the text of a line from `at` on; returns how much, None for nothing yet."""
         start = at
         while at < len(line):
@@ -280,10 +288,10 @@ class Markdown:
             at += found.used
         return at - start or None
 
-    def _write(self, found: Span, styles: Styles) -> None:
+    def _write(self, found: Span, styles: TextStyles) -> None:
         inner = styles + tuple(style for style in found.styles if style not in styles)
         if found.nested:
             self._spans(found.text, 0, True, inner, "")
         else:
             self._pen.write(found.text, inner)
-        self._pen.write(found.behind, (*styles, "dim"))
+        self._pen.write(found.suffix, (*styles, "dim"))

@@ -6,15 +6,15 @@ import asyncio
 
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import database_of
-from holdfast.cli.trust_prompt import settle_place
-from holdfast.config import Where
+from holdfast.cli.trust_prompt import ensure_trusted
+from holdfast.config import ChatTarget
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.migrate import migrations
 from holdfast.store.url import open_database
 
 
-def main(where: Where) -> int:
-    settle_place(where)
+def main(where: ChatTarget) -> int:
+    ensure_trusted(where)
     asyncio.run(_migrate(database_of(where, makes=True)))
     return ExitCode.FINISHED
 

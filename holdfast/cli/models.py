@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.settings import Settings, base_urls_of, read_settings
+from holdfast.cli.settings import HoldfastSettings, base_urls_of, read_settings
 from holdfast.cli.suggest import did_you_mean
-from holdfast.cli.trust import NAME, Untrusted
+from holdfast.cli.trust import SETTINGS_FILE, Untrusted
 from holdfast.cli.wording import columns
 from holdfast.config import data_directory, default_model
 from holdfast.kernel.errors import ConfigError
@@ -28,7 +28,7 @@ def main(
     environ: Mapping[str, str],
     settings: str | None = None,
 ) -> int:
-    """Print the survey or one provider. `settings`: a server's file; None for the default one."""
+    """Print all providers or one. `settings`: a server's settings file; None: the default."""
     if provider is None:
         found = survey(environ, settings)
         lines = [encode(found).decode()] if as_json else survey_lines(found)
@@ -39,7 +39,7 @@ def main(
     return ExitCode.FINISHED
 
 
-class Standing(Value, frozen=True):
+class ProviderStatus(Value, frozen=True):
     """Whether a provider can be used here."""
 
     name: str
@@ -50,16 +50,16 @@ class Standing(Value, frozen=True):
     """Its default model, if it has one."""
 
 
-class Survey(Value, frozen=True):
+class ProviderSurvey(Value, frozen=True):
     """All providers, and the default model."""
 
     model: str
     """The model used when none is named."""
     because: str
-    providers: tuple[Standing, ...]
+    providers: tuple[ProviderStatus, ...]
 
 
-class Known(Value, frozen=True):
+class KnownModel(Value, frozen=True):
     """What is known about a model; None for what is not known."""
 
     name: str
@@ -69,40 +69,40 @@ class Known(Value, frozen=True):
     efforts: tuple[str, ...] | None
 
 
-class Listing(Value, frozen=True):
+class ProviderModels(Value, frozen=True):
     """A provider and its known models."""
 
-    provider: Standing
+    provider: ProviderStatus
     date: str
     """Date of the profile data."""
-    models: tuple[Known, ...]
+    models: tuple[KnownModel, ...]
 
 
-def survey(environ: Mapping[str, str], settings: str | None) -> Survey:
+def survey(environ: Mapping[str, str], settings: str | None) -> ProviderSurvey:
     model, because = default_model(environ)  # as in a run, which reads no settings
-    return Survey(model, because, tuple(_standings(environ, settings)))
+    return ProviderSurvey(model, because, tuple(_statuses(environ, settings)))
 
 
-def _standings(environ: Mapping[str, str], settings: str | None) -> Iterator[Standing]:
+def _statuses(environ: Mapping[str, str], settings: str | None) -> Iterator[ProviderStatus]:
     """The state of each provider, usable ones first."""
     base_urls = base_urls_of(_trusted(settings, environ))
     anyway = {one.name: f"{one.variable} is set" for one in usable_providers(environ)}
-    by_settings = f"{settings or NAME} has its address, for holdfast serve"
+    by_settings = f"{settings or SETTINGS_FILE} has its address, for holdfast serve"
     for usable in usable_providers(environ, base_urls):
         because = anyway.get(usable.name, by_settings)
-        yield Standing(usable.name, True, because, _default(usable.name))
-    yield Standing(DEMO, True, _DEMO_NOTE, DEMO)
+        yield ProviderStatus(usable.name, True, because, _default(usable.name))
+    yield ProviderStatus(DEMO, True, _DEMO_NOTE, DEMO)
     for other in unusable_providers(environ, base_urls):
-        yield Standing(other.name, False, other.remedy, _default(other.name))
+        yield ProviderStatus(other.name, False, other.remedy, _default(other.name))
 
 
-def _trusted(settings: str | None, environ: Mapping[str, str]) -> Settings:
+def _trusted(settings: str | None, environ: Mapping[str, str]) -> HoldfastSettings:
     """The settings of a local server. Settings that are not trusted yet are ignored."""
     try:
         return read_settings(settings, data_directory(environ))[0]
     except Untrusted:
-        print(f"holdfast: {NAME} is not trusted yet and was ignored", file=sys.stderr)
-        return Settings()
+        print(f"holdfast: {SETTINGS_FILE} is not trusted yet and was ignored", file=sys.stderr)
+        return HoldfastSettings()
 
 
 def _default(provider: str) -> str | None:
@@ -110,41 +110,44 @@ def _default(provider: str) -> str | None:
     return f"{provider}:{default}" if default else None
 
 
-def listing(provider: str, environ: Mapping[str, str], settings: str | None) -> Listing:
-    standings = {one.name: one for one in _standings(environ, settings)}
-    if provider not in standings:
+def listing(provider: str, environ: Mapping[str, str], settings: str | None) -> ProviderModels:
+    statuses = {one.name: one for one in _statuses(environ, settings)}
+    if provider not in statuses:
         name = provider.partition(":")[0]
-        near = f": did you mean {name}?" if name in standings else did_you_mean(name, standings)
+        near = f": did you mean {name}?" if name in statuses else did_you_mean(name, statuses)
         raise ConfigError(f"unknown provider {provider!r}{near} (holdfast models lists them)")
     known = tuple(_known(provider, id) for id in profiles.models(provider))
-    return Listing(standings[provider], profiles.facts().date, known)
+    return ProviderModels(statuses[provider], profiles.facts().date, known)
 
 
-def _known(provider: str, id: str) -> Known:
+def _known(provider: str, id: str) -> KnownModel:
     it: Profile = profiles.lookup(provider, id)
-    return Known(f"{provider}:{id}", it.window, it.max_output, it.price, it.efforts)
+    return KnownModel(f"{provider}:{id}", it.window, it.max_output, it.price, it.efforts)
 
 
 # --- For people ---------------------------------------------------------------------------------
 
 
-def survey_lines(found: Survey) -> Iterator[str]:
+def survey_lines(found: ProviderSurvey) -> Iterator[str]:
     yield f"holdfast run uses {found.model}: {found.because}"
     usable = [one for one in found.providers if one.usable]
     others = [one for one in found.providers if not one.usable]
-    yield from ("", "usable here, with the default model")
-    yield from table([(one.name, one.default or "(name one)", one.because) for one in usable])
-    yield from ("", "usable after setting or starting something")
+    yield from ("", "ready to use, with the default model")
+    yield from table([(one.name, one.default or "(name a model)", one.because) for one in usable])
+    yield from ("", "need a key, an address, or a local server that is running")
     yield from table([(one.name, one.because) for one in others])
-    yield from ("", "holdfast models PROVIDER lists its models; holdfast run -m MODEL uses one")
+    yield from (
+        "",
+        "holdfast models PROVIDER lists the models of a provider; holdfast run -m MODEL uses one",
+    )
 
 
-def listing_lines(found: Listing) -> Iterator[str]:
+def listing_lines(found: ProviderModels) -> Iterator[str]:
     name = found.provider.name
     yield f"{name}: {found.provider.because}"
     if not found.models:
         if name != DEMO:
-            yield f"no models are known here: name one it offers, as {name}:model"
+            yield f"its models are not known here: name one that it offers, as {name}:model"
         return
     yield ""
     head = ("model", "window", "input", "output", "effort")
@@ -154,7 +157,7 @@ def listing_lines(found: Listing) -> Iterator[str]:
     yield "other models of this provider work too"
 
 
-def _rows(one: Known) -> Iterator[tuple[str, ...]]:
+def _rows(one: KnownModel) -> Iterator[tuple[str, ...]]:
     """The row of a model, and one for the prices of long prompts where they differ."""
     window = f"{one.window:,}" if one.window else "?"
     efforts = "?" if one.efforts is None else " ".join(one.efforts) or "cannot be set"

@@ -12,9 +12,9 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import File, Prompt, Text
 
 MAX_STDIN: Final = 10 * 1024 * 1024
-MAX_FILE: Final = 32 * 1024 * 1024
-CHUNK: Final = 64 * 1024
-PATIENCE: Final = 2.0
+MAX_ATTACHMENT: Final = 32 * 1024 * 1024
+READ_SIZE: Final = 64 * 1024
+PIPE_WAIT: Final = 2.0
 """Seconds of silence on a pipe after which the user is told that we are reading it."""
 
 
@@ -24,7 +24,7 @@ def prompt_of(words: str, piped: str, files: Sequence[str]) -> Prompt | None:
     Piped input follows the words: `git diff | holdfast run "review this"`.
     """
     words = "" if words.strip() == "-" else words
-    text = "\n\n".join(said for said in (words.strip(), piped.strip("\n")) if said.strip())
+    text = "\n\n".join(piece for piece in (words.strip(), piped.strip("\n")) if piece.strip())
     attached = [attachment(path) for path in files]
     if attached:
         return [*([Text(text)] if text else []), *attached]
@@ -37,11 +37,11 @@ def attachment(path: str) -> File:
 
     try:
         with open(path, "rb") as opened:
-            data = opened.read(MAX_FILE + 1)
+            data = opened.read(MAX_ATTACHMENT + 1)
     except OSError as error:
         raise ConfigError(f"cannot attach {path}: {error.strerror}") from None
-    if len(data) > MAX_FILE:
-        raise ConfigError(f"{path} is larger than {MAX_FILE:,} bytes: attach a part of it")
+    if len(data) > MAX_ATTACHMENT:
+        raise ConfigError(f"{path} is larger than {MAX_ATTACHMENT:,} bytes: attach a part of it")
     kind, encoding = guess_type(path)
     if kind is None or encoding is not None:
         kind = "application/octet-stream" if b"\0" in data[:8192] else "text/plain"
@@ -54,7 +54,7 @@ def read_stdin(words: str, note: Callable[[str], None]) -> str:
     The null device and other special files count as empty. A silent pipe is waited for, and
     `note` says so.
     """
-    asked = words.strip() == "-"
+    explicit = words.strip() == "-"
     if sys.stdin is None:  # closed by the parent process
         return ""
     try:
@@ -63,9 +63,9 @@ def read_stdin(words: str, note: Callable[[str], None]) -> str:
     except (OSError, ValueError):
         return ""
     piped = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-    if not (asked or piped):
+    if not (explicit or piped):
         return ""
-    if piped and not asked and not _speaks(descriptor, PATIENCE):
+    if piped and not explicit and not _has_input(descriptor, PIPE_WAIT):
         note("waiting for standard input: close it, or run with < /dev/null")
     data = _read(descriptor)
     if len(data) > MAX_STDIN:
@@ -80,9 +80,9 @@ def _read(descriptor: int) -> bytes:
     """Read to the end, or past our limit; also if the pipe was made non-blocking."""
     data = bytearray()
     while len(data) <= MAX_STDIN:
-        _speaks(descriptor)
+        _has_input(descriptor)
         try:
-            chunk = os.read(descriptor, CHUNK)
+            chunk = os.read(descriptor, READ_SIZE)
         except BlockingIOError:
             continue
         if not chunk:
@@ -91,8 +91,8 @@ def _read(descriptor: int) -> bytes:
     return bytes(data)
 
 
-def _speaks(descriptor: int, patience: float | None = None) -> bool:
+def _has_input(descriptor: int, timeout: float | None = None) -> bool:
     """Whether there is input, or its end, before the time is up."""
     from select import select
 
-    return bool(select([descriptor], [], [], patience)[0])
+    return bool(select([descriptor], [], [], timeout)[0])

@@ -13,16 +13,16 @@ from typing import Final
 
 from holdfast.agent import Agent
 from holdfast.cli.ask import Asker
-from holdfast.cli.conversation import Conversation, Shows
+from holdfast.cli.conversation import Conversation, RunView
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.history import SavedHistory
 from holdfast.cli.import_tools import load_tools
-from holdfast.cli.json_lines import JsonLines
+from holdfast.cli.json_lines import JsonView
 from holdfast.cli.prompt import prompt_of, read_stdin
-from holdfast.cli.terminal import Out
+from holdfast.cli.terminal import OutputStream
 from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
-from holdfast.config import NAMED, Color, RunOptions
+from holdfast.config import NAMED_BY_OPTION, Color, RunOptions
 from holdfast.kernel import prepare
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape
@@ -34,7 +34,7 @@ from holdfast.kernel.result import RunResult
 from holdfast.kernel.tool import Tool
 from holdfast.kernel.turn import fold_all
 
-CODES: Final[Mapping[EndReason, ExitCode]] = {
+EXIT_CODES: Final[Mapping[EndReason, ExitCode]] = {
     "stop": ExitCode.FINISHED,
     "stop_after_tool": ExitCode.FINISHED,
     "requires_action": ExitCode.WAITING,
@@ -43,8 +43,8 @@ CODES: Final[Mapping[EndReason, ExitCode]] = {
     "error": ExitCode.FAILED,
 }
 
-DEMO: Final = "demo:demo"
-INSTRUCTIONS: Final = """\
+DEMO_MODEL: Final = "demo:demo"
+RUN_INSTRUCTIONS: Final = """\
 You answer a user at a terminal. Be brief, and write Markdown.
 When there are tools, look before you answer, and do what is asked instead of describing it.
 At the end, say what you did and what is left to do."""
@@ -53,7 +53,10 @@ At the end, say what you did and what is left to do."""
 def main(options: RunOptions) -> int:
     """Answer a prompt; returns the exit code."""
     environ = colored(options.color)
-    answer, status = Out.of(sys.stdout, environ), Out.of(sys.stderr, environ, needed=False)
+    answer, status = (
+        OutputStream.of(sys.stdout, environ),
+        OutputStream.of(sys.stderr, environ, needed=False),
+    )
     view = view_of(options, answer, status)
     with ExitStack() as held:
         # Output printed by a user's tool is not part of the answer.
@@ -86,9 +89,9 @@ def _take_log_lines(held: ExitStack) -> None:
     held.callback(log.removeHandler, handler)
 
 
-def view_of(options: RunOptions, answer: Out, status: Out) -> Shows:
+def view_of(options: RunOptions, answer: OutputStream, status: OutputStream) -> RunView:
     if options.json:
-        return JsonLines(answer)
+        return JsonView(answer)
     return View(
         answer,
         status,
@@ -112,8 +115,8 @@ def _nothing_to_do(options: RunOptions) -> str:
 
 def colored(color: Color) -> Mapping[str, str]:
     """The environment, with the color option of the command line applied."""
-    said = {"always": {"NO_COLOR": "", "FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1"}}
-    return {**os.environ, **said.get(color, {})}
+    variables = {"always": {"NO_COLOR": "", "FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1"}}
+    return {**os.environ, **variables.get(color, {})}
 
 
 def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[str], None]) -> Agent:
@@ -121,7 +124,7 @@ def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[st
     tools = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
     agent = Agent(
         model=_model(options),
-        instructions=INSTRUCTIONS if options.instructions is None else options.instructions,
+        instructions=RUN_INSTRUCTIONS if options.instructions is None else options.instructions,
         tools=tools,
         effort=options.effort,
         policy=Policy() if options.max_steps is None else Policy(max_steps=options.max_steps),
@@ -138,7 +141,7 @@ def _model(options: RunOptions) -> Model:
     try:
         return model(options.model)
     except ConfigError as error:
-        if options.model_reason == NAMED:
+        if options.model_reason == NAMED_BY_OPTION:
             raise
         raise type(error)(f"{error} ({options.model_reason})") from None
 
@@ -172,10 +175,12 @@ def _here() -> str:
         ) from None
 
 
-def introduce(options: RunOptions, agent: Agent, status: Out, note: Callable[[str], None]) -> None:
+def introduce(
+    options: RunOptions, agent: Agent, status: OutputStream, note: Callable[[str], None]
+) -> None:
     """Print which model answers. The demo is always labelled as not a language model."""
     name = prepare.model_of(agent).name
-    if name == DEMO:
+    if name == DEMO_MODEL:
         note(f"Demo, not a language model: {options.model_reason} (see holdfast models).")
     elif status.terminal:
         note(f"{name}: {options.model_reason}.")
@@ -196,8 +201,8 @@ def waiting(actions: Sequence[Action], history: str | None, asked: bool) -> str:
 
 def exit_code(conversation: Conversation, result: RunResult) -> int:
     """The exit code of a run. Raises the error that kept us from its end."""
-    if conversation.trouble is not None:
-        raise conversation.trouble
+    if conversation.failure is not None:
+        raise conversation.failure
     if conversation.stopped is not None:
         return 128 + conversation.stopped
-    return CODES[result.reason]
+    return EXIT_CODES[result.reason]

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from holdfast.cli.editor import Editor, Ended, Sent, Stopped
-from holdfast.cli.terminal import ERASE, WIDTH
+from holdfast.cli.editor import Editor, InputEnded, InterruptPressed, LineEntered
+from holdfast.cli.terminal import DEFAULT_WIDTH, ERASE
 from holdfast.cli.wrap import cells, folded
 from holdfast.kernel.escape import escape
 
-INVITES: Final = "> "
-ASKS: Final = "? "
-CHUNK: Final = 4096
+PROMPT: Final = "> "
+QUESTION_PROMPT: Final = "? "
+READ_SIZE: Final = 4096
 PASTE_ON: Final = "\x1b[?2004h"
 PASTE_OFF: Final = "\x1b[?2004l"
 _ORDER: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -35,10 +35,10 @@ def column_after(column: int, text: str, width: int) -> int:
     return taken if taken <= width else (taken - 1) % width + 1
 
 
-class Above(io.TextIOBase):
+class OutputAbove(io.TextIOBase):
     """Output as a stream: it is written above the line being typed."""
 
-    def __init__(self, screen: Screen, encoding: str) -> None:
+    def __init__(self, screen: SplitScreen, encoding: str) -> None:
         self._screen = screen
         self._encoding = encoding
         self._held = ""
@@ -63,12 +63,12 @@ class Above(io.TextIOBase):
         return True
 
 
-class Screen:
+class SplitScreen:
     """The terminal. `next` returns typed lines, unless a question is open."""
 
     def __init__(self, input: int, output: int, encoding: str = "utf-8") -> None:
         self.output = output
-        self.above = Above(self, encoding)
+        self.above = OutputAbove(self, encoding)
         self.editor = Editor()
         self.on_stop: Callable[[], None] = lambda: None
         """Called when Ctrl-C is pressed, in order with the other keys."""
@@ -90,7 +90,7 @@ class Screen:
         """Read keys during the block. The terminal is always restored afterwards."""
         loop = asyncio.get_running_loop()
         before = termios.tcgetattr(self._input)
-        self._invite = INVITES
+        self._invite = PROMPT
         self._ready()
         loop.add_reader(self._input, self._typed)
         loop.add_signal_handler(signal.SIGCONT, self._ready)
@@ -123,7 +123,7 @@ class Screen:
 
     def _typed(self) -> None:
         try:
-            data = os.read(self._input, CHUNK)
+            data = os.read(self._input, READ_SIZE)
         except OSError:  # the terminal was closed
             data = b""
         if not data:
@@ -132,11 +132,11 @@ class Screen:
             return
         for what in self.editor.feed(data):
             match what:
-                case Stopped():
+                case InterruptPressed():
                     self.on_stop()
-                case Ended():
+                case InputEnded():
                     self._take(None)
-                case Sent(text):
+                case LineEntered(text):
                     self._take(text)
         self.write("")
 
@@ -147,7 +147,7 @@ class Screen:
             self._lines.put_nowait(line)
             return
         if line is not None:
-            self.write(f"{ASKS}{escape(line)}\n")
+            self.write(f"{QUESTION_PROMPT}{escape(line)}\n")
         answer.set_result(line)
 
     async def ask(self, question: str) -> str | None:
@@ -162,7 +162,7 @@ class Screen:
 
     def invite(self, wanted: bool) -> None:
         """Set whether the line is shown even if nothing is typed."""
-        invite = INVITES if wanted else ""
+        invite = PROMPT if wanted else ""
         if invite != self._invite:
             self._invite = invite
             self.write("")
@@ -187,25 +187,29 @@ class Screen:
 
     def _show(self) -> str:
         """The codes that draw the line below the output."""
-        front = ASKS if self._answer is not None and not self._answer.done() else self._invite
+        front = (
+            QUESTION_PROMPT
+            if self._answer is not None and not self._answer.done()
+            else self._invite
+        )
         if self._drawn is not None or not (front or self.editor.text):
             return ""
         down = "\n" if self._column else ""
         if self._column >= self._width:
             self._column, self._turned = 0, True  # where the next character would be
         self._drawn = self._column
-        front = front or INVITES
-        before, behind = self.editor.shown(max(self._width - len(front) - 1, 1))
+        front = front or PROMPT
+        before, after = self.editor.shown(max(self._width - len(front) - 1, 1))
         line = f"{front}{before}"
         # Written again up to the cursor: terminals disagree on the width of emoji.
-        return f"{down}{ERASE}{line}" + (f"{behind}\r{line}" if behind else "")
+        return f"{down}{ERASE}{line}" + (f"{after}\r{line}" if after else "")
 
     @property
     def _width(self) -> int:
         try:
-            return os.get_terminal_size(self.output).columns or WIDTH
+            return os.get_terminal_size(self.output).columns or DEFAULT_WIDTH
         except OSError:
-            return WIDTH
+            return DEFAULT_WIDTH
 
     def _put(self, text: str) -> None:
         data = text.encode(self._encoding, "replace")

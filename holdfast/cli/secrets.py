@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.cli.accounts import ADDRESS
+from holdfast.cli.accounts import AUDIT_ADDRESS
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import database_of, key_file, refuse_missing, writing
-from holdfast.cli.trust_prompt import settle_place
+from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.wording import count
-from holdfast.config import Where
+from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 from holdfast.server.identity.audit import AuditEntry, record
@@ -26,39 +26,39 @@ from holdfast.server.identity.secrets import (
 )
 from holdfast.store.database import Database, Tx
 
-STOP: Final = "stop it, do this, and start it again"
+STOP_FIRST: Final = "stop it, do this, and start it again"
 
 
-def main(where: Where) -> int:
-    keys = found(where, os.environ)
-    settle_place(where)
-    print(told(asyncio.run(_rotate(where, keys)), keys), file=sys.stderr)
+def main(where: ChatTarget) -> int:
+    keys = keyring_of(where, os.environ)
+    ensure_trusted(where)
+    print(summary(asyncio.run(_rotate(where, keys)), keys), file=sys.stderr)
     return ExitCode.FINISHED
 
 
-def found(where: Where, environ: Mapping[str, str]) -> Keyring:
+def keyring_of(where: ChatTarget, environ: Mapping[str, str]) -> Keyring:
     """The keys that a server would use here. Raises `ConfigError`."""
     file = key_file(where.data)
     keys = find_keyring(environ, file)
     if keys is None:
         raise ConfigError(
-            f"no encryption key: set {SECRET_KEY_VARIABLE}, or put it into {file}, the new key "
-            "before the old one (see holdfast secrets --help)"
+            f"no encryption key: set {SECRET_KEY_VARIABLE}, or write the keys to {file}, "
+            "the new one first (see holdfast secrets --help)"
         )
     return keys
 
 
-async def _rotate(where: Where, keys: Keyring) -> int:
+async def _rotate(where: ChatTarget, keys: Keyring) -> int:
     database = database_of(where, makes=False)
     refuse_missing(database, where.data, "--database or --config")
-    async with writing(database, STOP) as db:
+    async with writing(database, STOP_FIRST) as db:
         try:
-            return await sealed_anew(db, keys, Ports())
+            return await reencrypt(db, keys, Ports())
         except DecryptionFailed as error:
             raise DecryptionFailed(f"nothing was changed: {error}") from None
 
 
-async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
+async def reencrypt(db: Database, keys: Keyring, ports: Ports) -> int:
     """Re-encrypt all secrets or none; returns how many an older key had encrypted."""
 
     async def change(tx: Tx) -> int:
@@ -66,7 +66,7 @@ async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
         if sealed:
             detail = {"secrets": sealed}
             entry = AuditEntry(
-                ports.new_id(), "secret.rotate", keys.current.id, None, None, ADDRESS, detail
+                ports.new_id(), "secret.rotate", keys.current.id, None, None, AUDIT_ADDRESS, detail
             )
             await record(tx, entry)
         return sealed
@@ -74,7 +74,7 @@ async def sealed_anew(db: Database, keys: Keyring, ports: Ports) -> int:
     return await db.write(change)
 
 
-def told(sealed: int, keys: Keyring) -> str:
+def summary(sealed: int, keys: Keyring) -> str:
     first = f"the first key ({keys.current.id})"
     if sealed:
         return f"{count(sealed, 'secret')} re-encrypted with {first}: remove the other keys"

@@ -1,7 +1,7 @@
 """Implements `holdfast serve` and `holdfast worker`, the long-running processes.
 
-From the settings to a listening server, and from the first signal to a clean shutdown: streams are
-told to reconnect, requests finish, steps get a grace period.
+`main` turns the settings into a listening server. The first signal starts a clean shutdown: readers
+of streams are told to reconnect, requests finish, steps get a grace period.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.allocator import return_large_blocks
-from holdfast.cli.cluster import Link, answering, asking, attach, linked
+from holdfast.cli.cluster import ClusterLink, answering, asking, attach, linked
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.serve_config import Setup, set_up
-from holdfast.cli.settings import Settings, base_urls_of
+from holdfast.cli.serve_config import ServeConfig, resolve_config
+from holdfast.cli.settings import HoldfastSettings, base_urls_of
 from holdfast.cli.telemetry import provider_keys
-from holdfast.cli.trust_prompt import settle_settings
+from holdfast.cli.trust_prompt import ensure_trusted_settings
 from holdfast.config import ServeOptions, default_model
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
@@ -39,73 +39,73 @@ if TYPE_CHECKING:
     from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.serve")
-FINISH: Final = 5.0
+REQUEST_GRACE: Final = 5.0
 """Seconds that requests have to finish after a signal to stop."""
 
 
 def main(options: ServeOptions) -> int:
-    settle_settings(options.settings, options.data)
-    setup = set_up(options, os.environ)
+    ensure_trusted_settings(options.settings, options.data)
+    config = resolve_config(options, os.environ)
     return_large_blocks()
-    with setup.observing.logging():
-        asyncio.run(_until_stopped(setup))
+    with config.telemetry.logging():
+        asyncio.run(_until_stopped(config))
     return ExitCode.FINISHED
 
 
 # --- the process ---------------------------------------------------------------------------------
 
 
-async def _until_stopped(setup: Setup) -> None:
-    ports, say, observer = Ports(), setup.observing.say, setup.observing.observer
+async def _until_stopped(config: ServeConfig) -> None:
+    ports, announce, observer = Ports(), config.telemetry.announce, config.telemetry.observer
     async with AsyncExitStack() as stack:
         opening = open_database(
-            setup.database,
+            config.database,
             now=ports.now,
-            wait=setup.settings.database_wait,
-            listen_url=setup.listen_url,
+            wait=config.settings.database_wait,
+            listen_url=config.listen_url,
             new_id=ports.new_id,
         )
         opened = await stack.enter_async_context(opening)
-        warn_of_polling(opened, setup.settings.worker.poll)
+        warn_of_polling(opened, config.settings.worker.poll)
         stop = _stop_signal()  # before this, a signal ends the process: there is nothing to finish
-        db = Timed(opened, setup.observing.meters)
-        await stack.enter_async_context(_stored_keys(setup, db))
-        setup.crew.complete()
-        link = None if db.exclusive else await stack.enter_async_context(_linked(setup))
+        db = Timed(opened, config.telemetry.meters)
+        await stack.enter_async_context(_stored_keys(config, db))
+        config.registry.complete()
+        link = None if db.exclusive else await stack.enter_async_context(_linked(config))
         host = await stack.enter_async_context(
             serving(
                 db,
-                setup.crew.agents,
+                config.registry.agents,
                 ports=ports,
-                worker=setup.settings.worker,
+                worker=config.settings.worker,
                 observer=observer,
                 url=None if link is None else link.url,
             )
         )
-        if setup.options.api:
-            await stack.enter_async_context(asking(link, host, setup.observing.meters))
-            listening = _listening(setup, db, host, ports, link)
+        if config.options.api:
+            await stack.enter_async_context(asking(link, host, config.telemetry.meters))
+            listening = _listening(config, db, host, ports, link)
             url, port = await stack.enter_async_context(listening)
-            say(f"Holdfast is at {url}")
-            if setup.settings.server.team:
-                say(f"  listening at {setup.listen[0]}:{port}")
+            announce(f"Holdfast is at {url}")
+            if config.settings.server.team:
+                announce(f"  listening at {config.listen[0]}:{port}")
         else:
-            await stack.enter_async_context(_reachable(setup, db, host, link))
-        say(f"  {_who_answers(setup)}")
-        say("  Press Ctrl-C to stop; accepted messages are never lost")
-        if setup.options.api and _seen_here(setup):
+            await stack.enter_async_context(_reachable(config, db, host, link))
+        announce(f"  {_who_answers(config)}")
+        announce("  Press Ctrl-C to stop; accepted messages are never lost")
+        if config.options.api and _seen_here(config):
             from holdfast.cli.browser import open_browser
 
-            await asyncio.to_thread(open_browser, url, Path(setup.options.data))
+            await asyncio.to_thread(open_browser, url, Path(config.options.data))
         await stop.wait()
-        say(f"stopping: {'closing streams, ' if setup.options.api else ''}finishing steps")
+        announce(f"stopping: {'closing streams, ' if config.options.api else ''}finishing steps")
 
 
-def _seen_here(setup: Setup) -> bool:
+def _seen_here(config: ServeConfig) -> bool:
     """Whether to open the page: only for a single user's own server."""
     from holdfast.cli.browser import has_screen
 
-    wanted = setup.options.open and not setup.settings.server.team
+    wanted = config.options.open and not config.settings.server.team
     return wanted and sys.stdout.isatty() and has_screen(os.environ)
 
 
@@ -113,108 +113,108 @@ def _stop_signal() -> asyncio.Event:
     """An event set by the first signal. A second one ends the process by default."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def told() -> None:
+    def on_signal() -> None:
         stop.set()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
 
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, told)
+        loop.add_signal_handler(each, on_signal)
     return stop
 
 
 @asynccontextmanager
-async def _linked(setup: Setup) -> AsyncIterator[Link | None]:
+async def _linked(config: ServeConfig) -> AsyncIterator[ClusterLink | None]:
     """The link through which other replicas reach this one."""
     async with AsyncExitStack() as stack:
         try:
             link = await stack.enter_async_context(
-                linked(setup.secret, setup.settings.server, setup.listen)
+                linked(config.secret, config.settings.server, config.listen)
             )
         except OSError as error:
-            raise _cannot_listen(setup, error) from None
+            raise _cannot_listen(config, error) from None
         yield link
 
 
-def _cannot_listen(setup: Setup, error: OSError) -> ConfigError:
-    name, port = setup.listen
+def _cannot_listen(config: ServeConfig, error: OSError) -> ConfigError:
+    name, port = config.listen
     why = (
         "is already in use"
         if error.errno == errno.EADDRINUSE
         else f"cannot be used ({error.strerror})"
     )
-    do = "use --listen" if setup.options.api else "set HOLDFAST_LISTEN"
+    do = "use --listen" if config.options.api else "set HOLDFAST_LISTEN"
     return ConfigError(f"{name}:{port} {why}: {do} with another port, or 0 for a free one")
 
 
 @asynccontextmanager
 async def _listening(
-    setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
+    config: ServeConfig, db: Database, host: Host, ports: Ports, link: ClusterLink | None
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve the API during the block; yields the URL to open, and the port."""
     from aiohttp import web
 
     from holdfast.server.identity.slow_clients import limited_runner
 
-    app = _application(setup, db, host, ports, link)
+    app = _application(config, db, host, ports, link)
     runner = limited_runner(
         app,
-        secure=setup.front is not None and setup.front.secure,
+        secure=config.front is not None and config.front.secure,
         access_log=None,
         handle_signals=False,
-        shutdown_timeout=FINISH,
+        shutdown_timeout=REQUEST_GRACE,
     )
     await runner.setup()
     try:
         try:
             if link is None:
-                await web.TCPSite(runner, *setup.listen).start()
+                await web.TCPSite(runner, *config.listen).start()
             else:
                 await web.SockSite(runner, link.listening).start()
         except OSError as error:
-            raise _cannot_listen(setup, error) from None
+            raise _cannot_listen(config, error) from None
         taken: int = runner.addresses[0][1]
-        async with _own_socket(setup, runner, taken):
-            yield await _url(setup, db, taken), taken
+        async with _own_socket(config, runner, taken):
+            yield await _url(config, db, taken), taken
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def _own_socket(setup: Setup, runner: web.AppRunner, port: int) -> AsyncIterator[None]:
+async def _own_socket(config: ServeConfig, runner: web.AppRunner, port: int) -> AsyncIterator[None]:
     """Serve the API on a Unix socket too, for the local command line, which trusts no port."""
     from aiohttp import web
 
     from holdfast.server.identity.local_socket import bound_socket
 
     async with AsyncExitStack() as stack:
-        if not setup.settings.server.team:
+        if not config.settings.server.team:
             try:
-                made = stack.enter_context(bound_socket(Path(setup.options.data), port))
-                site = web.SockSite(runner, made)
+                bound = stack.enter_context(bound_socket(Path(config.options.data), port))
+                site = web.SockSite(runner, bound)
                 await site.start()
                 stack.push_async_callback(site.stop)
             except OSError as error:
                 LOG.warning(
                     "no Unix socket in %s (%s): the command line needs --url and --token "
                     "to reach this server",
-                    setup.options.data,
+                    config.options.data,
                     error,
                 )
         yield
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: HoldfastSettings) -> Limits:
     from holdfast.server.app import Limits
     from holdfast.server.fanout import StreamOptions
 
-    given = settings.limits
-    streams = StreamOptions(tick=settings.server.tick, per_user=given.streams)
-    return Limits(streams=streams, quota=given.files * 1024 * 1024, audit=given.audit)
+    limits = settings.limits
+    streams = StreamOptions(tick=settings.server.tick, per_user=limits.streams)
+    return Limits(streams=streams, quota=limits.files * 1024 * 1024, audit=limits.audit)
 
 
 def _application(
-    setup: Setup, db: Database, host: Host, ports: Ports, link: Link | None
+    config: ServeConfig, db: Database, host: Host, ports: Ports, link: ClusterLink | None
 ) -> web.Application:
     """The API with its middleware."""
     from holdfast.server.app import ApiServer, application
@@ -223,17 +223,17 @@ def _application(
     from holdfast.server.identity.middleware import protect
     from holdfast.server.static_files import serve_page
 
-    team, front = setup.settings.server.team, setup.front
+    team, front = config.settings.server.team, config.front
     access = AuthConfig(
         local=not team,
         secure=front is not None and front.secure,
-        port=None if team else setup.listen[1] or None,
-        keyring=setup.keyring,
-        proxies=setup.settings.server.proxies,
+        port=None if team else config.listen[1] or None,
+        keyring=config.keyring,
+        proxies=config.settings.server.proxies,
     )
-    limits = limits_of(setup.settings)
-    meters = setup.observing.meters
-    base_urls = base_urls_of(setup.settings)
+    limits = limits_of(config.settings)
+    meters = config.telemetry.meters
+    base_urls = base_urls_of(config.settings)
     server = ApiServer(
         host, db, Authenticator(db, access), ports, limits, access, meters, base_urls
     )
@@ -243,32 +243,32 @@ def _application(
 
 @asynccontextmanager
 async def _reachable(
-    setup: Setup, db: Database, host: Host, link: Link | None
+    config: ServeConfig, db: Database, host: Host, link: ClusterLink | None
 ) -> AsyncIterator[None]:
     """Serve a worker's endpoints during the block."""
-    say, meters = setup.observing.say, setup.observing.meters
-    say("worker started")
+    announce, meters = config.telemetry.announce, config.telemetry.meters
+    announce("worker started")
     async with AsyncExitStack() as stack:
         if link is not None:
             port = await stack.enter_async_context(answering(link, host, meters))
-            say(f"  other replicas reach it on port {port}")
-        if setup.metrics is not None:
-            port = await stack.enter_async_context(_metered(setup, db, host))
-            say(f"  metrics are on port {port}, /metrics")
+            announce(f"  other replicas reach it on port {port}")
+        if config.metrics is not None:
+            port = await stack.enter_async_context(_metered(config, db, host))
+            announce(f"  metrics are on port {port}, /metrics")
         yield
 
 
 @asynccontextmanager
-async def _metered(setup: Setup, db: Database, host: Host) -> AsyncIterator[int]:
+async def _metered(config: ServeConfig, db: Database, host: Host) -> AsyncIterator[int]:
     """Serve a worker's metrics during the block; yields the port."""
     from holdfast.server.prometheus import scraped_at
 
-    assert setup.metrics is not None
-    name, port = setup.metrics
+    assert config.metrics is not None
+    name, port = config.metrics
     async with AsyncExitStack() as stack:
         try:
-            told = scraped_at(name, port, setup.observing.meters, db, host)
-            port = await stack.enter_async_context(told)
+            scraping = scraped_at(name, port, config.telemetry.meters, db, host)
+            port = await stack.enter_async_context(scraping)
         except OSError as error:
             raise ConfigError(
                 f"{name}:{port} cannot be used ({error.strerror}): use --metrics with another port"
@@ -276,29 +276,29 @@ async def _metered(setup: Setup, db: Database, host: Host) -> AsyncIterator[int]
         yield port
 
 
-async def _url(setup: Setup, db: Database, port: int) -> str:
+async def _url(config: ServeConfig, db: Database, port: int) -> str:
     """The URL to open, including the credentials of the local user if there is one."""
     from holdfast.server.identity.local_token import let_in, token_of, url_to_open
 
-    name = setup.listen[0]
-    if setup.settings.server.team:
-        return setup.settings.server.urls[0]
-    token = token_of(Path(setup.options.data, "token"))
+    name = config.listen[0]
+    if config.settings.server.team:
+        return config.settings.server.urls[0]
+    token = token_of(Path(config.options.data, "token"))
     await db.write(lambda tx: let_in(tx, token))
     return url_to_open(port, token, name)
 
 
 @asynccontextmanager
-async def _stored_keys(setup: Setup, db: Database) -> AsyncIterator[None]:
+async def _stored_keys(config: ServeConfig, db: Database) -> AsyncIterator[None]:
     """Use stored provider keys, and follow changes to them during the block."""
     from holdfast.cli.keys import StoredKeys
 
     def changed() -> None:
-        setup.observing.redact.know(*provider_keys(os.environ))
-        setup.crew.renew()
+        config.telemetry.redact.know(*provider_keys(os.environ))
+        config.registry.renew()
 
-    keys = StoredKeys(db, setup.keyring, os.environ, changed)
-    await keys.look()
+    keys = StoredKeys(db, config.keyring, os.environ, changed)
+    await keys.load()
     following = asyncio.create_task(keys.follow())
     try:
         yield
@@ -306,13 +306,13 @@ async def _stored_keys(setup: Setup, db: Database) -> AsyncIterator[None]:
         following.cancel()
 
 
-def _who_answers(setup: Setup) -> str:
-    first = next(iter(setup.crew.agents.values()))
+def _who_answers(config: ServeConfig) -> str:
+    first = next(iter(config.registry.agents.values()))
     model = getattr(first.model, "name", "")
     words = f"{first.name} answers with {model}"
     if model.startswith("demo"):
-        settings = setup.settings.agents.get(first.name)
-        _, reason = default_model(os.environ, base_urls_of(setup.settings))
+        settings = config.settings.agents.get(first.name)
+        _, reason = default_model(os.environ, base_urls_of(config.settings))
         if settings is not None and settings.model is not None:
             reason = "its settings name it"
         words += f" (not a language model: {reason})"

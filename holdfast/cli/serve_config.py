@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.agents import Crew, Place
+from holdfast.cli.agents import AgentRegistry, BaseDirectories
 from holdfast.cli.cluster import cluster_secret
-from holdfast.cli.settings import Mistakes, ServerSettings, Settings, examine
-from holdfast.cli.target import is_loopback, key_file, make_data_directory, own_database
-from holdfast.cli.telemetry import Observing, Where, observing
+from holdfast.cli.settings import HoldfastSettings, Mistakes, ServerSettings, examine
+from holdfast.cli.target import create_data_directory, is_loopback, key_file, own_database
+from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import wall_clock
@@ -23,52 +23,52 @@ if TYPE_CHECKING:
     from holdfast.server.relay.secret import ClusterSecret
 
 
-class Setup(NamedTuple):
+class ServeConfig(NamedTuple):
     """The checked configuration of a process."""
 
     options: ServeOptions
-    settings: Settings
+    settings: HoldfastSettings
     database: str
     listen_url: str | None
     """URL of the database without a pooler, for LISTEN."""
-    crew: Crew
+    registry: AgentRegistry
     listen: tuple[str, int]
     metrics: tuple[str, int] | None
     """Address where a worker serves its metrics."""
     front: Front | None
     """Public URLs of a server for a team."""
-    observing: Observing
+    telemetry: Telemetry
     keyring: Keyring | None
     secret: ClusterSecret | None
     """The secret shared by the replicas of a cluster."""
 
 
-def set_up(options: ServeOptions, environ: Mapping[str, str]) -> Setup:
+def resolve_config(options: ServeOptions, environ: Mapping[str, str]) -> ServeConfig:
     """Check everything. Raises `ConfigError` with all mistakes of the settings in one message."""
     listen = None if options.listen is None else address(options.listen)
     metrics = None if options.metrics is None else _metrics(options.metrics, options)
     settings, directory, mistakes = examine(options.settings, options.data)
-    make_data_directory(options.data)
-    crew = Crew(settings, Place(directory, options.data), environ, mistakes)
+    create_data_directory(options.data)
+    registry = AgentRegistry(settings, BaseDirectories(directory, options.data), environ, mistakes)
     listen = listen or _own_address(settings.server, options, mistakes)
     front = _front(settings.server, listen[0], options, mistakes)
     mistakes.end()
     database = options.database or settings.database or own_database(options.data)
     listen_url = options.listen_url or settings.listen_url
-    where = Where(directory, database, wall_clock, listen_url)
-    watched = observing(settings, options, where, environ)
+    where = TelemetryContext(directory, database, wall_clock, listen_url)
+    telemetry = set_up_telemetry(settings, options, where, environ)
     keys = _keyring(settings, options, environ)
     secret = cluster_secret(settings.server, environ, directory, options.data)
-    return Setup(
+    return ServeConfig(
         options,
         settings,
         database,
         listen_url,
-        crew,
+        registry,
         listen,
         metrics,
         front,
-        watched,
+        telemetry,
         keys,
         secret,
     )
@@ -133,7 +133,7 @@ def _front(
 
 
 def _keyring(
-    settings: Settings, options: ServeOptions, environ: Mapping[str, str]
+    settings: HoldfastSettings, options: ServeOptions, environ: Mapping[str, str]
 ) -> Keyring | None:
     """The keys that encrypt secrets. A single user's server generates one."""
     from holdfast.server.identity.secrets import SECRET_KEY_VARIABLE, find_keyring, make_key_file

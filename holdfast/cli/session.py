@@ -14,10 +14,10 @@ from holdfast.chat.rows import Deliver, Queued, Rule, Status
 from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.cli import wording
 from holdfast.cli.ask import Asker
-from holdfast.cli.commands import Command, help_lines, understood
+from holdfast.cli.commands import SlashCommand, help_lines, parse_line
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.screen import Screen
-from holdfast.cli.stream_adapter import Line, Retold
+from holdfast.cli.screen import SplitScreen
+from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions
 from holdfast.kernel.errors import ConfigError, HoldfastError
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
     from holdfast.client.chat import RemoteChat
     from holdfast.client.host import RemoteHost
 
-LISTED: Final = 20
+MAX_LISTED: Final = 20
 """How many chats or messages are listed."""
-OWN: Final = "the agent's own"
+AGENT_DEFAULT: Final = "the agent's own"
 """Shown for model and effort if a chat overrides neither."""
-TITLE: Final = 50
+TITLE_WIDTH: Final = 50
 """Characters of a title in a list; the status follows it."""
-WORDS: Final = 70
+EXCERPT_WIDTH: Final = 70
 """Characters shown of a message or a chat."""
 
 
-class Session:
+class ChatSession:
     """An interactive session, and the chat it is in; initially none."""
 
-    def __init__(self, host: RemoteHost, screen: Screen, view: View, options: ChatOptions) -> None:
+    def __init__(
+        self, host: RemoteHost, screen: SplitScreen, view: View, options: ChatOptions
+    ) -> None:
         self._host = host
         self._screen = screen
         self._view = view
@@ -59,8 +61,8 @@ class Session:
         self._no_chat()
 
     def _no_chat(self) -> None:
-        self._retold = Retold(self._view, 0, echo=True)
-        self._line = Line(self._view)
+        self._adapter = StreamAdapter(self._view, 0, echo=True)
+        self._monitor = ConnectionMonitor(self._view)
         self._asker = Asker(self._screen, self._options.approve, self._view.note, within="chat")
         self._asking: anyio.CancelScope | None = None
         self._asked: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ class Session:
         if chat is not None:
             await self._enter(chat)
         if prompt is not None:
-            await self._say(prompt)
+            await self._send_prompt(prompt)
         while (line := await self._screen.next()) is not None:
             self._warned = False
             try:
@@ -97,24 +99,24 @@ class Session:
                     self._screen.write("")
 
     async def _take(self, line: str) -> None:
-        command = understood(line)
+        command = parse_line(line)
         if command is None:
             return
         if not command.name:
-            await self._say(command.rest)
+            await self._send_prompt(command.rest)
             return
-        do: Callable[[Command], Awaitable[None]] = getattr(self, f"_do_{command.name}")
+        do: Callable[[SlashCommand], Awaitable[None]] = getattr(self, f"_do_{command.name}")
         await do(command)
 
-    async def _say(self, prompt: Prompt, deliver: Deliver = "queue") -> None:
+    async def _send_prompt(self, prompt: Prompt, deliver: Deliver = "queue") -> None:
         model, effort = self._model, self._effort
         if self._chat is None:
-            made = await self._host.create(
+            new = await self._host.create(
                 prompt, agent=self._options.agent, model=model, effort=effort
             )
-            await self._enter(made, known=0)
+            await self._enter(new, known=0)
         else:
-            if self._line.is_away():
+            if self._monitor.is_away():
                 self._view.note("· will be sent when the connection is back")
             await self._chat.send(prompt, deliver, model=model, effort=effort)
         self._model = self._effort = None
@@ -125,14 +127,14 @@ class Session:
         """Watch a chat from its last prompt on, unless `known` gives the position."""
         self._leave_chat()
         if known is None:
-            seen = await chat.messages(limit=LISTED)
+            seen = await chat.messages(limit=MAX_LISTED)
             prompts = [one.number for one in seen if one.message.kind == "prompt"]
             known = max(0, (prompts or [one.number for one in seen] or [1])[-1] - 1)
             self._view.note(f"{_title(chat.first)} ({chat.id})")
         self._chat = chat
-        self._retold = Retold(self._view, known, echo=True)
+        self._adapter = StreamAdapter(self._view, known, echo=True)
         self._following = anyio.CancelScope()
-        self._group.start_soon(self._follow, chat, self._retold, self._following)
+        self._group.start_soon(self._follow, chat, self._adapter, self._following)
 
     def _leave_chat(self) -> None:
         for scope in (self._following, self._asking):
@@ -143,16 +145,18 @@ class Session:
         self._view.end()
         self._screen.invite(True)
 
-    async def _follow(self, chat: RemoteChat, retold: Retold, scope: anyio.CancelScope) -> None:
+    async def _follow(
+        self, chat: RemoteChat, adapter: StreamAdapter, scope: anyio.CancelScope
+    ) -> None:
         with scope:
             async with chat.stream(follow=True) as stream:
-                self._line.stream = stream
+                self._monitor.stream = stream
                 async for event in stream:
-                    self._line.look()  # before its events
-                    retold.tell(event)
-                    if retold.settled:
-                        self._screen.invite(not retold.busy)
-                        self._ask(retold)
+                    self._monitor.check()  # before its events
+                    adapter.show(event)
+                    if adapter.settled:
+                        self._screen.invite(not adapter.busy)
+                        self._ask(adapter)
             self._view.note("this chat was deleted")
             self._leave_chat()
 
@@ -160,13 +164,13 @@ class Session:
         while True:
             await anyio.sleep(1)
             self._view.tick()
-            self._line.look()
+            self._monitor.check()
 
     # --- what it waits for ---
 
-    def _ask(self, retold: Retold) -> None:
+    def _ask(self, adapter: StreamAdapter) -> None:
         """Ask for pending actions, once each; withdraw questions that are no longer pending."""
-        chat, waits = retold.chat, [one for one in retold.actions if one.kind != "child"]
+        chat, waits = adapter.chat, [one for one in adapter.actions if one.kind != "child"]
         ids = tuple(one.call.id for one in waits)
         if chat is None or chat.status is not Status.REQUIRES_ACTION:
             waits, ids = [], ()
@@ -187,7 +191,7 @@ class Session:
             before, chat = self._asker.always, self._chat
             assert chat is not None
             near = not self._options.quiet and action.call.id not in self._far
-            self._asker.previews_seen = near and self._retold.preview(action)
+            self._asker.previews_seen = near and self._adapter.preview(action)
             answers = await self._asker.resolve([action])
             if not answers:
                 self._view.note("still pending: /answer asks again")
@@ -200,37 +204,37 @@ class Session:
 
     # --- commands ---
 
-    async def _do_steer(self, command: Command) -> None:
-        await self._say(command.text(), "steer")
+    async def _do_steer(self, command: SlashCommand) -> None:
+        await self._send_prompt(command.text(), "steer")
 
-    async def _do_now(self, command: Command) -> None:
-        await self._say(command.text(), "interrupt")
+    async def _do_now(self, command: SlashCommand) -> None:
+        await self._send_prompt(command.text(), "interrupt")
 
-    async def _do_stop(self, _: Command) -> None:
+    async def _do_stop(self, _: SlashCommand) -> None:
         chat, ran = self._in_chat(), self._runs()
         if not (await chat.interrupt()).busy and not ran:
             self._view.note("· nothing is running")
 
-    async def _do_queue(self, _: Command) -> None:
+    async def _do_queue(self, _: SlashCommand) -> None:
         waiting = await self._in_chat().queue.list()
         self._list(f"{one.deliver:<9} {one.message.text}" for one in waiting)
 
-    async def _do_edit(self, command: Command) -> None:
+    async def _do_edit(self, command: SlashCommand) -> None:
         queued = await self._queued(command)
-        if not command.behind():
+        if not command.after_number():
             raise ConfigError("missing text: /edit N TEXT")
-        await self._in_chat().queue.edit(queued.id, command.behind())
-        self._view.note(f"· message {command.number()} is now: {_short(command.behind())}")
+        await self._in_chat().queue.edit(queued.id, command.after_number())
+        self._view.note(f"· message {command.number()} is now: {_short(command.after_number())}")
 
-    async def _do_remove(self, command: Command) -> None:
+    async def _do_remove(self, command: SlashCommand) -> None:
         queued = await self._queued(command)
         await self._in_chat().queue.remove(queued.id)
         self._view.note(f"· removed: {_short(queued.message.text)}")
 
-    async def _do_promote(self, command: Command) -> None:
+    async def _do_promote(self, command: SlashCommand) -> None:
         await self._in_chat().queue.promote((await self._queued(command)).id)
 
-    async def _queued(self, command: Command) -> Queued:
+    async def _queued(self, command: SlashCommand) -> Queued:
         waiting = await self._in_chat().queue.list()
         number = command.number()
         if not waiting:
@@ -239,44 +243,44 @@ class Session:
             raise ConfigError(f"queued messages are numbered from 1 to {len(waiting)}: see /queue")
         return waiting[number - 1]
 
-    async def _do_answer(self, _: Command) -> None:
+    async def _do_answer(self, _: SlashCommand) -> None:
         self._in_chat()
         self._far.update(self._asked)
         self._asked = ()
-        self._ask(self._retold)
+        self._ask(self._adapter)
         if not self._asked:
             raise ConfigError("nothing is pending")
 
-    async def _do_retry(self, _: Command) -> None:
+    async def _do_retry(self, _: SlashCommand) -> None:
         await self._in_chat().retry()
 
-    async def _do_compact(self, _: Command) -> None:
+    async def _do_compact(self, _: SlashCommand) -> None:
         await self._in_chat().compact()
 
-    async def _do_messages(self, _: Command) -> None:
-        for one in await self._in_chat().messages(limit=LISTED):
+    async def _do_messages(self, _: SlashCommand) -> None:
+        for one in await self._in_chat().messages(limit=MAX_LISTED):
             self._view.row(
                 f"{one.number:>4}  {one.message.role:<9} {wording.headline(one.message)}"
             )
 
-    async def _do_fork(self, command: Command) -> None:
+    async def _do_fork(self, command: SlashCommand) -> None:
         chat, number = self._in_chat(), command.number()
         if number == 0:
             raise ConfigError("messages are numbered from 1: see /messages")
-        await self._enter(await chat.fork(number, command.behind() or None))
+        await self._enter(await chat.fork(number, command.after_number() or None))
 
-    async def _do_chats(self, command: Command) -> None:
+    async def _do_chats(self, command: SlashCommand) -> None:
         if not command.rest:
-            self._listed = await self._host.list(limit=LISTED)
+            self._listed = await self._host.list(limit=MAX_LISTED)
             here = "" if self._chat is None else self._chat.id
             self._list(
-                f"{'*' if one.id == here else ' '} {_title(one, TITLE)} ({one.status})"
+                f"{'*' if one.id == here else ' '} {_title(one, TITLE_WIDTH)} ({one.status})"
                 for one in self._listed
             )
             return
         await self._enter(await self._host.chat(self._id(command)))
 
-    def _id(self, command: Command) -> str:
+    def _id(self, command: SlashCommand) -> str:
         """Id of the named chat, given by its number in the list or as an id."""
         word = command.rest
         if not (word.isdecimal() and len(word) < 4):
@@ -285,42 +289,44 @@ class Session:
             raise ConfigError("no chat with this number: see /chats")
         return self._listed[command.number() - 1].id
 
-    async def _do_new(self, _: Command) -> None:
+    async def _do_new(self, _: SlashCommand) -> None:
         self._leave_chat()
         self._view.note("new chat: it starts with your next message")
 
-    async def _do_title(self, command: Command) -> None:
+    async def _do_title(self, command: SlashCommand) -> None:
         chat = self._in_chat()
         now = await (chat.rename(command.rest) if command.rest else chat.retitle())
         self._view.note(f"title: {now.title}")
 
-    async def _do_model(self, command: Command) -> None:
+    async def _do_model(self, command: SlashCommand) -> None:
         await self._choose(command)
 
-    async def _do_effort(self, command: Command) -> None:
+    async def _do_effort(self, command: SlashCommand) -> None:
         await self._choose(command)
 
-    async def _choose(self, command: Command) -> None:
+    async def _choose(self, command: SlashCommand) -> None:
         """Set model or effort of the chat; without a chat, of the next one."""
         name, wanted = command.name, None if command.rest == "-" else command.rest
         if name == "effort" and wanted and wanted not in EFFORTS:
             known = ", ".join(EFFORTS)
-            raise ConfigError(f"unknown effort {wanted!r}: use one of {known}, or - for {OWN}")
+            raise ConfigError(
+                f"unknown effort {wanted!r}: use one of {known}, or - for {AGENT_DEFAULT}"
+            )
         if command.rest == "":
             now = None if self._chat is None else getattr(await self._chat.read(), name)
-            self._view.note(f"{name}: {now or getattr(self, f'_{name}') or OWN}")
+            self._view.note(f"{name}: {now or getattr(self, f'_{name}') or AGENT_DEFAULT}")
         elif self._chat is None:
             setattr(self, f"_{name}", wanted)
         else:
             changed: dict[str, Any] = {name: wanted}
             await self._chat.update(**changed)
-            self._view.note(f"{name}: {wanted or OWN}")
+            self._view.note(f"{name}: {wanted or AGENT_DEFAULT}")
 
-    async def _do_help(self, _: Command) -> None:
+    async def _do_help(self, _: SlashCommand) -> None:
         for line in help_lines():
             self._view.note(line)
 
-    async def _do_quit(self, _: Command) -> None:
+    async def _do_quit(self, _: SlashCommand) -> None:
         self._leave(ExitCode.FINISHED)
         await anyio.sleep_forever()
 
@@ -362,7 +368,7 @@ class Session:
 
     def _runs(self) -> bool:
         """Whether a turn is running, as far as we know."""
-        return self._chat is not None and self._retold.chat is not None and self._retold.chat.busy
+        return self._chat is not None and self._adapter.chat is not None and self._adapter.chat.busy
 
     async def _interrupt(self) -> None:
         """Interrupt the turn whenever requested."""
@@ -383,7 +389,7 @@ class Session:
         """The line printed after leaving."""
         if self._chat is None:
             return ""
-        on = "the answer continues on the server; " if self._retold.busy else ""
+        on = "the answer continues on the server; " if self._adapter.busy else ""
         return f"{on}holdfast chat --chat {self._chat.id} resumes this chat"
 
 
@@ -400,9 +406,9 @@ def _on(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]
             loop.remove_signal_handler(number)
 
 
-def _title(chat: Snapshot, width: int = WORDS) -> str:
+def _title(chat: Snapshot, width: int = EXCERPT_WIDTH) -> str:
     return wording.short(chat.title or "untitled", width)
 
 
 def _short(text: str) -> str:
-    return wording.short(text, WORDS)
+    return wording.short(text, EXCERPT_WIDTH)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast.cli.suggest import did_you_mean
-from holdfast.cli.trust import NAME, find_settings, refuse_untrusted
+from holdfast.cli.trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort
 from holdfast.observe.logs import LogFormat, LogLevel
@@ -98,7 +98,7 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
     """Whether traces include the text of messages and tool results."""
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class HoldfastSettings(Struct, frozen=True, kw_only=True):
     """The whole settings file."""
 
     database: str | None = None
@@ -118,13 +118,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Options of each provider by name: `base_url`, `headers`, `profile`. Never keys."""
 
 
-def base_urls_of(settings: Settings) -> dict[str, str]:
+def base_urls_of(settings: HoldfastSettings) -> dict[str, str]:
     """Base URLs set for providers, by provider name."""
     named = settings.providers.items()
     return {name: options["base_url"] for name, options in named if "base_url" in options}
 
 
-KEYS: Final = frozenset(("api_key", "apikey", "key", "secret", "token"))
+KEY_OPTIONS: Final = frozenset(("api_key", "apikey", "key", "secret", "token"))
 """Option names mistaken for a place to put a provider's key."""
 SECTIONS: Final[Mapping[str, type]] = {
     "server": ServerSettings,
@@ -146,15 +146,15 @@ class Mistakes:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, place: str, what: str) -> None:
-        self._found.append(f"{place}: {what}")
+    def add(self, setting: str, what: str) -> None:
+        self._found.append(f"{setting}: {what}")
 
-    def tried(self, place: str, make: Callable[[], T]) -> T | None:
+    def tried(self, setting: str, make: Callable[[], T]) -> T | None:
         """The result of `make`; None if it raised a `ConfigError`, which is recorded."""
         try:
             return make()
         except ConfigError as error:
-            self.add(place, str(error))
+            self.add(setting, str(error))
             return None
 
     def end(self) -> None:
@@ -166,23 +166,23 @@ class Mistakes:
         raise ConfigError(f"{self.where} cannot be used{several}:{lines}")
 
 
-class Read(NamedTuple):
+class ParsedSettings(NamedTuple):
     """Settings as far as they are valid. Users of them may find more mistakes."""
 
-    settings: Settings
+    settings: HoldfastSettings
     directory: str
     """Directory of the file; relative names in it are resolved there."""
     mistakes: Mistakes
 
 
-def read_settings(path: str | None, data: str | None = None) -> tuple[Settings, str]:
+def read_settings(path: str | None, data: str | None = None) -> tuple[HoldfastSettings, str]:
     """The settings of a file and its directory; without a file, the defaults and this directory."""
     settings, directory, mistakes = examine(path, data)
     mistakes.end()
     return settings, directory
 
 
-def examine(path: str | None, data: str | None = None) -> Read:
+def examine(path: str | None, data: str | None = None) -> ParsedSettings:
     """Read settings without raising for mistakes. Raises `ConfigError` if the file is not TOML.
 
     Without a path it reads the file of the current directory. Raises `Untrusted` if the data
@@ -192,12 +192,12 @@ def examine(path: str | None, data: str | None = None) -> Read:
         content = _content(path)
     elif (found := find_settings()) is not None:
         refuse_untrusted(found, data)
-        path, content = NAME, found.content
+        path, content = SETTINGS_FILE, found.content
     else:
-        return Read(Settings(), os.getcwd(), Mistakes())
+        return ParsedSettings(HoldfastSettings(), os.getcwd(), Mistakes())
     mistakes = Mistakes(path)
     settings = parse_settings(path, content, mistakes)
-    return Read(settings, os.path.dirname(os.path.abspath(path)), mistakes)
+    return ParsedSettings(settings, os.path.dirname(os.path.abspath(path)), mistakes)
 
 
 def _content(path: str) -> bytes:
@@ -208,7 +208,7 @@ def _content(path: str) -> bytes:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def parse_settings(path: str, content: bytes, mistakes: Mistakes) -> Settings:
+def parse_settings(path: str, content: bytes, mistakes: Mistakes) -> HoldfastSettings:
     """The content of a settings file. Raises `ConfigError` if it is not TOML."""
     try:
         document = tomllib.loads(content.decode())
@@ -219,20 +219,20 @@ def parse_settings(path: str, content: bytes, mistakes: Mistakes) -> Settings:
     return settings_of(document, mistakes)
 
 
-def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> Settings:
+def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> HoldfastSettings:
     """Convert a TOML document. Invalid values go to `mistakes` and keep their default. Pure."""
-    given = dict(document)
-    made: dict[str, Any] = {}
+    rest = dict(document)
+    sections: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
-        if name in given:
-            made[name] = _section(given.pop(name), kind, name, mistakes)
-    if "agents" in given:
-        made["agents"] = dict(_agents(given.pop("agents"), mistakes))
-    whole: Settings = _section(given, Settings, "", mistakes)
+        if name in rest:
+            sections[name] = _section(rest.pop(name), kind, name, mistakes)
+    if "agents" in rest:
+        sections["agents"] = dict(_agents(rest.pop("agents"), mistakes))
+    whole: HoldfastSettings = _section(rest, HoldfastSettings, "", mistakes)
     providers = {
         name: dict(_options(name, table, mistakes)) for name, table in whole.providers.items()
     }
-    return structs.replace(whole, providers=providers, **made)
+    return structs.replace(whole, providers=providers, **sections)
 
 
 def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSettings]]:
@@ -240,12 +240,12 @@ def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSett
         mistakes.add("agents", "write a table for each, as in [agents.helper]")
         return
     for name, table in tables.items():
-        place = f"agents.{name}"
+        setting = f"agents.{name}"
         if not name.strip():
             mistakes.add("agents", "an agent has no name: write [agents.helper]")
-        agent = _section(table, AgentSettings, place, mistakes)
+        agent = _section(table, AgentSettings, setting, mistakes)
         if agent.instructions is not None and agent.instructions_file is not None:
-            mistakes.add(place, "give instructions or instructions_file, not both")
+            mistakes.add(setting, "give instructions or instructions_file, not both")
         yield name, agent
 
 
@@ -260,36 +260,36 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
     known = options_of(name)
     for option, value in table.items():
         where = f"providers.{name}.{option}"
-        if option in KEYS:
+        if option in KEY_OPTIONS:
             mistakes.add(where, "a key does not belong in a file: set it in the environment")
         elif option not in known:
             mistakes.add(where, f"unknown option: use {', '.join(known)}")
         else:
-            given = {"api_key": "none", "base_url": "http://localhost", option: value}
-            if mistakes.tried(where, partial(model, f"{name}:none", environ={}, **given)):
+            arguments = {"api_key": "none", "base_url": "http://localhost", option: value}
+            if mistakes.tried(where, partial(model, f"{name}:none", environ={}, **arguments)):
                 yield option, value
 
 
-def _section(table: object, kind: type[Any], place: str, mistakes: Mistakes) -> Any:
+def _section(table: object, kind: type[Any], setting: str, mistakes: Mistakes) -> Any:
     """Convert a table; invalid fields keep their default."""
     if not isinstance(table, dict):
-        mistakes.add(place, f"write a table, as in [{place}]")
+        mistakes.add(setting, f"write a table, as in [{setting}]")
         return kind()
     known = {field.name: field for field in structs.fields(kind)}
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in table.items():
-        where = f"{place}.{name}" if place else name
+        where = f"{setting}.{name}" if setting else name
         if name not in known:
             mistakes.add(where, f"unknown setting{did_you_mean(name, known)}")
             continue
         try:
-            made[name] = msgspec.convert(value, known[name].type)
+            fields[name] = msgspec.convert(value, known[name].type)
         except msgspec.ValidationError as error:
             mistakes.add(where, _in_words(error, known[name].type))
     try:
-        return kind(**made)
+        return kind(**fields)
     except ConfigError as error:
-        mistakes.add(place, str(error))
+        mistakes.add(setting, str(error))
         return kind()
 
 

@@ -16,12 +16,12 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stopping(stop: Callable[[signal.Signals], None], leave: Callable[[], None]) -> Iterator[None]:
     """In this block, the first signal calls `stop`; the second calls `leave` and exits."""
     loop = asyncio.get_running_loop()
-    asked = False
+    stopped = False
 
     def handle(number: signal.Signals) -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
+        nonlocal stopped
+        if not stopped:
+            stopped = True
             stop(number)
             return
         with suppress(Exception):  # a closed terminal must not keep us
@@ -31,11 +31,11 @@ def stopping(stop: Callable[[signal.Signals], None], leave: Callable[[], None]) 
         os._exit(128 + number)
 
     # A signal that our parent process ignored (nohup, a background job) stays ignored.
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heard:
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, handle, number)
     try:
         yield
     finally:
-        for number in heard:
+        for number in handled:
             loop.remove_signal_handler(number)

@@ -39,53 +39,53 @@ from holdfast.kernel.model import TextDelta
 from holdfast.kernel.ports import wall_clock
 from holdfast.live.fragments import Fragment, Omitted
 
-WORDS: Final = 120
+EXCERPT_WIDTH: Final = 120
 """Characters shown of a queued message."""
 
 
-class Shows(Protocol):
+class StreamView(Protocol):
     """Receives the converted events: see `View`."""
 
     def show(self, event: Event) -> None: ...
     def note(self, text: str) -> None: ...
-    def said(self, text: str) -> None: ...
+    def show_prompt(self, text: str) -> None: ...
     def new_turn(self) -> None: ...
     def void(self) -> None: ...
 
 
-class ComesBack(Protocol):
+class ReconnectingStream(Protocol):
     """A stream that reconnects: see `RemoteStream`."""
 
     @property
     def away(self) -> bool: ...
 
 
-class Line:
+class ConnectionMonitor:
     """Connection of a stream. Notes once that it was lost, and once that it is back."""
 
-    def __init__(self, view: Shows) -> None:
-        self.stream: ComesBack | None = None
+    def __init__(self, view: StreamView) -> None:
+        self.stream: ReconnectingStream | None = None
         """The stream; None: not connected yet."""
         self._view = view
-        self._said_away = False
+        self._reported_away = False
 
     def is_away(self) -> bool:
         return self.stream is not None and self.stream.away
 
-    def look(self) -> None:
+    def check(self) -> None:
         away = self.is_away()
-        if away != self._said_away:
-            self._said_away = away
-            said = "connection lost: reconnecting…" if away else "reconnected"
-            self._view.note(f"· {said}")
+        if away != self._reported_away:
+            self._reported_away = away
+            state = "connection lost: reconnecting…" if away else "reconnected"
+            self._view.note(f"· {state}")
 
 
-class Retold:
+class StreamAdapter:
     """Shows a stream in a view, each event once."""
 
     def __init__(
         self,
-        view: Shows,
+        view: StreamView,
         known: int,
         *,
         echo: bool,
@@ -110,7 +110,7 @@ class Retold:
         self._spoke = False
         """Whether the turn had a prompt or an answer; otherwise it is only a requested summary."""
         self._waits = False
-        """Whether it is waiting for a model, which was not shown yet."""
+        """Whether the chat is waiting for a model, which was not shown yet."""
         self._text = ""
         """Text shown of an answer that is not committed."""
         self.previewed: set[str] = set()
@@ -135,7 +135,7 @@ class Retold:
             self._view.show(ToolProgressed(call.id, call.tool, "preview", action.preview))
         return call.id in self.previewed
 
-    def tell(self, event: StreamEvent) -> None:
+    def show(self, event: StreamEvent) -> None:
         match event:
             case ChatChanged():
                 self._changed(event.chat)
@@ -225,11 +225,11 @@ class Retold:
         self._view.show(RunEnded(reason, self._summary(), chat.error, self.actions, cut_by))
 
     def _summary(self) -> Summary:
-        told = self._turn
+        turn = self._turn
         seconds = (self._now() - self._began) / 1e6
-        return Summary(told.steps, told.tool_calls, told.tool_errors, told.usage, None, seconds)
+        return Summary(turn.steps, turn.tool_calls, turn.tool_errors, turn.usage, None, seconds)
 
-    # --- what was said ---
+    # --- messages ---
 
     def _message(self, stored: Stored) -> None:
         if stored.number <= self._known or stored.superseded_at is not None:
@@ -240,7 +240,7 @@ class Retold:
         self._waits = self._waits or message.kind in ("prompt", "results")
         match message.kind:
             case "prompt" if self._echo:
-                self._view.said(message.text)
+                self._view.show_prompt(message.text)
             case "answer":
                 self._answer(message, stored.number)
             case "results":
@@ -291,7 +291,7 @@ class Retold:
     def _count(self, more: Summary) -> None:
         self._turn = wording.together(self._turn, more)
 
-    # --- what happens ---
+    # --- live output ---
 
     def _delta(self, fragment: Fragment) -> None:
         self._waits = False
@@ -321,7 +321,7 @@ class Retold:
         for one in queue:
             if self._echo and one.id not in before:
                 when = _WAITS_FOR[one.deliver]
-                words = wording.short(one.message.text, WORDS)
+                words = wording.short(one.message.text, EXCERPT_WIDTH)
                 self._view.note(f"· queued until {when}: {words}")
 
 

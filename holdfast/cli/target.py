@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from holdfast.cli.trust import Untrusted
-from holdfast.config import Where
+from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.database import InUse
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from holdfast.store.postgres.database import Postgres
     from holdfast.store.sqlite.database import Sqlite
 
-DATABASE: Final = "chats.db"
-PATIENCE: Final = 2.0
+DATABASE_FILE: Final = "chats.db"
+CONNECT_WAIT: Final = 2.0
 """Seconds to wait for a server that does not answer at once."""
 
 
-def make_data_directory(path: str) -> None:
+def create_data_directory(path: str) -> None:
     """Create the directory if missing. Raises `ConfigError` if this user cannot write there."""
     wrong = ""
     try:
@@ -69,7 +69,7 @@ def refuse_shared(directory: str) -> None:
 
 def own_database(data: str) -> str:
     """The URL of the database in a data directory."""
-    return f"sqlite:///{quote(os.path.join(data, DATABASE))}"
+    return f"sqlite:///{quote(os.path.join(data, DATABASE_FILE))}"
 
 
 def key_file(data: str) -> Path:
@@ -77,7 +77,7 @@ def key_file(data: str) -> Path:
     return Path(data, "secret.key")
 
 
-def database_of(where: Where, *, makes: bool) -> str:
+def database_of(where: ChatTarget, *, makes: bool) -> str:
     """URL of the named database, or of the one `holdfast serve` would use here.
 
     `makes`: the caller creates a missing database, so its directory is created now.
@@ -86,14 +86,14 @@ def database_of(where: Where, *, makes: bool) -> str:
 
     named = where.database or read_settings(where.settings, where.data)[0].database
     if named is None and makes:
-        make_data_directory(where.data)
+        create_data_directory(where.data)
     return named or own_database(where.data)
 
 
 # --- a server ------------------------------------------------------------------------------------
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Address of a server, and the credentials for it."""
 
     url: str
@@ -103,7 +103,7 @@ class Address(NamedTuple):
     """Socket of the user's own server: the token is sent there and never to the port."""
 
 
-class NotYours(HoldfastError):
+class ForeignServer(HoldfastError):
     """Another program listens where this user's own server would."""
 
     def __init__(self, url: str) -> None:
@@ -114,13 +114,13 @@ class NotYours(HoldfastError):
         )
 
 
-def address_of(where: Where) -> Address:
+def address_of(where: ChatTarget) -> ServerAddress:
     """The address of the named server, or of the user's own. Raises `ConfigError`."""
     if where.url is None:
         return _own_address(where)
     url = where.url
     if where.token is not None or "#token=" in url:
-        return Address(url, where.token)
+        return ServerAddress(url, where.token)
     if not _is_here(url):
         from holdfast.client.connect import split_address
 
@@ -129,19 +129,19 @@ def address_of(where: Where) -> Address:
             f"{url} needs a token: use --token, or set HOLDFAST_TOKEN "
             "(`holdfast token` on the server's machine creates one)"
         )
-    return Address(url, _own_token(where), _own_socket(where, url))
+    return ServerAddress(url, _own_token(where), _own_socket(where, url))
 
 
-def _own_address(where: Where) -> Address:
+def _own_address(where: ChatTarget) -> ServerAddress:
     """The server that `holdfast serve` would start here. A team's is reached by its public URL."""
     server = _server(where)
     url = _url_of(server, where)
     if server.team:
         return address_of(replace(where, url=url))
-    return Address(url, where.token or _own_token(where), _own_socket(where, url))
+    return ServerAddress(url, where.token or _own_token(where), _own_socket(where, url))
 
 
-def _own_socket(where: Where, url: str) -> Path | None:
+def _own_socket(where: ChatTarget, url: str) -> Path | None:
     """The socket used instead of the port; None for https, where a certificate proves identity.
 
     Raises `ConfigError` if another user could have made it.
@@ -160,18 +160,18 @@ def _own_socket(where: Where, url: str) -> Path | None:
     return path
 
 
-def _here(where: Where) -> str:
+def _here(where: ChatTarget) -> str:
     """The address where `holdfast serve`, started with our options, would listen."""
     return _url_of(_server(where), where)
 
 
-def _server(where: Where) -> ServerSettings:
+def _server(where: ChatTarget) -> ServerSettings:
     from holdfast.cli.settings import read_settings
 
     return read_settings(where.settings, where.data)[0].server
 
 
-def _url_of(server: ServerSettings, where: Where) -> str:
+def _url_of(server: ServerSettings, where: ChatTarget) -> str:
     if server.team and server.urls:
         return server.urls[0]
     host, colon, port = (where.listen or server.listen).rpartition(":")
@@ -193,7 +193,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _own_token(where: Where) -> str:
+def _own_token(where: ChatTarget) -> str:
     from holdfast.server.identity.private_file import read_private
 
     file = Path(where.data, "token")
@@ -207,8 +207,8 @@ def _own_token(where: Where) -> str:
 
 
 @asynccontextmanager
-async def asking(where: Where, patience: float = PATIENCE) -> AsyncIterator[Transport]:
-    """A connection to the server. Raises `NotYours` if another program has our own's address."""
+async def asking(where: ChatTarget, patience: float = CONNECT_WAIT) -> AsyncIterator[Transport]:
+    """A connection to the server. Raises `ForeignServer` if another program has our address."""
     from holdfast.client.connect import reach
     from holdfast.client.errors import Unreachable
 
@@ -218,7 +218,7 @@ async def asking(where: Where, patience: float = PATIENCE) -> AsyncIterator[Tran
             yield line
     except Unreachable:
         if socket is not None and await _listens(url):
-            raise NotYours(url) from None
+            raise ForeignServer(url) from None
         raise
 
 
@@ -226,7 +226,7 @@ async def _listens(url: str) -> bool:
     """Whether a program accepts connections at the address. Nothing is sent to it."""
     pieces = urlsplit(url)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CONNECT_WAIT):
             _, writer = await asyncio.open_connection(pieces.hostname, pieces.port or 80)
     except (OSError, TimeoutError):
         return False
@@ -249,7 +249,7 @@ async def writing(url: str, do: str) -> AsyncIterator[Sqlite | Postgres]:
         raise InUse(f"{str(error).partition(' (')[0]}: {do}") from None
 
 
-def ask_instead(where: Where) -> str:
+def ask_instead(where: ChatTarget) -> str:
     """What to do when a server is using the database."""
     try:
         url = f" {_here(where)}, or wherever it is"
@@ -260,10 +260,10 @@ def ask_instead(where: Where) -> str:
 
 def refuse_missing(database: str, data: str, options: str) -> None:
     """Raise if there is no database here and none was named; `options` are those that name one."""
-    if database == own_database(data) and not os.path.exists(os.path.join(data, DATABASE)):
+    if database == own_database(data) and not os.path.exists(os.path.join(data, DATABASE_FILE)):
         raise ConfigError(
-            f"there are no chats in {data} yet: `holdfast serve` creates the database, and so does "
-            f"`holdfast token`; or use {options}"
+            f"there is no database in {data} yet: create it with `holdfast serve` or "
+            f"`holdfast token`, or use {options}"
         )
 
 

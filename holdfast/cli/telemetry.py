@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, get_args
 from urllib.parse import unquote, urlsplit
 
-from holdfast.cli.settings import Settings
+from holdfast.cli.settings import HoldfastSettings
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.observe.logs import LogFormat, LogLevel, set_up_logs
@@ -23,8 +23,8 @@ from holdfast.providers.catalog import PROVIDERS
 LOG: Final = logging.getLogger("holdfast.serve")
 
 
-class Where(NamedTuple):
-    """Directories that telemetry needs to know."""
+class TelemetryContext(NamedTuple):
+    """What telemetry needs to know of its process: directories, database, clock."""
 
     settings: str
     """Directory of the settings file."""
@@ -33,7 +33,9 @@ class Where(NamedTuple):
     listen_url: str | None = None
 
 
-class Observing(NamedTuple):
+class Telemetry(NamedTuple):
+    """Logs, metrics and observers of a process."""
+
     meters: MetricRegistry
     observer: Observer
     redact: Redactor
@@ -52,7 +54,7 @@ class Observing(NamedTuple):
         finally:
             take_back()
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         """Print a line for the operator, whatever the log level."""
         if self.log == "text":
             print(line, file=sys.stderr, flush=True)
@@ -61,9 +63,12 @@ class Observing(NamedTuple):
         logging.getLogger().handle(record)
 
 
-def observing(
-    settings: Settings, options: ServeOptions, where: Where, environ: Mapping[str, str]
-) -> Observing:
+def set_up_telemetry(
+    settings: HoldfastSettings,
+    options: ServeOptions,
+    where: TelemetryContext,
+    environ: Mapping[str, str],
+) -> Telemetry:
     """Set up logs, and return the observers of a worker and a server. Raises `ConfigError`."""
     redact, meters = Redactor(), MetricRegistry()
     redact.know(*_secrets(settings, environ))
@@ -83,15 +88,15 @@ def observing(
 
         observers.append(Recorder(directory, redact, where.now))
     log = _format(options.log) or settings.log.format
-    return Observing(meters, several(observers), redact, log, settings.log.level, directory)
+    return Telemetry(meters, several(observers), redact, log, settings.log.level, directory)
 
 
-def _format(said: str | None) -> LogFormat | None:
+def _format(name: str | None) -> LogFormat | None:
     for known in get_args(LogFormat):
-        if said == known:
+        if name == known:
             return known  # type: ignore[no-any-return]
-    if said is not None:
-        raise ConfigError(f"HOLDFAST_LOG is {said!r}: use text or json")
+    if name is not None:
+        raise ConfigError(f"HOLDFAST_LOG is {name!r}: use text or json")
     return None
 
 
@@ -100,7 +105,7 @@ def provider_keys(environ: Mapping[str, str]) -> Iterator[str]:
         yield from (environ[name] for name in provider.keys if name in environ)
 
 
-def _secrets(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+def _secrets(settings: HoldfastSettings, environ: Mapping[str, str]) -> Iterator[str]:
     """All secrets known to this process."""
     yield from secrets_in(environ)
     yield from provider_keys(environ)

@@ -1,6 +1,7 @@
 """Output streams: to people at a terminal, to a program, or discarded.
 
-`Safe` escapes streamed text for a terminal. `Out` is one stream, and knows its kind of reader.
+`StreamEscaper` escapes streamed text for a terminal. `OutputStream` is one stream, and knows its
+kind of reader.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from holdfast.kernel.escape import escape
 # --- Harmless text ------------------------------------------------------------------------------
 
 
-class Safe:
+class StreamEscaper:
     """`escape` for streamed text: the two characters of a line end may arrive separately."""
 
     def __init__(self) -> None:
@@ -35,10 +36,10 @@ class Safe:
 # --- Streams ------------------------------------------------------------------------------------
 
 
-Style = Literal[
+TextStyle = Literal[
     "bold", "dim", "italic", "underline", "red", "green", "yellow", "blue", "magenta", "cyan"
 ]
-CODES: Final[Mapping[Style, int]] = {
+STYLE_CODES: Final[Mapping[TextStyle, int]] = {
     "bold": 1,
     "dim": 2,
     "italic": 3,
@@ -53,13 +54,13 @@ CODES: Final[Mapping[Style, int]] = {
 RESET: Final = "\x1b[0m"
 ERASE: Final = "\r\x1b[K"
 """Moves to the start of the line and clears it."""
-WIDTH: Final = 80
+DEFAULT_WIDTH: Final = 80
 """Width used if it is unknown."""
 
 
-def begin(*styles: Style) -> str:
+def begin(*styles: TextStyle) -> str:
     """The codes that start these styles, until `RESET`."""
-    return f"\x1b[{';'.join(str(CODES[style]) for style in styles)}m" if styles else ""
+    return f"\x1b[{';'.join(str(STYLE_CODES[style]) for style in styles)}m" if styles else ""
 
 
 _IN_ASCII: Final = str.maketrans(
@@ -85,7 +86,7 @@ _IN_ASCII: Final = str.maketrans(
 """Replacements for characters the stream cannot encode; they read better than `?`."""
 
 
-class Out:
+class OutputStream:
     """One output stream, for people or programs. Without a stream, output is discarded."""
 
     def __init__(
@@ -110,7 +111,9 @@ class Out:
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
 
     @classmethod
-    def of(cls, stream: TextIO | None, environ: Mapping[str, str], *, needed: bool = True) -> Out:
+    def of(
+        cls, stream: TextIO | None, environ: Mapping[str, str], *, needed: bool = True
+    ) -> OutputStream:
         """Wrap a stream: detects a terminal, and uses colors if supported and wanted.
 
         `sys.stdout` is None in a program that was started without one.
@@ -132,11 +135,11 @@ class Out:
     def width(self) -> int:
         """Current width, which changes when the terminal is resized."""
         if self._width is not None or self._stream is None:
-            return self._width or WIDTH
+            return self._width or DEFAULT_WIDTH
         try:  # for this very stream: another may be a terminal when this one is not
-            return os.get_terminal_size(self._stream.fileno()).columns or WIDTH
+            return os.get_terminal_size(self._stream.fileno()).columns or DEFAULT_WIDTH
         except (OSError, ValueError):
-            return WIDTH
+            return DEFAULT_WIDTH
 
     def write(self, text: str) -> None:
         """Write. Raises an `OSError` once, and discards output after that.
@@ -159,7 +162,7 @@ class Out:
         except OSError as error:
             self._give_up(error)
 
-    def style(self, name: Style, text: str) -> str:
+    def style(self, name: TextStyle, text: str) -> str:
         """The text in a style; unchanged on a stream without colors."""
         return f"{begin(name)}{text}{RESET}" if self.color and text else text
 

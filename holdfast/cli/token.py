@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.cli.accounts import AtServer, InDatabase, Registry, Wanted
+from holdfast.cli.accounts import Accounts, DatabaseAccounts, ServerAccounts, TokenRequest
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import ask_instead, asking, database_of, reading, refuse_missing, writing
-from holdfast.cli.trust_prompt import settle_place
+from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.wording import columns
-from holdfast.config import TokenOptions, Where
+from holdfast.config import ChatTarget, TokenOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape
 from holdfast.kernel.ports import Ports, wall_clock
@@ -24,59 +24,59 @@ if TYPE_CHECKING:
 
 
 def main(options: TokenOptions) -> int:
-    settle_place(options.where)
+    ensure_trusted(options.where)
     asyncio.run(_do(options))
     return ExitCode.FINISHED
 
 
 async def _do(options: TokenOptions) -> None:
-    async with _registry(options.where, options.what) as registry:
+    async with _accounts(options.where, options.what) as accounts:
         match options.what:
             case "create":
-                await _create(registry, options)
+                await _create(accounts, options)
             case "list":
-                user = await _user(registry, options)
-                for line in table(await registry.tokens(user), wall_clock()):
+                user = await _user(accounts, options)
+                for line in table(await accounts.tokens(user), wall_clock()):
                     print(escape(line))
             case "revoke":
                 assert options.id is not None
-                await registry.revoke(options.id)
+                await accounts.revoke(options.id)
                 print(f"revoked {options.id}", file=sys.stderr)
 
 
 @asynccontextmanager
-async def _registry(
-    where: Where, what: Literal["create", "list", "revoke"]
-) -> AsyncIterator[Registry]:
+async def _accounts(
+    where: ChatTarget, what: Literal["create", "list", "revoke"]
+) -> AsyncIterator[Accounts]:
     if where.url is not None:
         async with asking(where) as line:
-            yield AtServer(line)
+            yield ServerAccounts(line)
         return
     database = database_of(where, makes=what == "create")
     if what != "create":
         refuse_missing(database, where.data, "--url, --database or --config")
     opened = reading(database) if what == "list" else writing(database, ask_instead(where))
     async with opened as db:
-        yield InDatabase(db, Ports())
+        yield DatabaseAccounts(db, Ports())
 
 
-async def _create(registry: Registry, options: TokenOptions) -> None:
+async def _create(accounts: Accounts, options: TokenOptions) -> None:
     """Create a token. It alone goes to standard output, so a script can read it."""
-    user = await _user(registry, options)
-    made = await registry.issue(user, Wanted(options.name, options.scopes, options.days))
+    user = await _user(accounts, options)
+    issued = await accounts.issue(user, TokenRequest(options.name, options.scopes, options.days))
     whose = f" for {options.user}" if options.user else ""
-    what = f"{', '.join(made.token.scopes)} until {_day(made.token.expires_at)}"
-    print(f"token {made.token.id}{escape(whose)}: {what}; shown only once", file=sys.stderr)
-    print(made.secret)
+    what = f"{', '.join(issued.token.scopes)} until {_day(issued.token.expires_at)}"
+    print(f"token {issued.token.id}{escape(whose)}: {what}; shown only once", file=sys.stderr)
+    print(issued.secret)
 
 
-async def _user(registry: Registry, options: TokenOptions) -> str | None:
+async def _user(accounts: Accounts, options: TokenOptions) -> str | None:
     """The id of the named user, created if --role was given."""
     if options.user is None:
         return None
-    found = await registry.find(" ".join(options.user.split()))
+    found = await accounts.find(" ".join(options.user.split()))
     if found is None and options.role is not None and options.what == "create":
-        found = await registry.add(options.user, options.role)
+        found = await accounts.add(options.user, options.role)
         print(f"created user {escape(found.name)} ({found.role})", file=sys.stderr)
     if found is None:
         raise ConfigError(f"unknown user {options.user!r}: add --role member to create it")

@@ -13,16 +13,16 @@ from msgspec import Struct
 
 from holdfast.cli import wording
 from holdfast.cli.markdown import Markdown
-from holdfast.cli.terminal import ERASE, Out, Safe
+from holdfast.cli.terminal import ERASE, OutputStream, StreamEscaper
 from holdfast.cli.wrap import Wrap
 
-Block = Literal["", "text", "thoughts", "lines"]
+BlockKind = Literal["", "text", "thoughts", "lines"]
 
 
-class Place(Struct, eq=False):
+class OutputPosition(Struct, eq=False):
     """Cursor state of a stream. Two streams on the same terminal share one."""
 
-    block: Block = ""
+    block: BlockKind = ""
     """Kind of the last block written."""
     breaks: int = 2
     """Newlines written last. Initially 2, as if an empty line were above."""
@@ -31,30 +31,34 @@ class Place(Struct, eq=False):
         ended = len(text) - len(text.rstrip("\n"))
         self.breaks = self.breaks + ended if ended == len(text) else ended
 
-    def missing(self, block: Block, apart: bool = False) -> str:
+    def missing(self, block: BlockKind, apart: bool = False) -> str:
         """The newlines to write before more of `block`, or before a new one set `apart`."""
         wanted = 2 if self.block and (apart or block != self.block) else 1
         return "\n" * max(0, wanted - self.breaks)
 
 
-class Page:
+class TranscriptWriter:
     """Arranges text, reasoning and lines below each other.
 
     A status line about what is pending is rewritten in place, and removed before other output.
     """
 
-    def __init__(self, answer: Out, status: Out, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, answer: OutputStream, status: OutputStream, clock: Callable[[], float] | None = None
+    ) -> None:
         self.about: object = None
         """What the line above is about, for a writer with more lines about it."""
         self._answer = answer
         self._status = status
         self.clock = clock or time.monotonic
-        self._on_status = Place()
-        self._on_answer = self._on_status if answer.terminal and status.terminal else Place()
+        self._on_status = OutputPosition()
+        self._on_answer = (
+            self._on_status if answer.terminal and status.terminal else OutputPosition()
+        )
         # Without styles, the Markdown marks are kept.
-        self._markdown = Markdown() if answer.color else Safe()
+        self._markdown = Markdown() if answer.color else StreamEscaper()
         self._wrap = Wrap(answer.width)
-        self._thoughts = Safe()
+        self._thoughts = StreamEscaper()
         self._message_begun = False
         self._shown = False
         """Whether text of the current attempt was shown."""
@@ -67,29 +71,31 @@ class Page:
 
     # --- writing ---
 
-    def _write(self, out: Out, place: Place, text: str) -> None:
+    def _write(self, out: OutputStream, position: OutputPosition, text: str) -> None:
         """Write and flush, so that two streams on one terminal keep their order."""
         if text:
             out.write(text)
             out.flush()
-            place.wrote(text)
+            position.wrote(text)
 
-    def _go_to(self, out: Out, place: Place, block: Block, apart: bool = False) -> None:
+    def _go_to(
+        self, out: OutputStream, position: OutputPosition, block: BlockKind, apart: bool = False
+    ) -> None:
         """Move to where more of `block` is written."""
-        if self._on_answer is place and block != "text":
+        if self._on_answer is position and block != "text":
             self._pause_text()
-        self._write(out, place, place.missing(block, apart))
-        place.block = block
+        self._write(out, position, position.missing(block, apart))
+        position.block = block
 
     def lines(self, *lines: str, about: object = None) -> None:
-        """Write whole lines, beside the answer."""
+        """Write whole lines about the run, to the status stream."""
         self.settle()
         self._go_to(self._status, self._on_status, "lines")
         self._write(self._status, self._on_status, "".join(f"{line}\n" for line in lines))
         self.about = about
 
     def thoughts(self, text: str) -> None:
-        """Write streamed reasoning, beside the answer."""
+        """Write streamed reasoning, to the status stream."""
         self.settle()
         shown = self._thoughts.feed(text)
         if self._on_status.block != "thoughts":
@@ -159,16 +165,16 @@ class Page:
             self._write(self._answer, self._on_answer, "\n")
 
     def _show(self, text: str) -> None:
-        place = self._on_answer
-        if not self._message_begun or place.block != "text":
+        position = self._on_answer
+        if not self._message_begun or position.block != "text":
             text = text.lstrip("\n")
             if not text:
                 return
-            self._go_to(self._answer, place, "text", apart=not self._message_begun)
+            self._go_to(self._answer, position, "text", apart=not self._message_begun)
             self._message_begun = True
         self.about = None
         self._shown = self._shown or bool(text)
-        self._write(self._answer, place, text)
+        self._write(self._answer, position, text)
 
     def _pause_text(self) -> None:
         """Let others write: suspend the styles until the text continues."""

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from holdfast.kernel.errors import ConfigError
 
-NAME: Final = "holdfast.toml"
-FOLDER: Final = "trusted"
+SETTINGS_FILE: Final = "holdfast.toml"
+TRUST_FOLDER: Final = "trusted"
 """The folder of the data directory with one file for each consent."""
 
 
@@ -25,7 +25,7 @@ class Untrusted(ConfigError):
     """The settings of the current directory have not been agreed to."""
 
 
-class Found(NamedTuple):
+class LocalSettings(NamedTuple):
     """A settings file of the current directory, read once: what is agreed to is what is used."""
 
     path: str
@@ -36,9 +36,9 @@ class Found(NamedTuple):
         return sha256(os.fsencode(self.path) + b"\0" + self.content).hexdigest()
 
 
-def find_settings() -> Found | None:
+def find_settings() -> LocalSettings | None:
     """The settings file of the current directory; None if there is none. Raises `ConfigError`."""
-    path = os.path.join(_current_directory(), NAME)
+    path = os.path.join(_current_directory(), SETTINGS_FILE)
     try:
         # Without waiting: a pipe at this path may never have a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -50,7 +50,7 @@ def find_settings() -> Found | None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ConfigError(f"{path} is not a regular file: remove it, or use --config")
         with open(descriptor, "rb", closefd=False) as file:
-            return Found(path, file.read())
+            return LocalSettings(path, file.read())
     finally:
         os.close(descriptor)
 
@@ -64,28 +64,28 @@ def _current_directory() -> str:
         ) from None
 
 
-def is_trusted(found: Found, data: str) -> bool:
+def is_trusted(found: LocalSettings, data: str) -> bool:
     from holdfast.server.identity.private_file import read_private
 
     return read_private(_consent(found, data)) is not None
 
 
-def trust(found: Found, data: str) -> None:
+def trust(found: LocalSettings, data: str) -> None:
     """Remember that the user agreed to this content at this path."""
     from holdfast.server.identity.private_file import make_private
 
     make_private(_consent(found, data), repr(found.path))
 
 
-def refuse_untrusted(found: Found, data: str | None) -> None:
+def refuse_untrusted(found: LocalSettings, data: str | None) -> None:
     """Raise `Untrusted` for a file that was not agreed to. Without `data`, none was."""
     if data is None or not is_trusted(found, data):
         raise Untrusted(
             f"{found.path} is not trusted yet, and settings decide which code is run and "
-            f"where keys are sent: read it, then name it (--config {NAME}, or HOLDFAST_CONFIG), or "
-            "answer the question that is asked at a terminal"
+            f"where keys are sent: read it, then name it (--config {SETTINGS_FILE}, or "
+            "HOLDFAST_CONFIG), or answer the question that is asked at a terminal"
         )
 
 
-def _consent(found: Found, data: str) -> Path:
-    return Path(data, FOLDER, found.digest)
+def _consent(found: LocalSettings, data: str) -> Path:
+    return Path(data, TRUST_FOLDER, found.digest)

@@ -8,27 +8,34 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.trust import Found, Untrusted, find_settings, is_trusted, refuse_untrusted, trust
+from holdfast.cli.trust import (
+    LocalSettings,
+    Untrusted,
+    find_settings,
+    is_trusted,
+    refuse_untrusted,
+    trust,
+)
 from holdfast.cli.tty import Tty
 from holdfast.cli.wording import count
-from holdfast.config import Where
+from holdfast.config import ChatTarget
 from holdfast.kernel.escape import escape
 
 if TYPE_CHECKING:
     from holdfast.cli.ask import Terminal
-    from holdfast.cli.settings import Settings
+    from holdfast.cli.settings import HoldfastSettings
 
-LINES: Final = 200
+MAX_LINES_SHOWN: Final = 200
 """Lines of the file that are shown."""
 
 
-def settle_place(where: Where) -> None:
-    """`settle_settings` for a verb that reads them unless a server or a database was named."""
+def ensure_trusted(where: ChatTarget) -> None:
+    """Ask about the settings, for a verb that reads them unless a server or database was named."""
     if where.url is None and where.database is None:
-        settle_settings(where.settings, where.data)
+        ensure_trusted_settings(where.settings, where.data)
 
 
-def settle_settings(named: str | None, data: str) -> None:
+def ensure_trusted_settings(named: str | None, data: str) -> None:
     """Ask about the settings of the current directory if they are to be used and not trusted yet.
 
     Called before an event loop runs. Raises `Untrusted` if the answer is no or cannot be asked for.
@@ -53,13 +60,13 @@ def _terminal() -> Tty | None:
     return Tty.open_in_foreground()
 
 
-async def ask_to_trust(found: Found, data: str, terminal: Terminal) -> None:
+async def ask_to_trust(found: LocalSettings, data: str, terminal: Terminal) -> None:
     """Show the file and what it does. A yes is remembered, anything else raises `Untrusted`."""
     from holdfast.cli.settings import Mistakes, parse_settings
-    from holdfast.cli.target import make_data_directory
+    from holdfast.cli.target import create_data_directory
 
     settings = parse_settings(found.path, found.content, Mistakes())
-    make_data_directory(data)
+    create_data_directory(data)
     terminal.write("".join(f"{line}\n" for line in shown(found, settings)))
     answer = await terminal.ask("Use these settings? [y]es, until the file changes, or [n]o: ")
     if (answer or "").strip().lower() not in ("y", "yes"):
@@ -70,14 +77,15 @@ async def ask_to_trust(found: Found, data: str, terminal: Terminal) -> None:
     trust(found, data)
 
 
-def shown(found: Found, settings: Settings) -> Iterator[str]:
+def shown(found: LocalSettings, settings: HoldfastSettings) -> Iterator[str]:
     """The text shown before the question."""
     yield f"{escape(found.path)} is new here, or has changed since you trusted it:"
     yield ""
     lines = found.content.decode(errors="replace").splitlines()
-    yield from (f"    {escape(line)}" for line in lines[:LINES])
-    if len(lines) > LINES:
-        yield f"    … {count(len(lines) - LINES, 'more line')}: read the file before you agree"
+    yield from (f"    {escape(line)}" for line in lines[:MAX_LINES_SHOWN])
+    if len(lines) > MAX_LINES_SHOWN:
+        more = count(len(lines) - MAX_LINES_SHOWN, "more line")
+        yield f"    … {more}: read the file before you agree"
     yield ""
     effects = list(dict.fromkeys(effects_of(settings)))
     if effects:
@@ -86,7 +94,7 @@ def shown(found: Found, settings: Settings) -> Iterator[str]:
         yield ""
 
 
-def effects_of(settings: Settings) -> Iterator[str]:
+def effects_of(settings: HoldfastSettings) -> Iterator[str]:
     """Effects of settings that the author of a foreign file could want. Pure."""
     for name, agent in settings.agents.items():
         if code := [spec for spec in agent.tools if ":" in spec]:
@@ -105,7 +113,7 @@ def effects_of(settings: Settings) -> Iterator[str]:
     yield from _effects_of_server(settings)
 
 
-def _effects_of_server(settings: Settings) -> Iterator[str]:
+def _effects_of_server(settings: HoldfastSettings) -> Iterator[str]:
     server = settings.server
     if server.team:
         yield f"sends your token to {', '.join(server.urls)}"

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from holdfast.cli.terminal import WIDTH
+from holdfast.cli.terminal import DEFAULT_WIDTH
 from holdfast.cli.wrap import folded
 
-POLL: Final = 0.05
+POLL_INTERVAL: Final = 0.05
 """Polling interval in seconds for a terminal that the event loop cannot watch."""
-CHUNK: Final = 4096
+READ_SIZE: Final = 4096
 
 
 class Tty:
@@ -76,7 +76,7 @@ class Tty:
 
     def _fitted(self, question: str) -> str:
         try:
-            width = os.get_terminal_size(self._descriptor).columns or WIDTH
+            width = os.get_terminal_size(self._descriptor).columns or DEFAULT_WIDTH
         except OSError:  # the terminal was closed
             return question
         return "\n".join(folded(question.rstrip(), width - 1)) + " " * question.endswith(" ")
@@ -85,7 +85,7 @@ class Tty:
         """Read what was typed; empty at the end of the input, or if the terminal was closed."""
         while True:
             try:
-                return os.read(self._descriptor, CHUNK)
+                return os.read(self._descriptor, READ_SIZE)
             except BlockingIOError:
                 await _readable(self._descriptor)
             except OSError:
@@ -142,7 +142,7 @@ async def _readable(descriptor: int) -> None:
     try:
         loop.add_reader(descriptor, _wake, ready)
     except OSError:  # some platforms cannot watch /dev/tty
-        await asyncio.sleep(POLL)
+        await asyncio.sleep(POLL_INTERVAL)
         return
     try:
         await ready

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import assert_never
 
 from holdfast.cli import wording
-from holdfast.cli.calls import Calls
-from holdfast.cli.terminal import Out, Style
-from holdfast.cli.transcript import Page
+from holdfast.cli.calls import CallWriter
+from holdfast.cli.terminal import OutputStream, TextStyle
+from holdfast.cli.transcript import TranscriptWriter
 from holdfast.cli.wrap import folded
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.escape import escape
@@ -44,8 +44,8 @@ class View:
 
     def __init__(
         self,
-        answer: Out,
-        status: Out,
+        answer: OutputStream,
+        status: OutputStream,
         *,
         reasoning: bool = False,
         quiet: bool = False,
@@ -62,8 +62,8 @@ class View:
         """Sum over all runs: after an approval, a conversation continues as another run."""
         self._retried = ""
         """Message of the last failed attempt."""
-        self._page = Page(answer, status, clock)
-        self._calls = Calls(self._page, status)
+        self._transcript = TranscriptWriter(answer, status, clock)
+        self._calls = CallWriter(self._transcript, status)
 
     def show(self, event: Event) -> None:
         match event:
@@ -72,14 +72,14 @@ class View:
             case ReasoningDelta(text):
                 self._thought(text)
             case CallStarted() | ToolCalled():
-                self._page.end_text()
+                self._transcript.end_text()
                 self._call(event)
             case ArgumentsDelta() | ToolStarted() | ToolProgressed() | ToolFinished():
                 self._call(event)
             case MessageCommitted(message):
                 self._committed(message)
             case RunStarted():
-                self._page.begin()
+                self._transcript.begin()
             case StepStarted():
                 self._wait("waiting for the model")
             case Retrying():
@@ -87,11 +87,11 @@ class View:
             case Compacting(delta=delta):
                 self._compacting(begins=not delta)
             case Compacted():
-                self._say(f"· {wording.compacted(event)}", "dim")
+                self._print(f"· {wording.compacted(event)}", "dim")
             case Delivered(why, messages):
-                self._say(f"→ {wording.delivered(why, messages)}", "dim")
+                self._print(f"→ {wording.delivered(why, messages)}", "dim")
             case Warned(text):
-                self._say(f"! {escape(text)}", "yellow", always=True)
+                self._print(f"! {escape(text)}", "yellow", always=True)
             case RunEnded():
                 self._ended(event)
             case _:
@@ -99,16 +99,16 @@ class View:
 
     def note(self, text: str) -> None:
         """Show a line of our own."""
-        self._say(escape(text), "dim")
+        self._print(escape(text), "dim")
 
     def row(self, text: str) -> None:
         """Show a row of a list, cut to one line of the terminal."""
-        width = self._status.width if self._status.terminal else wording.LONGEST
-        self._say(wording.short(text, width), "dim")
+        width = self._status.width if self._status.terminal else wording.MAX_LINE_SHOWN
+        self._print(wording.short(text, width), "dim")
 
-    def said(self, text: str) -> None:
+    def show_prompt(self, text: str) -> None:
         """Show a message of the user."""
-        self._say(f"> {escape(text)}", "bold")
+        self._print(f"> {escape(text)}", "bold")
 
     def new_turn(self) -> None:
         """Start the sum of usage anew."""
@@ -116,27 +116,27 @@ class View:
 
     def void(self) -> None:
         """Mark the shown part of an answer as void, without a reason."""
-        if self._page.give_up_text():
-            self._say("  The text above is void.", "yellow", always=True)
+        if self._transcript.give_up_text():
+            self._print("  The text above is void.", "yellow", always=True)
 
     def tick(self) -> None:
         """Called every second."""
-        self._page.tick()
+        self._transcript.tick()
         self._calls.tick()
 
     def stopping(self) -> None:
         """Called when the run was told to stop, perhaps by Ctrl-C."""
-        self._page.erase_echo()
+        self._transcript.erase_echo()
 
     def end(self) -> None:
         """Leave the terminal clean."""
-        self._page.end()
+        self._transcript.end()
 
     # --- what the model says ---
 
     def _text(self, text: str) -> None:
         if self._answer.terminal:
-            self._page.text(text)
+            self._transcript.text(text)
         else:
             self._wait("writing")
 
@@ -144,26 +144,26 @@ class View:
         if self._quiet:
             return
         if self._reasoning:
-            self._page.thoughts(text)
+            self._transcript.thoughts(text)
         else:
-            self._page.end_text()
+            self._transcript.end_text()
             self._wait("thinking")
 
     def _committed(self, message: Message) -> None:
         if message.role == "assistant":
-            self._page.message(message.text if message.visibility != "user" else "")
+            self._transcript.message(message.text if message.visibility != "user" else "")
 
     def _wait(self, what: str) -> None:
         if not self._quiet:
-            self._page.wait(what)
+            self._transcript.wait(what)
 
-    def _say(self, text: str, style: Style, *, always: bool = False) -> None:
+    def _print(self, text: str, style: TextStyle, *, always: bool = False) -> None:
         """Show a line that is not about a call. Continuation lines are indented."""
         if always or not self._quiet:
             lines = text.replace("\n", "\n  ").split("\n")
             if self._status.terminal:
                 lines = [part for line in lines for part in folded(line, self._status.width)]
-            self._page.lines(*(self._status.style(style, line) for line in lines))
+            self._transcript.lines(*(self._status.style(style, line) for line in lines))
 
     # --- what becomes of its calls ---
 
@@ -187,40 +187,40 @@ class View:
     # --- what else happens ---
 
     def _retry(self, event: Retrying) -> None:
-        shown = self._page.give_up_text()
+        shown = self._transcript.give_up_text()
         when = f"in {wording.duration(event.delay)}" if event.delay >= 0.1 else "now"
         message = escape(event.message).rstrip(".")
-        self._say(f"↻ {message}; attempt {event.attempt + 1} of {event.of} {when}", "yellow")
+        self._print(f"↻ {message}; attempt {event.attempt + 1} of {event.of} {when}", "yellow")
         again = event.attempt > 1 and event.message == self._retried
         self._retried = event.message
         if event.detail and not again:
             detail = event.detail.removeprefix("ProviderError: ")
-            self._say(f"  {wording.short(detail, wording.LONGEST)}", "dim")
+            self._print(f"  {wording.short(detail, wording.MAX_LINE_SHOWN)}", "dim")
         if shown:  # even with --quiet: it looks like the answer
-            self._say("  The text above is void.", "yellow", always=True)
+            self._print("  The text above is void.", "yellow", always=True)
 
     def _compacting(self, begins: bool) -> None:
         if self._status.cursor:
             self._wait("summarizing")
         elif begins:
-            self._say("· Summarizing…", "dim")
+            self._print("· Summarizing…", "dim")
 
     def _ended(self, event: RunEnded) -> None:
-        self._page.end_text()
-        self._page.settle()
+        self._transcript.end_text()
+        self._transcript.settle()
         self._calls.rest()
         self._total = wording.together(self._total, event.summary)
         match event.reason:
             case "error":
                 self._fail(event.failure)
             case "interrupted":
-                self._say(wording.interrupted(self._kept_in), "yellow")
+                self._print(wording.interrupted(self._kept_in), "yellow")
             case "max_steps":
-                self._say(wording.step_limit(self._kept_in), "yellow", always=True)
+                self._print(wording.step_limit(self._kept_in), "yellow", always=True)
                 self._sum(self._total)
             case "stop" | "stop_after_tool":
                 if event.cut_by is not None:
-                    self._say(wording.CUT[event.cut_by], "yellow", always=True)
+                    self._print(wording.TRUNCATION_NOTES[event.cut_by], "yellow", always=True)
                 self._sum(self._total)
             case "requires_action":
                 pass  # reported where the user is asked
@@ -231,16 +231,16 @@ class View:
         """Show the usage, unless it was just a question and an answer."""
         much = summary.steps > 1 or summary.tool_calls or summary.seconds >= 10
         if self._status.terminal and much:
-            self._say(wording.summed(summary), "dim")
+            self._print(wording.summed(summary), "dim")
 
     def _fail(self, failure: Failure | None) -> None:
         if failure is None:
-            self._say("✗ The run failed.", "red", always=True)
+            self._print("✗ The run failed.", "red", always=True)
             return
-        self._say(f"✗ {escape(failure.message)}", "red", always=True)
-        if hint := wording.HINTS.get(failure.kind):
-            self._say(f"  {hint}", "bold", always=True)
+        self._print(f"✗ {escape(failure.message)}", "red", always=True)
+        if hint := wording.FAILURE_HINTS.get(failure.kind):
+            self._print(f"  {hint}", "bold", always=True)
         facts = failure.kind if failure.status is None else f"{failure.kind}, {failure.status}"
         if failure.detail and failure.message not in failure.detail:
             facts += f": {escape(failure.detail)}"
-        self._say(f"  ({facts})", "dim", always=True)
+        self._print(f"  ({facts})", "dim", always=True)

@@ -8,28 +8,28 @@ from typing import Final, assert_never
 import msgspec
 
 from holdfast.cli.graphemes import letters
-from holdfast.cli.terminal import Style
+from holdfast.cli.terminal import TextStyle
 from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Compacted, Delivery, Summary
 from holdfast.kernel.messages import CutBy, File, Message, ToolCall, ToolOutcome, ToolResult
 
-PREVIEW: Final = 60
+MAX_PREVIEW_LINES: Final = 60
 """Lines of a preview shown."""
-LONGEST: Final = 400
+MAX_LINE_SHOWN: Final = 400
 """Characters of a line shown, where a line may wrap."""
-LOOKED_AT: Final = 100_000
+MAX_EXAMINED: Final = 100_000
 """Characters of a text examined, to show a few lines of it."""
 
-DIFF: Final[Mapping[str, Style]] = {
+DIFF_STYLES: Final[Mapping[str, TextStyle]] = {
     "+++": "bold",
     "---": "bold",
     "@@": "cyan",
     "+": "green",
     "-": "red",
 }
-OUTCOMES: Final[Mapping[ToolOutcome, str]] = {
+OUTCOME_WORDS: Final[Mapping[ToolOutcome, str]] = {
     "ok": "",
     "failed": "failed",
     "refused": "refused",
@@ -40,7 +40,7 @@ OUTCOMES: Final[Mapping[ToolOutcome, str]] = {
     "lost": "lost",
     "timed_out": "timed out",
 }
-HINTS: Final[Mapping[FailureKind, str]] = {
+FAILURE_HINTS: Final[Mapping[FailureKind, str]] = {
     "rate_limit": "Try again later.",
     "overloaded": "Try again later.",
     "server": "Try again later.",
@@ -53,13 +53,13 @@ HINTS: Final[Mapping[FailureKind, str]] = {
     "content_filter": "Rephrase the prompt.",
 }
 """Advice for failures whose message has none."""
-CUT: Final[Mapping[CutBy, str]] = {
+TRUNCATION_NOTES: Final[Mapping[CutBy, str]] = {
     "content_filter": "! The answer is incomplete: the provider's content filter stopped it.",
     "length": "! The answer is incomplete: it reached the length limit.",
 }
 
 
-def marks(outcome: ToolOutcome) -> tuple[Style, str]:
+def marks(outcome: ToolOutcome) -> tuple[TextStyle, str]:
     if outcome == "ok":
         return "green", "✓"
     return ("red" if outcome in ("failed", "timed_out", "lost") else "yellow"), "✗"
@@ -96,7 +96,7 @@ def first_lines(text: str, count: int, *, folded: bool = True) -> tuple[list[str
     if not text:
         return [], 0
     total = text.count("\n") + 1
-    lines = text[:LOOKED_AT].replace("\r\n", "\n").split("\n", max(count, 0))[: max(count, 0)]
+    lines = text[:MAX_EXAMINED].replace("\r\n", "\n").split("\n", max(count, 0))[: max(count, 0)]
     if folded:
         lines = [_folded(line) for line in lines]
     return [escape(line) for line in lines], total - len(lines)
@@ -104,7 +104,7 @@ def first_lines(text: str, count: int, *, folded: bool = True) -> tuple[list[str
 
 def last_lines(text: str, count: int) -> list[str]:
     """The last lines, escaped and folded."""
-    text = text.strip("\n")[-LOOKED_AT:].replace("\r\n", "\n")
+    text = text.strip("\n")[-MAX_EXAMINED:].replace("\r\n", "\n")
     return [escape(_folded(line)) for line in text.split("\n")[-count:]] if text else []
 
 
@@ -131,8 +131,8 @@ def _folded(line: str) -> str:
 
 def previewed(text: str) -> tuple[list[str], int]:
     """The lines of a preview that are shown, and how many more there are."""
-    lines, more = first_lines(text, PREVIEW, folded=False)
-    return [cut(line, LONGEST) for line in lines], more
+    lines, more = first_lines(text, MAX_PREVIEW_LINES, folded=False)
+    return [cut(line, MAX_LINE_SHOWN) for line in lines], more
 
 
 def seen_whole(preview: str) -> bool:
@@ -157,13 +157,13 @@ def content(result: ToolResult) -> str:
 def spelled(tool: str, arguments: str) -> str:
     """A call as a person would write it: `read(path="a.py", limit=20)`."""
     try:
-        given = msgspec.json.decode(arguments[:LOOKED_AT] or "{}")
-        if isinstance(given, dict):
-            said = (f"{name}={msgspec.json.encode(given[name]).decode()}" for name in given)
-            return f"{tool}({', '.join(said)})"
+        values = msgspec.json.decode(arguments[:MAX_EXAMINED] or "{}")
+        if isinstance(values, dict):
+            pairs = (f"{name}={msgspec.json.encode(values[name]).decode()}" for name in values)
+            return f"{tool}({', '.join(pairs)})"
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # invalid JSON is shown as it is
-    return f"{tool}({arguments[:LOOKED_AT]})"
+    return f"{tool}({arguments[:MAX_EXAMINED]})"
 
 
 def duration(seconds: float) -> str:
@@ -193,7 +193,7 @@ def delivered(why: Delivery, messages: Sequence[Message]) -> str:
 
 
 def headline(message: Message) -> str:
-    """What stands for a message in a list: its text, or else its results or its calls."""
+    """A message as shown in a list: its text, or else its results or its calls."""
     if message.text:
         return message.text
     results = [f"{one.tool}: {one.outcome}" for one in message.results]
@@ -224,15 +224,15 @@ def together(one: Summary, other: Summary) -> Summary:
 
 def summed(summary: Summary) -> str:
     usage = summary.usage
-    said = [count(summary.steps, "step")]
+    pieces = [count(summary.steps, "step")]
     if summary.tool_calls:
         failed = f" ({summary.tool_errors} failed)" if summary.tool_errors else ""
-        said.append(count(summary.tool_calls, "tool call") + failed)
+        pieces.append(count(summary.tool_calls, "tool call") + failed)
     if usage.context:
-        said.append(f"{usage.context - usage.output:,} tokens in, {usage.output:,} out")
+        pieces.append(f"{usage.context - usage.output:,} tokens in, {usage.output:,} out")
     if summary.cost:
-        said.append(f"${summary.cost:.4f}" if summary.cost < 1 else f"${summary.cost:,.2f}")
-    return " · ".join([*said, duration(summary.seconds)])
+        pieces.append(f"${summary.cost:.4f}" if summary.cost < 1 else f"${summary.cost:,.2f}")
+    return " · ".join([*pieces, duration(summary.seconds)])
 
 
 def count(number: int, what: str) -> str:

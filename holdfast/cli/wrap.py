@@ -26,7 +26,7 @@ _MARK: Final = re.compile(r"[•│]|\d{1,3}[.)]")
 """Mark of a list item or a quotation: continuation lines are aligned after it."""
 
 
-NARROWEST: Final = 20
+MIN_WIDTH: Final = 20
 """Minimum width in columns, whatever the terminal says."""
 
 
@@ -155,4 +155,4 @@ class Wrap:
     def _breaks(self, more: int) -> bool:
         if self._as_it_is or self._column <= self._indent:
             return False
-        return self._column + more > max(self.width, NARROWEST)
+        return self._column + more > max(self.width, MIN_WIDTH)

@@ -1,4 +1,17 @@
-"""Tools that come with holdfast: files of one directory, commands in it, questions to a person."""
+"""The bundled tools: files of one directory, commands in it, questions to a person.
+
+Each tool is a module with the tool's name. Next to it, a Markdown file has the description that the
+model reads. Read `read_file.py` first: it is the smallest complete tool.
+
+- `workspace/` opens paths inside one directory, `files/` has the pure functions on text, and
+  `commands/` runs a command. `subagents/` has the tools that spawn other chats.
+- A tool raises `ToolFailed` with a message for the model: the fact, then what to do. A negative
+  answer, such as a missing file, is an `ExpectedFailure`.
+- A path is never checked first and opened afterwards. Blocking work runs in a thread
+  (`thread.py`), and a search in a process of its own, which can be killed.
+
+Only `subagents/` imports chats. No module here imports a worker, the server or the command line.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +30,11 @@ def bundled(
     approval: Literal["ask", "never"] = "ask",
     pass_env: Sequence[str] = (),
 ) -> tuple[Tool, ...]:
-    """All of them, confined to a directory.
+    """All bundled tools, confined to a directory.
 
-    Reading, listing and searching need no agreement; writing, editing and running ask for it unless
-    `approval` is "never". Commands run as you: they are not confined. `pass_env`: names of
-    variables that commands get beside the usual ones, also patterns such as `AWS_*`.
+    Reading, listing and searching need no approval; writing, editing and running commands do,
+    unless `approval` is "never". Commands run as you: they are not confined. `pass_env`: names of
+    additional variables that commands get, or patterns such as `AWS_*`.
     """
     from holdfast.tools.ask_user import ask_user
     from holdfast.tools.edit_file import edit_file

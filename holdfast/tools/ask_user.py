@@ -53,7 +53,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-class Option(Struct, frozen=True):
+class QuestionOption(Struct, frozen=True):
     """One of the options of a question."""
 
     label: str
@@ -65,12 +65,12 @@ class Question(Struct, frozen=True):
 
     question: str
     header: str = ""
-    options: tuple[Option, ...] = ()
+    options: tuple[QuestionOption, ...] = ()
     multiple: bool = False
     """Whether several options may be chosen."""
 
 
-class Answer(Struct, frozen=True):
+class UserAnswer(Struct, frozen=True):
     """An answer of the user. If both fields are empty, the question was not answered."""
 
     chosen: tuple[str, ...] = ()
@@ -79,12 +79,12 @@ class Answer(Struct, frozen=True):
     """The user's own words."""
 
 
-class _Asked(Struct, frozen=True):
+class _Arguments(Struct, frozen=True):
     questions: tuple[Question, ...]
 
 
 def ask_user() -> Tool:
-    """The tool. A run that calls it ends with `requires_action`, of kind `answer`."""
+    """The `ask_user` tool. A run that calls it ends with `requires_action`, of kind `answer`."""
     return Tool(
         name=NAME,
         description=description(__file__),
@@ -98,28 +98,28 @@ def questions(arguments: str) -> tuple[Question, ...]:
     """Parse the questions of an action from its `arguments`."""
     # Not msgspec's decoder, which rejects lone surrogates.
     try:
-        return msgspec.convert(json.loads(arguments), _Asked).questions
+        return msgspec.convert(json.loads(arguments), _Arguments).questions
     except (ValueError, RecursionError) as error:
         raise FormatError(f"invalid questions: {error}") from None
 
 
-def answered(asked: Sequence[Question], answers: Sequence[Answer]) -> str:
+def answered(questions: Sequence[Question], answers: Sequence[UserAnswer]) -> str:
     """The text for the model, a line for each question: pass it to `resolve`.
 
     A question without an answer at its position was not answered.
     """
-    if len(answers) > len(asked):
-        raise ConfigError(f"{len(answers)} answers to {len(asked)} questions: give one to each")
-    silence = (Answer(),) * (len(asked) - len(answers))
-    pairs = zip(asked, (*answers, *silence), strict=True)
-    return "\n".join(f"{_line(one.question)} {_said(answer)}" for one, answer in pairs)
+    if len(answers) > len(questions):
+        raise ConfigError(f"{len(answers)} answers to {len(questions)} questions: give one to each")
+    missing = (UserAnswer(),) * (len(questions) - len(answers))
+    pairs = zip(questions, (*answers, *missing), strict=True)
+    return "\n".join(f"{_line(one.question)} {_answer_text(answer)}" for one, answer in pairs)
 
 
-def _said(answer: Answer) -> str:
-    said = [", ".join(map(_line, answer.chosen))] if answer.chosen else []
+def _answer_text(answer: UserAnswer) -> str:
+    pieces = [", ".join(map(_line, answer.chosen))] if answer.chosen else []
     if answer.text.strip():
-        said.append(f'in their own words: "{_line(answer.text)}"')
-    return f"→ {'; '.join(said)}" if said else "→ no answer"
+        pieces.append(f'in their own words: "{_line(answer.text)}"')
+    return f"→ {'; '.join(pieces)}" if pieces else "→ no answer"
 
 
 def _line(text: str) -> str:

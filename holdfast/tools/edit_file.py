@@ -12,16 +12,16 @@ from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
 from holdfast.tools.escape import on_one_line, visible
-from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, shortened
+from holdfast.tools.files.diff import MAX_LINES_FOR_MODELS, MAX_LINES_FOR_PEOPLE, shortened
 from holdfast.tools.files.document import decode
-from holdfast.tools.files.edits import Edit, Problem, apply
+from holdfast.tools.files.edits import Edit, EditError, apply
 from holdfast.tools.files.kind import kind
-from holdfast.tools.files.plan import LIMIT, ChangeRefused, Plan, carry_out
-from holdfast.tools.files.read_versions import Record, metadata, seen, written_beside
+from holdfast.tools.files.plan import MAX_FILE_BYTES, ChangeRefused, PlannedChange, carry_out
+from holdfast.tools.files.read_versions import FileRecord, metadata, seen, written_before
 from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
-Wanted: TypeAlias = Sequence[Mapping[str, Any]]
+EditArguments: TypeAlias = Sequence[Mapping[str, Any]]
 
 NAME: Final = "edit_file"
 EDIT: Final[Mapping[str, Any]] = {
@@ -58,17 +58,17 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
-    """The tool that edits files beneath a directory. An approval shows the diff."""
+    """The tool that edits files inside a directory. An approval shows the diff."""
 
     async def validate(context: ToolContext, values: Values) -> None:
         """Refuse an impossible change before a person is asked to approve it."""
         await to_end(partial(plan, directory, context, **values))
 
     async def preview(context: ToolContext, values: Values) -> str:
-        made = await to_end(partial(plan, directory, context, **values))
-        return visible(shortened(made.diff, FOR_PEOPLE))
+        planned = await to_end(partial(plan, directory, context, **values))
+        return visible(shortened(planned.diff, MAX_LINES_FOR_PEOPLE))
 
-    async def run(context: ToolContext, path: str, edits: Wanted) -> ToolResult:
+    async def run(context: ToolContext, path: str, edits: EditArguments) -> ToolResult:
         text, record = await to_end(partial(change, directory, context, path, edits))
         return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
 
@@ -94,26 +94,28 @@ def describe(values: Values) -> str:
 def expected(directory: Directory, context: ToolContext, path: str) -> str | None:
     """The version the file must have; None if matching the old text is enough.
 
-    It is enough for a file that was never read, and if an earlier call of the same message writes
-    to it: the model knows of that change.
+    That is enough for a file that was never read, and if an earlier call of the same message writes
+    to it: the model knows about that change.
     """
     file = directory.settled(path)
     known = seen(context.history, file)
     if known is None:
         return None
-    for other in written_beside(context.history, context.call_id):
+    for other in written_before(context.history, context.call_id):
         with suppress(PathRefused):
             if directory.settled(other) == file:
                 return None
     return known.version
 
 
-def plan(directory: Directory, context: ToolContext, path: str, edits: Wanted) -> Plan:
-    """What the file is to become. Refuses if it has changed since it was read."""
+def plan(
+    directory: Directory, context: ToolContext, path: str, edits: EditArguments
+) -> PlannedChange:
+    """Plan the change. Refuses if the file has changed since it was read."""
     file = directory.relative(path)
     version = expected(directory, context, path)
     try:
-        was = directory.read(file, LIMIT)
+        was = directory.read(file, MAX_FILE_BYTES)
     except PathRefused as refusal:
         if refusal.code != errno.ENOENT:
             raise
@@ -125,19 +127,19 @@ def plan(directory: Directory, context: ToolContext, path: str, edits: Wanted) -
         raise ChangeRefused(f"{file} is {kind(was.data)}: only text can be edited.")
     try:
         new = apply(old, [Edit(**edit) for edit in edits])
-    except Problem as problem:
+    except EditError as problem:
         raise ChangeRefused(str(problem)) from None
     if new.text == old.text:
         raise ChangeRefused(f"these edits do not change {file}.")
-    return Plan(file, was, old, new)
+    return PlannedChange(file, was, old, new)
 
 
 def change(
-    directory: Directory, context: ToolContext, path: str, edits: Wanted
-) -> tuple[str, Record]:
+    directory: Directory, context: ToolContext, path: str, edits: EditArguments
+) -> tuple[str, FileRecord]:
     """Apply the change; returns the diff, and a record of the new state."""
-    made = plan(directory, context, path, edits)
-    version = carry_out(directory, made)
-    was = made.was.version if made.was is not None else None
-    record = Record(directory.settled(path), version, was=was)
-    return shortened(made.diff, FOR_MODELS), record
+    planned = plan(directory, context, path, edits)
+    version = carry_out(directory, planned)
+    was = planned.was.version if planned.was is not None else None
+    record = FileRecord(directory.settled(path), version, was=was)
+    return shortened(planned.diff, MAX_LINES_FOR_MODELS), record

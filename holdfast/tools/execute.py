@@ -12,20 +12,20 @@ from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.messages import Text, ToolOutcome, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.commands import environment as environments
-from holdfast.tools.commands.output import Output, ended
-from holdfast.tools.commands.process import End, Process, start
+from holdfast.tools.commands.output import CommandOutput, ended
+from holdfast.tools.commands.process import CommandExit, CommandProcess, start
 from holdfast.tools.description import description
 from holdfast.tools.escape import visible
 from holdfast.tools.workspace.directory import Directory
 
 NAME: Final = "execute"
-MAX_TIME: Final = 3600.0
+MAX_TIME_LIMIT: Final = 3600.0
 """Longest time limit of a command, in seconds."""
 MAX_COMMAND: Final = 32 * 1024
-"""Longest command, in characters as shown: whoever approves it has to see all of it."""
-SHOW_EVERY: Final = 0.1
+"""Longest command, in characters as shown: the person who approves it has to see all of it."""
+PROGRESS_INTERVAL: Final = 0.1
 """Seconds between two updates of the output for people."""
-LAST_WAIT: Final = 3.0
+STOP_WAIT: Final = 3.0
 """Seconds for the supervisor to stop everything; it takes two at most."""
 
 
@@ -40,11 +40,11 @@ def execute(
     """The tool that runs commands in a directory: as you, without any isolation.
 
     `time_limit`: default time limit in seconds. `pass_env`: names of additional variables that
-    commands get beside the usual ones (`PATH`, `HOME`, `LANG` …), or patterns such as `AWS_*`.
+    commands get in addition to `PATH`, `HOME`, `LANG` …, or patterns such as `AWS_*`.
     `environ`: all variables for commands, instead of those of this process.
     """
-    if not 0 < time_limit <= MAX_TIME:
-        raise ConfigError(f"time_limit is {time_limit!r}: use seconds, at most {MAX_TIME:g}")
+    if not 0 < time_limit <= MAX_TIME_LIMIT:
+        raise ConfigError(f"time_limit is {time_limit!r}: use seconds, at most {MAX_TIME_LIMIT:g}")
     environments.check(pass_env)
     commands = _Commands(directory, time_limit, environ, pass_env)
     return Tool(
@@ -76,13 +76,13 @@ class _Commands:
         self._pass_env = pass_env
 
     def _variables(self) -> Mapping[str, str]:
-        given = self._environ
-        if given is None:
-            given = environments.passed(os.environ, self._pass_env)
-        return environments.set_up(given)
+        environ = self._environ
+        if environ is None:
+            environ = environments.passed(os.environ, self._pass_env)
+        return environments.set_up(environ)
 
     def _limit(self, values: Values) -> float:
-        return float(min(values.get("timeout") or self._time_limit, MAX_TIME))
+        return float(min(values.get("timeout") or self._time_limit, MAX_TIME_LIMIT))
 
     def validate(self, values: Values) -> None:
         _check(values["command"])
@@ -98,7 +98,7 @@ class _Commands:
 
     async def run(self, context: ToolContext, **values: Any) -> ToolResult:
         process = _start(self._root, values, self._variables())
-        output = Output(self._root)
+        output = CommandOutput(self._root)
         limit, began = self._limit(values), time.monotonic()
         try:
             outcome = await _follow(process, output, context, limit)
@@ -107,16 +107,16 @@ class _Commands:
             process.close()
             output.end()
         ending = _ending(outcome, end, time.monotonic() - began, limit)
-        said = ended(output.text() or "(no output)") + ending
-        seen = output.coloured()
-        # The model reads plain text; the colored output is kept beside it, for people.
-        look = None if seen is None else {"holdfast": {"coloured": ended(seen) + ending}}
-        return ToolResult(context.call_id, NAME, (Text(said),), outcome, metadata=look)
+        text = ended(output.text() or "(no output)") + ending
+        colored = output.coloured()
+        # The model reads plain text; the colored output is in the metadata, for people.
+        metadata = None if colored is None else {"holdfast": {"coloured": ended(colored) + ending}}
+        return ToolResult(context.call_id, NAME, (Text(text),), outcome, metadata=metadata)
 
 
 def _schema(time_limit: float) -> Mapping[str, Any]:
     where = "Directory to start in, relative to the top directory. Default: the top"
-    usual = f"Time limit in seconds. Default: {time_limit:g}; at most {MAX_TIME:g}"
+    usual = f"Time limit in seconds. Default: {time_limit:g}; at most {MAX_TIME_LIMIT:g}"
     return {
         "type": "object",
         "properties": {
@@ -153,7 +153,7 @@ def _open(root: Directory, values: Values) -> int:
     return root.open(values.get("directory") or ".", os.O_RDONLY | os.O_DIRECTORY)
 
 
-def _start(root: Directory, values: Values, environ: Mapping[str, str]) -> Process:
+def _start(root: Directory, values: Values, environ: Mapping[str, str]) -> CommandProcess:
     _check(values["command"])
     shell = _shell(environ)
     # The command starts in the directory opened here, even if its name is changed meanwhile.
@@ -185,7 +185,7 @@ def _short(command: str, length: int = 80) -> str:
 
 
 async def _follow(
-    process: Process, output: Output, context: ToolContext, limit: float
+    process: CommandProcess, output: CommandOutput, context: ToolContext, limit: float
 ) -> ToolOutcome:
     """Read the output until the command ends, or stop it. Everything has then stopped."""
     outcome: ToolOutcome
@@ -202,25 +202,25 @@ async def _follow(
     return outcome
 
 
-async def _show(process: Process, output: Output, context: ToolContext) -> None:
+async def _show(process: CommandProcess, output: CommandOutput, context: ToolContext) -> None:
     clock = asyncio.get_running_loop().time
     due = clock()
     while True:
-        data = await process.read(max(0.0, due - clock()) if output.news else None)
+        data = await process.read(max(0.0, due - clock()) if output.unseen else None)
         if data is None:
             output.end()
         else:
             output.feed(data)
-        if output.news and (data is None or clock() >= due):
-            await context.progress(output.news.take())  # waits for slow readers
-            due = clock() + SHOW_EVERY
+        if output.unseen and (data is None or clock() >= due):
+            await context.progress(output.unseen.take())  # waits for slow readers
+            due = clock() + PROGRESS_INTERVAL
         if data is None:
             return
 
 
-async def _take_rest(process: Process, output: Output) -> None:
+async def _take_rest(process: CommandProcess, output: CommandOutput) -> None:
     clock = asyncio.get_running_loop().time
-    until = clock() + LAST_WAIT
+    until = clock() + STOP_WAIT
     while (rest := until - clock()) > 0:
         data = await process.read(rest)
         if data is None:
@@ -232,7 +232,7 @@ async def _take_rest(process: Process, output: Output) -> None:
 # --- After its end ------------------------------------------------------------------------------
 
 
-def _ending(outcome: ToolOutcome, end: End, seconds: float, limit: float) -> str:
+def _ending(outcome: ToolOutcome, end: CommandExit, seconds: float, limit: float) -> str:
     """How it ended, as lines for the model."""
     lines = []
     if end.left:
@@ -249,7 +249,7 @@ def _ending(outcome: ToolOutcome, end: End, seconds: float, limit: float) -> str
             "[its supervisor process was killed; some of its processes may still be running]"
         )
     if outcome == "timed_out":
-        more = "" if limit >= MAX_TIME else ' (set "timeout" for a longer one)'
+        more = "" if limit >= MAX_TIME_LIMIT else ' (set "timeout" for a longer one)'
         lines.append(f"[time limit of {limit:g} s reached: {stopped}{more}]")
     elif outcome == "interrupted":
         lines.append(f"[interrupted after {seconds:.1f} s: {stopped}]")

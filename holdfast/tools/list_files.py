@@ -14,11 +14,11 @@ from holdfast.tools.escape import on_one_line
 from holdfast.tools.files.kind import size
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob
-from holdfast.tools.workspace.walk import Seen, Walk
+from holdfast.tools.workspace.walk import DirectoryWalk, WalkEntry
 
 MAX_ENTRIES: Final = 500
 MAX_BYTES: Final = 50_000
-SECONDS: Final = 4.0
+TIME_LIMIT: Final = 4.0
 """Time limit, shorter than the grace period of a cancelled call: threads cannot be stopped."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -47,8 +47,8 @@ SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-def list_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
-    """The tool. `seconds`: when a listing stops as incomplete."""
+def list_files(directory: Directory, *, seconds: float = TIME_LIMIT) -> Tool:
+    """The `list_files` tool. `seconds`: time limit, after which a listing is incomplete."""
 
     async def run(
         path: str = ".", pattern: str = "", depth: int | None = None, all: bool = False
@@ -57,7 +57,7 @@ def list_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
 
         if depth is None and not pattern:
             depth = 1
-        listing = Listing(directory, path, pattern, depth, all)
+        listing = DirectoryListing(directory, path, pattern, depth, all)
         return await to_end(lambda: listing.text(until=time.monotonic() + seconds))
 
     return Tool(
@@ -79,7 +79,7 @@ def label(values: Values) -> str:
     return f"List {on_one_line(what)}" + ("" if path == "." else f" in {on_one_line(path)}")
 
 
-class Listing:
+class DirectoryListing:
     """One listing. Raises `PathRefused` or `BadGlob` with a message for the model."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Listing:
         self._directory = directory
         self._pattern = pattern
         glob = Glob(pattern) if pattern else None
-        self._walk = Walk(directory, path, all=all, depth=depth, glob=glob)
+        self._walk = DirectoryWalk(directory, path, all=all, depth=depth, glob=glob)
         self._start = self._walk.start
         self._lines: list[str] = []
         self._bytes = 0
@@ -121,7 +121,7 @@ class Listing:
             return False
         return True
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: WalkEntry) -> None:
         if not self._walk.wants(seen):
             return
         if seen.left_out and seen.entry.kind != "directory":
@@ -138,8 +138,8 @@ class Listing:
 
     def _nothing(self) -> str:
         if self._pattern:
-            looked = f"{self._walk.visited:,} entries examined"
-            return f"Nothing matches {self._pattern!r} in {on_one_line(self._start)}: {looked}."
+            examined = f"{self._walk.visited:,} entries examined"
+            return f"Nothing matches {self._pattern!r} in {on_one_line(self._start)}: {examined}."
         return f"{on_one_line(self._start)} is empty." if not self._left_out else "Nothing to list."
 
     def _words(self, late: bool) -> list[str]:
@@ -160,7 +160,7 @@ class Listing:
         return words
 
 
-def _line(directory: Directory, seen: Seen) -> str:
+def _line(directory: Directory, seen: WalkEntry) -> str:
     path = on_one_line(seen.path)
     match seen.entry.kind:
         case "file":

@@ -12,24 +12,23 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.kernel.messages import Content as Part
-from holdfast.kernel.messages import File, Text, ToolResult
+from holdfast.kernel.messages import Content, File, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
 from holdfast.tools.escape import clipped, on_one_line
 from holdfast.tools.files.document import decode, is_binary, shown
 from holdfast.tools.files.excerpt import part
 from holdfast.tools.files.kind import kind, picture, size
-from holdfast.tools.files.plan import LIMIT, MAX_LINE
-from holdfast.tools.files.read_versions import Record, metadata
+from holdfast.tools.files.plan import MAX_FILE_BYTES, MAX_LINE_SHOWN
+from holdfast.tools.files.read_versions import FileRecord, metadata
 from holdfast.tools.thread import to_end
-from holdfast.tools.workspace.directory import Content, Directory, PathRefused
+from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
 
 NAME: Final = "read_file"
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 50_000
 MAX_PICTURE: Final = 5 * 1024 * 1024
-SECONDS: Final = 4.0
+TIME_LIMIT: Final = 4.0
 """Time limit for reading a large file: shorter than the grace period of a cancelled call."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -53,15 +52,15 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def read_file(directory: Directory) -> Tool:
-    """The tool that reads files beneath a directory."""
+    """The tool that reads files inside a directory."""
 
     async def run(
         context: ToolContext, path: str, offset: float = 1, limit: float = MAX_LINES
     ) -> ToolResult:
         # JSON schema counts 2.0 as an integer.
-        content, record = await to_end(partial(look, directory, path, int(offset), int(limit)))
-        said = None if record is None else metadata(record)
-        return ToolResult(context.call_id, NAME, content, metadata=said)
+        content, record = await to_end(partial(read, directory, path, int(offset), int(limit)))
+        about = None if record is None else metadata(record)
+        return ToolResult(context.call_id, NAME, content, metadata=about)
 
     return Tool(
         name=NAME,
@@ -82,27 +81,27 @@ def describe(values: Values) -> str:
     return f"Read {path}" if offset == 1 else f"Read {path}, from line {offset}"
 
 
-def look(
+def read(
     directory: Directory, path: str, offset: int, limit: int
-) -> tuple[tuple[Part, ...], Record | None]:
+) -> tuple[tuple[Content, ...], FileRecord | None]:
     """The contents of a file, and a record of what was shown, if it can be changed."""
     file, known_as = directory.relative(path), directory.settled(path)
     found = contents(directory, file)
     if found is None:
-        return (Text(look_into(directory, file, offset, limit).text),), None
+        return (Text(read_large(directory, file, offset, limit).text),), None
     document = decode(found.data)
     if document is None:
-        return look_at_picture(file, found), Record(known_as, found.version)
+        return show_picture(file, found), FileRecord(known_as, found.version)
     lines = document.text.removesuffix("\n").split("\n") if document.text else []
     page = turn_to(lines[offset - 1 :], len(lines), offset, limit)
-    record = Record(known_as, found.version, offset, page.last, length=len(page.text))
+    record = FileRecord(known_as, found.version, offset, page.last, length=len(page.text))
     return (Text(page.text),), record
 
 
-def contents(directory: Directory, file: str) -> Content | None:
+def contents(directory: Directory, file: str) -> FileContent | None:
     """Read a file; None if it is too large to be held in memory, or changed."""
     try:
-        return directory.read(file, LIMIT)
+        return directory.read(file, MAX_FILE_BYTES)
     except PathRefused as refusal:
         if refusal.code == errno.EFBIG:
             return None
@@ -112,7 +111,7 @@ def contents(directory: Directory, file: str) -> Content | None:
         raise PathRefused(words, refusal.code) from None
 
 
-def look_into(directory: Directory, file: str, offset: int, limit: int) -> Page:
+def read_large(directory: Directory, file: str, offset: int, limit: int) -> NumberedLines:
     """Some lines of a file that is too large to be held in memory."""
     descriptor = directory.open(file)
     try:
@@ -120,14 +119,14 @@ def look_into(directory: Directory, file: str, offset: int, limit: int) -> Page:
         if is_binary(beginning):
             found = size(os.fstat(descriptor).st_size)
             raise PathRefused(f"{file} is {kind(beginning)} of {found}: too large to be shown.")
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + TIME_LIMIT
         lines = part(descriptor, offset, min(limit, MAX_LINES), until)
     finally:
         os.close(descriptor)
     return turn_to(lines.lines, lines.total, offset, limit, complete=lines.complete)
 
 
-def look_at_picture(file: str, found: Content) -> tuple[Part, ...]:
+def show_picture(file: str, found: FileContent) -> tuple[Content, ...]:
     media_type = picture(found.data)
     what = f"{file} is {kind(found.data)} of {size(len(found.data))}"
     if media_type is None:
@@ -137,7 +136,7 @@ def look_at_picture(file: str, found: Content) -> tuple[Part, ...]:
     return Text(f"{what}."), File(media_type, file.rpartition("/")[2], found.data)
 
 
-class Page(Struct, frozen=True):
+class NumberedLines(Struct, frozen=True):
     """Some lines of a file, as shown."""
 
     text: str
@@ -147,30 +146,30 @@ class Page(Struct, frozen=True):
 
 def turn_to(
     lines: Sequence[str], total: int, offset: int, limit: int, *, complete: bool = True
-) -> Page:
+) -> NumberedLines:
     """The lines from `offset` on, as many as fit, and at which offset to continue.
 
     `complete`: whether `total` counts the whole file.
     """
     if not complete and offset > total:
         raise PathRefused(
-            f"line {offset} was not reached in {SECONDS:g} s: use a command such as sed or tail."
+            f"line {offset} was not reached in {TIME_LIMIT:g} s: use a command such as sed or tail."
         )
     if offset > max(1, total):
         count = f"{total} lines" if total != 1 else "1 line"
         raise PathRefused(f"there is no line {offset}: the file has {count}.")
     if not total:
-        return Page("[The file is empty.]", None)
+        return NumberedLines("[The file is empty.]", None)
     fitting: list[str] = []
     room = MAX_BYTES
     long: int | None = None
     for number, line in enumerate(islice(lines, min(limit, MAX_LINES))):
-        text = f"{offset + number:>5}\t{clipped(shown(line), MAX_LINE)}"
+        text = f"{offset + number:>5}\t{clipped(shown(line), MAX_LINE_SHOWN)}"
         room -= len(text.encode()) + 1
         if room < 0:
             break
         fitting.append(text)
-        if long is None and len(line) > MAX_LINE:
+        if long is None and len(line) > MAX_LINE_SHOWN:
             long = offset + number
     last = offset + len(fitting) - 1
     more = last < total or not complete
@@ -180,4 +179,4 @@ def turn_to(
             f"[Lines {offset}–{last} of {count}. To continue, set offset to {last + 1}.]"
         )
     whole = long - 1 if long is not None else last if more else None
-    return Page("\n".join(fitting), whole)
+    return NumberedLines("\n".join(fitting), whole)

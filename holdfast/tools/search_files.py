@@ -18,8 +18,8 @@ from holdfast.tools.workspace.directory import Directory
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-SECONDS: Final = 30.0
-PATIENCE: Final = 0.8
+TIME_LIMIT: Final = 30.0
+SOFT_LIMIT: Final = 0.8
 """Fraction of its time after which a search returns what it has, unless stuck in one line."""
 MAX_LABEL: Final = 60
 
@@ -86,12 +86,12 @@ msgspec works without typing_extensions, which would take a fifth of the time to
 """
 
 _NEEDED: Final = ("holdfast", "msgspec")
-_KEPT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_PASSED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Variables an interpreter may need to start. All others, such as secrets, are not passed."""
 
 
-def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
-    """The tool. `seconds`: time limit of a search."""
+def search_files(directory: Directory, *, seconds: float = TIME_LIMIT) -> Tool:
+    """The `search_files` tool. `seconds`: time limit of a search."""
 
     async def run(
         pattern: str,
@@ -112,7 +112,7 @@ def search_files(directory: Directory, *, seconds: float = SECONDS) -> Tool:
             "context": int(context),  # JSON schema counts 2.0 as an integer
             "all": all,
             "max_results": int(max_results),
-            "seconds": PATIENCE * seconds,
+            "seconds": SOFT_LIMIT * seconds,
         }
         return await _search(directory, query, seconds)
 
@@ -141,10 +141,10 @@ async def _search(directory: Directory, query: Mapping[str, Any], seconds: float
     try:
         process = await asyncio.create_subprocess_exec(
             *_command(top, seconds),
-            stdin=asyncio.subprocess.PIPE,  # kept open: when it closes, the process ends
+            stdin=asyncio.subprocess.PIPE,  # stays open: when it closes, the process ends
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,  # of no use to the user
-            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+            env={name: os.environ[name] for name in _PASSED if name in os.environ},
             pass_fds=(top,),
         )
     finally:
@@ -160,7 +160,7 @@ async def _search(directory: Directory, query: Mapping[str, Any], seconds: float
 
 
 def _command(top: int, seconds: float) -> list[str]:
-    """Isolated, so that no module is imported from the directory or the environment."""
+    """The command line: isolated, so no module is imported from the directory or environment."""
     options = ("-I", "-S", "-X", "utf8", "-W", "ignore")
     return [sys.executable, *options, "-c", _PROGRAM, str(seconds), str(top), *_found_in()]
 

@@ -23,15 +23,15 @@ from holdfast.tools.escape import clipped, on_one_line
 from holdfast.tools.files.document import decode, is_binary, shown
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob
-from holdfast.tools.workspace.walk import Walk
+from holdfast.tools.workspace.walk import DirectoryWalk
 
 MAX_BYTES: Final = 50_000
 MAX_FILE: Final = 64 * 1024 * 1024
-MAX_LINE: Final = 20_000
+MAX_LINE_SEARCHED: Final = 20_000
 """Characters of a line that are searched: the time may grow with their square."""
-MAX_SHOWN: Final = 300
+MAX_LINE_SHOWN: Final = 300
 """Characters of a line that are shown."""
-MAX_TOLD: Final = 200
+MAX_PATTERN_SHOWN: Final = 200
 """Characters of a pattern that are repeated in messages."""
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -39,7 +39,7 @@ UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     pattern: str
     path: str = "."
     literal: bool = False
@@ -52,10 +52,10 @@ class Query(Struct, frozen=True):
     """Time after which it stops and returns what was found."""
 
 
-class Search:
+class FileSearch:
     """One search. Raises `ToolFailed` with a message for the model."""
 
-    def __init__(self, directory: Directory, query: Query) -> None:
+    def __init__(self, directory: Directory, query: SearchQuery) -> None:
         self._directory = directory
         self._query = query
         glob = Glob(query.glob) if query.glob else None
@@ -63,7 +63,7 @@ class Search:
         self._needle = query.pattern.encode(errors="surrogatepass") if literally else b""
         """Bytes without which there is no match, unless it is UTF-16."""
         self._expression = compiled(query)
-        self._walk = Walk(directory, query.path, all=query.all, glob=glob)
+        self._walk = DirectoryWalk(directory, query.path, all=query.all, glob=glob)
         self._until = time.monotonic() + query.seconds
         self._late = False
         self._lines: list[str] = []
@@ -104,7 +104,7 @@ class Search:
             os.close(descriptor)
 
     def _read(self, path: str) -> bytes | None:
-        """The bytes of a file; None if there is nothing to search in it, which is counted."""
+        """The bytes of a file; None if it cannot be searched, which is counted."""
         try:
             with open(self._directory.open(path), "rb") as file:
                 data = file.read(MAX_FILE + 1)
@@ -146,7 +146,7 @@ class Search:
 
     def _hits_in(self, lines: list[str]) -> Iterator[tuple[int, int]]:
         """Each matching line, counted from 0, and the column of the match."""
-        search, limit = self._expression.search, MAX_LINE
+        search, limit = self._expression.search, MAX_LINE_SEARCHED
         for number, line in enumerate(lines):
             if len(line) > limit and not self._query.literal:
                 self._long += 1
@@ -177,12 +177,12 @@ class Search:
             self._lines.append(line)
         return not self._full
 
-    # --- What the lines do not tell -------------------------------------------------------------
+    # --- What the lines do not show -------------------------------------------------------------
 
     def _words(self) -> Iterator[str]:
         query, walk = self._query, self._walk
         if not self._hits:
-            pattern = clipped(query.pattern, MAX_TOLD)
+            pattern = clipped(query.pattern, MAX_PATTERN_SHOWN)
             yield f"No match for {pattern!r} in {_counted(self._searched, 'file')}."
         else:
             counts = f"{_counted(self._hits, 'match')} in {_counted(self._with_hits, 'file')}"
@@ -198,13 +198,13 @@ class Search:
             "unreadable": self._unreadable + walk.unreadable,
         }
         if any(skipped.values()):
-            told = ", ".join(f"{count:,} {what}" for what, count in skipped.items() if count)
-            yield f"Skipped: {told}."
+            counts = ", ".join(f"{count:,} {what}" for what, count in skipped.items() if count)
+            yield f"Skipped: {counts}."
         if self._large and not walk.visited:  # named explicitly
             yield "A command such as grep can search it."
         if self._long:
             long = f"{self._long:,} long lines"
-            yield f"Only the first {MAX_LINE:,} characters of {long} were searched."
+            yield f"Only the first {MAX_LINE_SEARCHED:,} characters of {long} were searched."
         if walk.left_out and not self._hits:
             yield "Ignored files were not searched; set all=true to include them."
 
@@ -212,7 +212,7 @@ class Search:
 # --- Pure ---------------------------------------------------------------------------------------
 
 
-def compiled(query: Query) -> re.Pattern[str]:
+def compiled(query: SearchQuery) -> re.Pattern[str]:
     flags = re.IGNORECASE if query.ignore_case else re.NOFLAG
     if query.literal:
         return re.compile(re.escape(query.pattern), flags)
@@ -220,7 +220,7 @@ def compiled(query: Query) -> re.Pattern[str]:
         return re.compile(query.pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        pattern = clipped(query.pattern, MAX_TOLD)
+        pattern = clipped(query.pattern, MAX_PATTERN_SHOWN)
         raise ToolFailed(
             f"{pattern!r} is not a regular expression: {why}. Fix it, or search for plain text "
             "with literal=true."
@@ -239,8 +239,8 @@ def shown_lines(hits: dict[int, int], hidden: set[int], count: int, context: int
 
 def excerpt(line: str, column: int) -> str:
     """A line for the model: around the match if it is long, and escaped."""
-    start = max(0, min(column - MAX_SHOWN // 3, len(line) - MAX_SHOWN))
-    end = start + MAX_SHOWN
+    start = max(0, min(column - MAX_LINE_SHOWN // 3, len(line) - MAX_LINE_SHOWN))
+    end = start + MAX_LINE_SHOWN
     text = _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], line[start:end])
     return ("…" if start else "") + text + ("…" if end < len(line) else "")
 
@@ -258,26 +258,26 @@ def main(directory: int) -> None:
     question = sys.stdin.buffer.readline()
     if not question:  # the parent has died
         os._exit(1)
-    query = Query(**json.loads(question))
-    _end_with_whoever_asked()
+    query = SearchQuery(**json.loads(question))
+    _exit_with_parent()
     os.fchdir(directory)  # by its descriptor: its name may have changed
     sys.stdout.write(json.dumps(_answer(query)))
     sys.stdout.flush()
     os._exit(0)  # nothing to clean up
 
 
-def _answer(query: Query) -> dict[str, Any]:
+def _answer(query: SearchQuery) -> dict[str, Any]:
     try:
         with Directory(".") as directory:
-            return {"text": Search(directory, query).text()}
+            return {"text": FileSearch(directory, query).text()}
     except ToolFailed as refused:
         return {"refused": str(refused), "expected": refused.expected}
 
 
-def _end_with_whoever_asked() -> None:
+def _exit_with_parent() -> None:
     """Have the system end us when the other end of standard input is closed.
 
-    A signal, since a thread that waits for it would not get to run while `re` matches.
+    By a signal: a thread that waits for it would not run while `re` matches.
     """
     import fcntl
     import select

@@ -1,4 +1,4 @@
-"""Runs short blocking work of a tool in a thread, beside the event loop."""
+"""Runs short blocking work of a tool in a thread, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def to_end(function: Callable[[], T]) -> T:
     its result: an interrupted call reports what was done, not that it may have been done. A second
     cancellation does not wait.
     """
-    # asyncio's own: a tool is cancelled by hand, which an anyio shield does not hold off.
+    # asyncio's shield: a tool is cancelled directly, which an anyio shield does not hold off.
     work = asyncio.get_running_loop().run_in_executor(None, function)
     try:
         return await asyncio.shield(work)

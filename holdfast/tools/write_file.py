@@ -10,13 +10,24 @@ from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
 from holdfast.tools.escape import on_one_line, visible
-from holdfast.tools.files.diff import FOR_MODELS, FOR_PEOPLE, beside_the_lines, shortened
+from holdfast.tools.files.diff import (
+    MAX_LINES_FOR_MODELS,
+    MAX_LINES_FOR_PEOPLE,
+    invisible_changes,
+    shortened,
+)
 from holdfast.tools.files.document import Document, decode, lone_surrogate, rewritten
 from holdfast.tools.files.kind import kind, size
-from holdfast.tools.files.plan import MAX_LINE, ChangeRefused, Plan, carry_out, current
-from holdfast.tools.files.read_versions import Record, Seen, metadata, seen
+from holdfast.tools.files.plan import (
+    MAX_LINE_SHOWN,
+    ChangeRefused,
+    PlannedChange,
+    carry_out,
+    current,
+)
+from holdfast.tools.files.read_versions import FileRecord, KnownVersion, metadata, seen
 from holdfast.tools.thread import to_end
-from holdfast.tools.workspace.directory import Content, Directory
+from holdfast.tools.workspace.directory import Directory, FileContent
 
 NAME: Final = "write_file"
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -31,15 +42,18 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
-    """The tool that writes files beneath a directory. An approval shows the diff."""
+    """The tool that writes files inside a directory. An approval shows the diff."""
 
     async def validate(context: ToolContext, values: Values) -> None:
         """Refuse an impossible change before a person is asked to approve it."""
         await to_end(partial(plan, directory, context.history, **values))
 
     async def preview(context: ToolContext, values: Values) -> str:
-        made = await to_end(partial(plan, directory, context.history, **values))
-        return visible(shown(made, FOR_PEOPLE)) or f"{made.file} already has exactly this content."
+        planned = await to_end(partial(plan, directory, context.history, **values))
+        return (
+            visible(shown(planned, MAX_LINES_FOR_PEOPLE))
+            or f"{planned.file} already has exactly this content."
+        )
 
     async def run(context: ToolContext, path: str, content: str) -> ToolResult:
         text, record = await to_end(partial(write, directory, context.history, path, content))
@@ -59,15 +73,17 @@ def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask
     )
 
 
-def plan(directory: Directory, history: Sequence[Message], path: str, content: str) -> Plan:
-    """What the file is to become. Refuses to replace what the model has not read."""
+def plan(
+    directory: Directory, history: Sequence[Message], path: str, content: str
+) -> PlannedChange:
+    """Plan the new content. Refuses to replace a file that the model has not read."""
     if lone := lone_surrogate(content):
         raise ChangeRefused(f"content contains a lone surrogate ({lone}), which cannot be written.")
     file = directory.relative(path)
     was = current(directory, file)
     old = None if was is None else decode(was.data)
-    made = Plan(file, was, old, rewritten(old, content))
-    if was is not None and was.data not in (b"", made.data):
+    planned = PlannedChange(file, was, old, rewritten(old, content))
+    if was is not None and was.data not in (b"", planned.data):
         if why := unseen(file, was, old, seen(history, directory.settled(path))):
             raise ChangeRefused(why)
         if old is not None and "\ufffd" in content and lone_surrogate(old.text):
@@ -75,10 +91,10 @@ def plan(directory: Directory, history: Sequence[Message], path: str, content: s
                 f"{file} has bytes that are not UTF-8, shown as \ufffd, which would be lost. "
                 "Change the other parts with edit_file, or remove \ufffd."
             )
-    return made
+    return planned
 
 
-def unseen(file: str, was: Content, old: Document | None, known: Seen | None) -> str:
+def unseen(file: str, was: FileContent, old: Document | None, known: KnownVersion | None) -> str:
     """Why a file must not be replaced, given what the model knows of it; empty if it may."""
     if known is None:
         return f"{file} exists and was not read: read it first."
@@ -86,7 +102,7 @@ def unseen(file: str, was: Content, old: Document | None, known: Seen | None) ->
         return f"{file} has changed since it was read: read it again."
     if known.next is None:
         return ""
-    if old is not None and len(old.text.split("\n")[known.next - 1]) > MAX_LINE:
+    if old is not None and len(old.text.split("\n")[known.next - 1]) > MAX_LINE_SHOWN:
         return (
             f"line {known.next} of {file} is longer than read_file shows: "
             "change the file with edit_file."
@@ -97,32 +113,32 @@ def unseen(file: str, was: Content, old: Document | None, known: Seen | None) ->
     )
 
 
-def shown(made: Plan, most: int) -> str:
+def shown(planned: PlannedChange, most: int) -> str:
     """The diff, after a line about what it does not show."""
     words = ""
-    if made.old is not None:
-        words = beside_the_lines(made.old, made.new)
-    elif made.was is not None:
-        words = f"{kind(made.was.data)}, {size(len(made.was.data))}, is replaced"
-    diff = shortened(made.diff, most)
+    if planned.old is not None:
+        words = invisible_changes(planned.old, planned.new)
+    elif planned.was is not None:
+        words = f"{kind(planned.was.data)}, {size(len(planned.was.data))}, is replaced"
+    diff = shortened(planned.diff, most)
     return "\n".join(filter(None, [f"({words})" if words else "", diff]))
 
 
 def write(
     directory: Directory, history: Sequence[Message], path: str, content: str
-) -> tuple[str, Record]:
+) -> tuple[str, FileRecord]:
     """Write the file; returns what was done, and a record of the new state."""
-    made = plan(directory, history, path, content)
-    known_as = directory.settled(path)
-    if made.was is not None and made.was.data == made.data:
-        text = f"{made.file} already has exactly this content: nothing was changed."
-        return text, Record(known_as, made.was.version)
-    version = carry_out(directory, made)
-    lines = len(made.new.text.removesuffix("\n").split("\n")) if made.new.text else 0
+    planned = plan(directory, history, path, content)
+    file = directory.settled(path)
+    if planned.was is not None and planned.was.data == planned.data:
+        text = f"{planned.file} already has exactly this content: nothing was changed."
+        return text, FileRecord(file, planned.was.version)
+    version = carry_out(directory, planned)
+    lines = len(planned.new.text.removesuffix("\n").split("\n")) if planned.new.text else 0
     count = f"{lines} lines" if lines != 1 else "1 line"
-    text = f"Wrote {made.file} ({count}, {size(len(made.data))})"
-    if made.was is None:
+    text = f"Wrote {planned.file} ({count}, {size(len(planned.data))})"
+    if planned.was is None:
         text += ": a new file."
     else:
-        text += f", replacing its content:\n{shown(made, FOR_MODELS)}"
-    return text, Record(known_as, version)
+        text += f", replacing its content:\n{shown(planned, MAX_LINES_FOR_MODELS)}"
+    return text, FileRecord(file, version)

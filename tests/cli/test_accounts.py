@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.accounts import AtServer, Wanted
+from holdfast.cli.accounts import ServerAccounts, TokenRequest
 from holdfast.client.connect import reach
 from holdfast.server.identity.tokens import list_tokens
 from holdfast.store.database import Database
@@ -29,7 +29,7 @@ async def test_a_token_whose_answer_was_lost_is_revoked_and_another_is_made(
         reach(proxy.url, ANN) as line,
     ):
         proxy.cut_after = cut_the_first
-        made = await AtServer(line).issue(None, Wanted("ci", ("read",), 1))
+        made = await ServerAccounts(line).issue(None, TokenRequest("ci", ("read",), 1))
         assert made.secret.startswith("hf_")
         known = {one.id: one for one in await db.read(lambda tx: list_tokens(tx, "ann"))}
         del known["test"]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from holdfast.cli.allocator import NAME, return_large_blocks
+from holdfast.cli.allocator import THRESHOLD_VARIABLE, return_large_blocks
 
 GLIBC = "CS_GNU_LIBC_VERSION" in os.confstr_names
 PROGRAM = """
@@ -31,7 +31,7 @@ print(resident() - before)
 
 @pytest.mark.skipif(not GLIBC, reason="the threshold is glibc's")
 def test_memory_is_given_back_after_a_peak() -> None:
-    environ = {name: value for name, value in os.environ.items() if name != NAME}
+    environ = {name: value for name, value in os.environ.items() if name != THRESHOLD_VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environ, capture_output=True, text=True, check=True
     )
@@ -39,4 +39,4 @@ def test_memory_is_given_back_after_a_peak() -> None:
 
 
 def test_a_threshold_from_the_environment_is_left_alone() -> None:
-    assert return_large_blocks({NAME: "1048576"})
+    assert return_large_blocks({THRESHOLD_VARIABLE: "1048576"})

@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from holdfast import Action, Agent, Deny, RunResult, Tool, ToolCall, approve, tool
-from holdfast.cli.ask import Answers, Asker, laid_out, listed, understood, wanted
+from holdfast.cli.ask import (
+    ApprovalMode,
+    Asker,
+    approval_text,
+    laid_out,
+    parse_answer,
+    question_text,
+)
 from holdfast.cli.tty import Tty
 from holdfast.kernel.decide import Approved
 from holdfast.testing import ScriptedModel, call, call_raw
-from holdfast.tools.ask_user import Answer, Option, Question, ask_user
+from holdfast.tools.ask_user import Question, QuestionOption, UserAnswer, ask_user
 from tests.cli.test_tty import Person
 
 
@@ -72,7 +79,9 @@ def silent(_: str) -> None:
     raise AssertionError("there was nothing to note")
 
 
-async def said_to(terminal: Scripted | None, *calls: Any, answers: Answers = "ask") -> list[Any]:
+async def said_to(
+    terminal: Scripted | None, *calls: Any, answers: ApprovalMode = "ask"
+) -> list[Any]:
     """What each of these calls is answered with, in their order; None for no answer."""
     asked = await actions(*calls)
     said = await Asker(terminal, answers, silent).resolve(asked)
@@ -161,10 +170,10 @@ async def test_ctrl_d_leaves_everything_unanswered() -> None:
 
 async def test_a_preview_is_shown_unless_it_was_before() -> None:
     (action,) = await actions(call("edit", path="a.txt"))
-    assert wanted(action, preview_seen=False) == (
+    assert approval_text(action, preview_seen=False) == (
         '\nedit wants to run: {"path":"a.txt"}\n  | - a.txt\n  | + nothing\n'
     )
-    assert wanted(action, preview_seen=True) == "\n"
+    assert approval_text(action, preview_seen=True) == "\n"
     terminal = Scripted("y")
     await Asker(terminal, "ask", silent, previews_seen=True).resolve([action])
     assert "nothing" not in terminal.shown
@@ -236,7 +245,7 @@ async def test_what_was_seen_can_be_seen_again(wants: Any, shown: str) -> None:
 
 async def test_beside_a_preview_the_arguments_are_brief() -> None:
     (action,) = await actions(call("edit", path="x" * 1_000))
-    line = wanted(action, preview_seen=False).strip().splitlines()[0]
+    line = approval_text(action, preview_seen=False).strip().splitlines()[0]
     assert len(line) < 130
     assert line.endswith("…")
 
@@ -245,7 +254,7 @@ async def test_beside_a_preview_the_arguments_are_brief() -> None:
 async def test_without_a_preview_nothing_is_left_out(preview: str | None) -> None:
     (action,) = await actions(call("delete", path="x" * 100_000 + "the end"))
     action = structs.replace(action, preview=preview)
-    assert "the end" in wanted(action, preview_seen=True)
+    assert "the end" in approval_text(action, preview_seen=True)
 
 
 # --- Without a person ---------------------------------------------------------------------------
@@ -273,7 +282,7 @@ async def test_deny_denies_and_leaves_the_rest_unanswered() -> None:
 
 
 @pytest.mark.parametrize("answers", ["yes", "deny"])
-async def test_a_fixed_answer_is_for_approvals_alone(answers: Answers) -> None:
+async def test_a_fixed_answer_is_for_approvals_alone(answers: ApprovalMode) -> None:
     terminal = Scripted("here", "because")
     said = await said_to(terminal, *MIXED, answers=answers)
     assert said[1:] == ["here", 'Why? → in their own words: "because"']
@@ -302,7 +311,10 @@ async def test_answers_are_what_a_run_takes() -> None:
 
 # --- Questions ----------------------------------------------------------------------------------
 
-ONE = Question("Which?", options=(Option("Red"), Option("Green"), Option("Blue, light")))
+ONE = Question(
+    "Which?",
+    options=(QuestionOption("Red"), QuestionOption("Green"), QuestionOption("Blue, light")),
+)
 MANY = Question("Which?", options=ONE.options, multiple=True)
 FREE = Question("Why?")
 
@@ -310,27 +322,27 @@ FREE = Question("Why?")
 @pytest.mark.parametrize(
     ("question", "line", "answer"),
     [
-        (ONE, "2", Answer(("Green",))),
-        (ONE, " 3 ", Answer(("Blue, light",))),
-        (ONE, "green", Answer(("Green",))),
-        (ONE, "blue, LIGHT", Answer(("Blue, light",))),
-        (ONE, "something else", Answer(text="something else")),
-        (ONE, "red, green", Answer(text="red, green")),
-        (ONE, "2, but darker", Answer(text="2, but darker")),
-        (MANY, "1,3", Answer(("Red", "Blue, light"))),
-        (MANY, "3 1, 3,", Answer(("Blue, light", "Red"))),
-        (MANY, "green, red,green", Answer(("Green", "Red"))),
-        (MANY, "red, yellow", Answer(text="red, yellow")),
-        (FREE, "1", Answer(text="1")),
-        (FREE, "1, 2", Answer(text="1, 2")),
-        (ONE, "9" * 5_000, Answer(text="9" * 5_000)),
-        (ONE, ",", Answer(text=",")),
+        (ONE, "2", UserAnswer(("Green",))),
+        (ONE, " 3 ", UserAnswer(("Blue, light",))),
+        (ONE, "green", UserAnswer(("Green",))),
+        (ONE, "blue, LIGHT", UserAnswer(("Blue, light",))),
+        (ONE, "something else", UserAnswer(text="something else")),
+        (ONE, "red, green", UserAnswer(text="red, green")),
+        (ONE, "2, but darker", UserAnswer(text="2, but darker")),
+        (MANY, "1,3", UserAnswer(("Red", "Blue, light"))),
+        (MANY, "3 1, 3,", UserAnswer(("Blue, light", "Red"))),
+        (MANY, "green, red,green", UserAnswer(("Green", "Red"))),
+        (MANY, "red, yellow", UserAnswer(text="red, yellow")),
+        (FREE, "1", UserAnswer(text="1")),
+        (FREE, "1, 2", UserAnswer(text="1, 2")),
+        (ONE, "9" * 5_000, UserAnswer(text="9" * 5_000)),
+        (ONE, ",", UserAnswer(text=",")),
     ],
 )
 def test_a_number_a_label_or_words_are_understood(
-    question: Question, line: str, answer: Answer
+    question: Question, line: str, answer: UserAnswer
 ) -> None:
-    assert understood(question, line) == answer
+    assert parse_answer(question, line) == answer
 
 
 @pytest.mark.parametrize(
@@ -345,22 +357,22 @@ def test_a_number_a_label_or_words_are_understood(
     ],
 )
 def test_what_is_hardly_meant_is_asked_about(question: Question, line: str, why: str) -> None:
-    understanding = understood(question, line)
+    understanding = parse_answer(question, line)
     assert isinstance(understanding, str)
     assert why in understanding
 
 
 def test_a_label_that_is_a_number_is_that_label() -> None:
-    question = Question("How many?", options=(Option("2"), Option("1")))
-    assert understood(question, "1") == Answer(("1",))
+    question = Question("How many?", options=(QuestionOption("2"), QuestionOption("1")))
+    assert parse_answer(question, "1") == UserAnswer(("1",))
 
 
 @given(st.text(), st.booleans(), st.lists(st.text(min_size=1), max_size=6))
 def test_every_line_is_an_answer_or_a_word_about_it(
     line: str, multiple: bool, labels: list[str]
 ) -> None:
-    question = Question("Which?", "", tuple(map(Option, labels)), multiple)
-    answer = understood(question, line)
+    question = Question("Which?", "", tuple(map(QuestionOption, labels)), multiple)
+    answer = parse_answer(question, line)
     if isinstance(answer, str):
         assert not line.strip() or labels
     else:
@@ -461,7 +473,7 @@ def test_no_argument_gives_orders_to_the_terminal_or_looks_like_another(
 
 def test_a_question_gives_no_orders_to_the_terminal() -> None:
     odd = "\x1b[2J\r\n\x9b"
-    shown = listed(Question(odd, odd, (Option(odd, odd),)))
+    shown = question_text(Question(odd, odd, (QuestionOption(odd, odd),)))
     assert "\x1b" not in shown
     assert "\x9b" not in shown
     assert "\r" not in shown

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.browser import has_screen, leading_to
+from holdfast.cli.browser import has_screen, redirect_file
 from tests.cli.test_serve import HIDDEN, serving
 
 
@@ -39,7 +39,7 @@ def test_the_file_that_leads_to_the_page_is_its_owners_alone(tmp_path: Path) -> 
     file = tmp_path / "open.html"
     file.write_text("old")
     file.chmod(0o644)
-    made = leading_to("http://127.0.0.1:8765/#token=a&b", file)
+    made = redirect_file("http://127.0.0.1:8765/#token=a&b", file)
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert 'content="0;url=http://127.0.0.1:8765/#token=a&amp;b"' in made.read_text()
 

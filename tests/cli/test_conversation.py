@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from holdfast import Agent, Event, Message, Rewrite, RunEnded, RunResult, Tool, load, tool
-from holdfast.cli.ask import Answers, Asker
+from holdfast.cli.ask import ApprovalMode, Asker
 from holdfast.cli.conversation import Conversation
 from holdfast.cli.history import SavedHistory
 from holdfast.cli.locked_file import NotSaved
@@ -76,7 +76,7 @@ def paying(paid: list[str], seconds: float = 0.0, **properties: Any) -> Tool:
 def conversation(
     agent: Agent,
     terminal: Scripted | None = None,
-    answers: Answers = "ask",
+    answers: ApprovalMode = "ask",
     view: Watcher | None = None,
     saved: SavedHistory | None = None,
 ) -> Conversation:
@@ -138,7 +138,7 @@ async def test_a_run_that_fails_has_a_result_too() -> None:
     talk = conversation(scripted([fail("no", status=401)]))
     result = await talk.go("Hi.")
     assert result.reason == "error"
-    assert (talk.trouble, talk.stopped) == (None, None)
+    assert (talk.failure, talk.stopped) == (None, None)
 
 
 # --- What it waits for --------------------------------------------------------------------------
@@ -279,7 +279,7 @@ async def test_a_view_that_fails_stops_the_run_and_is_left_alone() -> None:
     view = Watcher(fails_at=TextDelta)
     talk = conversation(scripted([[say("Half"), pause(5), say("and more")]]), view=view)
     result = await talk.go("Hi.")
-    assert isinstance(talk.trouble, BrokenPipeError)
+    assert isinstance(talk.failure, BrokenPipeError)
     assert result.reason == "interrupted"
     assert names(view.events) == ["RunStarted", "MessageCommitted", "StepStarted"]
 
@@ -310,7 +310,7 @@ async def test_a_call_that_cannot_be_recorded_is_not_run_and_the_run_ends(
     monkeypatch.setattr(saved, "_write", full)
     with anyio.fail_after(60):
         result = await talk.go("Pay.")
-    assert isinstance(talk.trouble, NotSaved)
+    assert isinstance(talk.failure, NotSaved)
     assert (result.reason, paid) == ("interrupted", [])
 
 

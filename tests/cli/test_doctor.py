@@ -111,7 +111,7 @@ def test_what_only_looks_makes_no_directory_either(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "none"))
     assert main(verb.split()) == ExitCode.USAGE
-    assert f"there are no chats in {tmp_path}/none yet" in capsys.readouterr().err
+    assert f"there is no database in {tmp_path}/none yet" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.editor import Editor, Ended, Happening, Sent, Stopped
+from holdfast.cli.editor import Editor, InputEnded, InputEvent, InterruptPressed, LineEntered
 
 LEFT, RIGHT, UP, DOWN = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B"
 
@@ -16,7 +16,7 @@ def typed(*keys: str) -> Editor:
     return editor
 
 
-def press(editor: Editor, keys: str) -> list[Happening]:
+def press(editor: Editor, keys: str) -> list[InputEvent]:
     return list(editor.feed(keys.encode()))
 
 
@@ -45,23 +45,23 @@ def test_keys_edit_the_line(keys: list[str], text: str) -> None:
 
 def test_enter_sends_the_line_and_begins_another() -> None:
     editor = Editor()
-    assert press(editor, "one\rtwo\nthr") == [Sent("one"), Sent("two")]
+    assert press(editor, "one\rtwo\nthr") == [LineEntered("one"), LineEntered("two")]
     assert editor.text == "thr"
 
 
 def test_the_end_of_the_input_is_only_that_of_an_empty_line() -> None:
     (ended,) = press(Editor(), "\x04")
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, InputEnded)
     assert press(typed("ab", "\x01"), "\x04") == []
 
 
 def test_ctrl_c_comes_in_its_place_among_the_keys() -> None:
     editor = Editor()
     for what in editor.feed(b"wrong\x03right\r"):
-        if isinstance(what, Stopped):
+        if isinstance(what, InterruptPressed):
             editor.clear()
         else:
-            assert what == Sent("right")
+            assert what == LineEntered("right")
 
 
 def test_characters_and_keys_may_arrive_in_pieces() -> None:
@@ -75,7 +75,7 @@ def test_what_is_pasted_is_not_sent_line_by_line_and_gives_no_orders() -> None:
     editor = Editor()
     assert press(editor, "\x1b[200~one\r\ntwo\x07\tx\n\x1b[201~") == []
     assert editor.text == "one\ntwo    x"
-    assert press(editor, "\r") == [Sent("one\ntwo    x")]
+    assert press(editor, "\r") == [LineEntered("one\ntwo    x")]
 
 
 def test_what_was_said_can_be_had_again() -> None:

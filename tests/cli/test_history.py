@@ -28,7 +28,7 @@ from holdfast import (
     load,
     tool,
 )
-from holdfast.cli.history import LOST, SavedHistory
+from holdfast.cli.history import LOST_RESULT, SavedHistory
 from holdfast.cli.locked_file import NotSaved
 from holdfast.testing import ScriptedModel, call, pause
 from tests.cli.test_locked_file import at_most
@@ -299,7 +299,7 @@ async def test_a_lost_call_is_told_to_the_model_also_behind_a_new_prompt(tmp_pat
         result = await follow(saved, agent, "Stop that.")
         assert saved.lost == {}
 
-    assert (lost.call_id, lost.outcome, lost.text) == ("a", "lost", LOST)
+    assert (lost.call_id, lost.outcome, lost.text) == ("a", "lost", LOST_RESULT)
     made = {one.call_id: one.outcome for message in result.history for one in message.results}
     assert made == {"a": "lost", "b": "skipped"}
     assert ran == []

@@ -7,7 +7,7 @@ import logging
 import anyio
 import pytest
 
-from holdfast.cli.keys import EVERY, StoredKeys
+from holdfast.cli.keys import RELOAD_INTERVAL, StoredKeys
 from holdfast.server.identity.secrets import (
     PROVIDER_KIND,
     encrypt,
@@ -44,28 +44,28 @@ async def test_a_stored_key_goes_before_the_one_of_the_environment_and_after_it_
     process = Process(db, OPENAI_API_KEY="given", HOME="/x")
     await store(db, "openai", "stored")
     await store(db, "anthropic", "another")
-    await process.keys.look()
+    await process.keys.load()
     assert process.environ == {
         "OPENAI_API_KEY": "stored",
         "ANTHROPIC_API_KEY": "another",
         "HOME": "/x",
     }
     await store(db, "openai", "newer")
-    await process.keys.look()
+    await process.keys.load()
     assert process.environ["OPENAI_API_KEY"] == "newer"
     for name in ("openai", "anthropic"):
         await db.write(lambda tx, name=name: remove_secret(tx, PROVIDER_KIND, name))  # type: ignore[misc]
-    await process.keys.look()
+    await process.keys.load()
     assert process.environ == {"OPENAI_API_KEY": "given", "HOME": "/x"}
 
 
 async def test_whoever_uses_keys_is_told_when_they_change_and_only_then(db: Database) -> None:
     process = Process(db)
-    await process.keys.look()
+    await process.keys.load()
     assert process.changes == 0
     await store(db, "openai", "stored")
-    await process.keys.look()
-    await process.keys.look()
+    await process.keys.load()
+    await process.keys.load()
     assert process.changes == 1
 
 
@@ -75,7 +75,7 @@ async def test_a_key_that_another_process_stored_is_used_within_seconds(db: Data
         group.start_soon(process.keys.follow)
         await anyio.sleep(1)
         await store(db, "openai", "stored")
-        await anyio.sleep(EVERY)
+        await anyio.sleep(RELOAD_INTERVAL)
         assert process.environ == {"OPENAI_API_KEY": "stored"}
         group.cancel_scope.cancel()
 
@@ -88,6 +88,6 @@ async def test_a_key_that_cannot_be_opened_is_left_out_and_logged(
     await db.write(lambda tx: store_secret(tx, sealed))
     await store(db, "anthropic", "fine")
     with caplog.at_level(logging.ERROR):
-        await process.keys.look()
+        await process.keys.load()
     assert process.environ == {"ANTHROPIC_API_KEY": "fine"}
     assert "stored key of openai was not used" in caplog.text

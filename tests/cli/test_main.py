@@ -18,7 +18,7 @@ import pytest
 from holdfast import __version__
 from holdfast.cli.arguments import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.main import main, told
+from holdfast.cli.main import describe_error, main
 from holdfast.cli.verbs.parser import UsageError
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.providers.catalog import PROVIDERS
@@ -197,8 +197,11 @@ def test_a_terminal_that_knows_few_characters_is_no_trouble() -> None:
 def test_every_error_has_its_code_and_its_words(
     error: BaseException, code: int, words: str
 ) -> None:
-    assert told(error) == (code, words)
-    assert told(BaseExceptionGroup("tasks", [BaseExceptionGroup("more", [error])])) == (code, words)
+    assert describe_error(error) == (code, words)
+    assert describe_error(BaseExceptionGroup("tasks", [BaseExceptionGroup("more", [error])])) == (
+        code,
+        words,
+    )
 
 
 def test_what_is_told_gives_no_orders_to_a_terminal(
@@ -210,7 +213,7 @@ def test_what_is_told_gives_no_orders_to_a_terminal(
 
 
 def test_several_errors_at_once_are_a_bug() -> None:
-    code, words = told(ExceptionGroup("tasks", [ConfigError("a"), ConfigError("b")]))
+    code, words = describe_error(ExceptionGroup("tasks", [ConfigError("a"), ConfigError("b")]))
     assert code == ExitCode.FAILED
     assert words.startswith("internal error: ExceptionGroup: tasks")
 

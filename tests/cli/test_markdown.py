@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.cli.inline_markdown import HOLD, LINK
+from holdfast.cli.inline_markdown import MAX_HELD, MAX_HELD_LINK
 from holdfast.cli.markdown import RULE, Markdown
-from holdfast.cli.terminal import CODES, RESET
+from holdfast.cli.terminal import RESET, STYLE_CODES
 
 CODE: Final = re.compile(r"\x1b\[([0-9;]+)m")
-NAMES: Final = {str(code): name for name, code in CODES.items()}
+NAMES: Final = {str(code): name for name, code in STYLE_CODES.items()}
 
 
 def rendered(text: str) -> str:
@@ -244,7 +244,7 @@ TRICKY: Final = st.lists(
         [
             *"*_`[]()#>-+~|\\!<= \t\n\r1.ab世",
             *("**", "***", "```", "~~~", "[a](b)", "\n> ", "\n- ", "\n```py\n", "\n```\n", "\n# "),
-            *("\x1b[0m", "\u202e", "a" * (HOLD - 3), "b" * LINK),
+            *("\x1b[0m", "\u202e", "a" * (MAX_HELD - 3), "b" * MAX_HELD_LINK),
         ]
     ),
     max_size=40,
@@ -291,7 +291,7 @@ def test_never_more_than_a_little_is_held_back(pieces: list[str]) -> None:
     markdown = Markdown()
     for piece in pieces:
         markdown.feed(piece)
-        assert len(plain(deepcopy(markdown).end())) <= HOLD + LINK
+        assert len(plain(deepcopy(markdown).end())) <= MAX_HELD + MAX_HELD_LINK
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_without_a_name_it_is_the_database_that_a_server_would_take_here(
     monkeypatch.setenv("HOLDFAST_DATABASE", " ")
     assert main(["doctor"]) == ExitCode.USAGE
     said = capsys.readouterr().err
-    assert said.startswith(f"holdfast: there are no chats in {tmp_path}/home yet: ")
+    assert said.startswith(f"holdfast: there is no database in {tmp_path}/home yet: ")
     assert said.endswith("or use --database or --config\n")
     assert main(["migrate"]) == ExitCode.FINISHED
     assert (tmp_path / "home" / "chats.db").exists()

@@ -17,7 +17,7 @@ from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO
 
 KEY: Final = "sk-0123456789abcdef"
-OTHERS: Final = "usable after setting or starting something"
+OTHERS: Final = "need a key, an address, or a local server that is running"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_who_can_be_asked_comes_first_with_the_variable_and_the_default(shown: A
     usable, _, others = shown({"GEMINI_API_KEY": KEY, "HF_TOKEN": KEY}).partition(OTHERS)
     default = PROVIDERS["google"].default
     assert line_of("google", usable) == f"google google:{default} GEMINI_API_KEY is set"
-    assert line_of("huggingface", usable) == "huggingface (name one) HF_TOKEN is set"
+    assert line_of("huggingface", usable) == "huggingface (name a model) HF_TOKEN is set"
     assert line_of("demo", usable) == "demo demo always available; not a language model"
     assert "google" not in others.replace("GOOGLE", "")
 
@@ -127,7 +127,7 @@ def test_who_can_be_asked_because_of_the_settings_is_shown_with_them(
     shown: Any, here: Path
 ) -> None:
     usable, _, others = shown({"AZURE_OPENAI_API_KEY": KEY}).partition(OTHERS)
-    because = "(name one) holdfast.toml has its address, for holdfast serve"
+    because = "(name a model) holdfast.toml has its address, for holdfast serve"
     assert line_of("ollama", usable) == f"ollama {because}"
     assert line_of("azure", usable) == f"azure {because}"
     assert line_of("groq", others) == "groq set GROQ_API_KEY"

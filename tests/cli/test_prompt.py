@@ -57,7 +57,7 @@ def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> Non
         attachment(str(tmp_path))
     large = tmp_path / "large"
     with large.open("wb") as opened:
-        opened.truncate(prompt.MAX_FILE + 1)
+        opened.truncate(prompt.MAX_ATTACHMENT + 1)
     with pytest.raises(ConfigError, match="attach a part of it"):
         attachment(str(large))
 
@@ -85,7 +85,7 @@ def test_a_pipe_is_read_to_its_end(pipe: BinaryIO) -> None:
 def test_a_pipe_that_somebody_has_made_not_to_wait_is_waited_for(
     pipe: BinaryIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt, "PATIENCE", 0.0)
+    monkeypatch.setattr(prompt, "PIPE_WAIT", 0.0)
     os.set_blocking(sys.stdin.fileno(), False)
 
     def note(text: str) -> None:
@@ -98,7 +98,7 @@ def test_a_pipe_that_somebody_has_made_not_to_wait_is_waited_for(
 def test_whoever_leaves_a_pipe_open_is_told_what_is_waited_for(
     pipe: BinaryIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt, "PATIENCE", 0.0)
+    monkeypatch.setattr(prompt, "PIPE_WAIT", 0.0)
     notes: list[str] = []
 
     def note(text: str) -> None:

@@ -13,9 +13,9 @@ from holdfast import Action, ConfigError, Message, Policy, ToolCall, ToolResult,
 from holdfast.cli import run
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.run import at_rest, bundled_tools, colored, waiting
-from holdfast.cli.terminal import Out
+from holdfast.cli.terminal import OutputStream
 from holdfast.cli.tty import Tty
-from holdfast.config import NAMED, RunOptions
+from holdfast.config import NAMED_BY_OPTION, RunOptions
 from holdfast.kernel.messages import injected, note
 from holdfast.testing import call, fail, say
 from tests.kernel.histories import answer, prompt, results
@@ -51,7 +51,7 @@ def test_a_model_that_cannot_be_is_blamed_on_who_named_it() -> None:
     with pytest.raises(ConfigError, match=r"'nope' names no provider.* \(HOLDFAST_MODEL is set\)$"):
         run.main(RunOptions(**asked, model_reason="HOLDFAST_MODEL is set"))
     with pytest.raises(ConfigError, match=r"'nope' names no provider.*[^)]$"):
-        run.main(RunOptions(**asked, model_reason=NAMED))
+        run.main(RunOptions(**asked, model_reason=NAMED_BY_OPTION))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_colours_that_are_asked_for_win_over_the_environment(
 ) -> None:
     with open(tmp_path / "file", "w") as stream:
         monkeypatch.setenv("NO_COLOR", "1")
-        assert Out.of(stream, colored("always")).color
-        assert not Out.of(stream, colored("auto")).color
+        assert OutputStream.of(stream, colored("always")).color
+        assert not OutputStream.of(stream, colored("auto")).color
         monkeypatch.delenv("NO_COLOR")
         monkeypatch.setenv("FORCE_COLOR", "1")
-        assert Out.of(stream, colored("auto")).color
-        assert not Out.of(stream, colored("never")).color
+        assert OutputStream.of(stream, colored("auto")).color
+        assert not OutputStream.of(stream, colored("never")).color
 
 
 def test_a_current_directory_that_was_removed_is_told(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.cli.screen import Screen, column_after
+from holdfast.cli.screen import SplitScreen, column_after
 from tests.cli.person import Glass
 
 WIDTH = 80
@@ -36,13 +36,13 @@ def test_the_column_of_the_cursor_is_known(column: int, text: str, after: int) -
     assert column_after(column, text, 20) == after
 
 
-def shown(act: Callable[[Screen], None]) -> str:
+def shown(act: Callable[[SplitScreen], None]) -> str:
     """What stands on a terminal after all that."""
 
     reading, writing = os.pipe()
 
     async def go() -> None:
-        screen = Screen(0, writing)
+        screen = SplitScreen(0, writing)
         screen.invite(True)
         act(screen)
 
@@ -58,7 +58,7 @@ def test_the_cursor_is_where_it_is_however_wide_the_terminal_makes_an_emoji() ->
     reading, writing = os.pipe()
 
     async def go() -> None:
-        screen = Screen(0, writing)
+        screen = SplitScreen(0, writing)
         list(screen.editor.feed("a👍🏽bc\x1b[D\x1b[D".encode()))
         screen.write("")
 
@@ -68,10 +68,10 @@ def test_the_cursor_is_where_it_is_however_wide_the_terminal_makes_an_emoji() ->
         assert end.read().endswith("> a👍🏽bc\r> a👍🏽")
 
 
-def typing(*pieces: str) -> Callable[[Screen], None]:
+def typing(*pieces: str) -> Callable[[SplitScreen], None]:
     """Each piece is written, and a character typed behind it."""
 
-    def act(screen: Screen) -> None:
+    def act(screen: SplitScreen) -> None:
         for piece in pieces:
             screen.write(piece)
             list(screen.editor.feed(b"x"))
@@ -93,7 +93,7 @@ def typing(*pieces: str) -> Callable[[Screen], None]:
     ],
 )
 def test_a_line_below_does_not_disturb_what_is_written_above(pieces: list[str]) -> None:
-    def plain(screen: Screen) -> None:
+    def plain(screen: SplitScreen) -> None:
         screen.invite(False)
         screen.write("".join(pieces))
 
@@ -105,13 +105,13 @@ def test_a_line_below_does_not_disturb_what_is_written_above(pieces: list[str]) 
 def test_the_line_is_there_when_it_is_invited_or_something_is_typed() -> None:
     assert shown(lambda screen: screen.write("a\n")) == "a\n>"
 
-    def busy(screen: Screen) -> None:
+    def busy(screen: SplitScreen) -> None:
         screen.invite(False)
         screen.write("a")
 
     assert shown(busy) == "a"
 
-    def typed(screen: Screen) -> None:
+    def typed(screen: SplitScreen) -> None:
         busy(screen)
         list(screen.editor.feed(b"hm"))
         screen.write("b")
@@ -123,7 +123,7 @@ def test_a_question_is_answered_by_what_is_typed_next_and_commands_are_none() ->
     async def go() -> tuple[str | None, str | None]:
         ours, theirs = pty.openpty()
         try:
-            screen = Screen(theirs, theirs)
+            screen = SplitScreen(theirs, theirs)
             with screen.open():
                 os.write(ours, b"/help\ryes\r")
                 return await screen.ask("Allow?"), await screen.next()

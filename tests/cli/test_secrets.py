@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.secrets import found, sealed_anew, told
-from holdfast.config import Where
+from holdfast.cli.secrets import keyring_of, reencrypt, summary
+from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports, wall_clock
 from holdfast.server.identity.secrets import (
@@ -50,7 +50,7 @@ async def test_what_an_older_key_has_sealed_is_sealed_with_the_first_and_written
             sealed = encrypt(keyring(OLD), PROVIDER_KIND, name, value)
             await db.write(lambda tx, sealed=sealed: store_secret(tx, sealed))  # type: ignore[misc]
         both = keyring(f"{NEW} {OLD}")
-        assert await sealed_anew(db, both, Ports()) == 2
+        assert await reencrypt(db, both, Ports()) == 2
         kept = await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND))
         assert [decrypt(keyring(NEW), one) for one in kept] == ["sk-2", "sk-1"]
         audit = "SELECT action, subject, address FROM audit"
@@ -58,7 +58,7 @@ async def test_what_an_older_key_has_sealed_is_sealed_with_the_first_and_written
         assert [tuple(row) for row in written] == [
             ("secret.rotate", both.current.id, "command line")
         ]
-        assert await sealed_anew(db, both, Ports()) == 0
+        assert await reencrypt(db, both, Ports()) == 0
         assert len(await db.read(lambda tx: tx.fetch(audit))) == 1
 
 
@@ -86,7 +86,7 @@ async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
     async with open_database(url, now=wall_clock) as db:
         await db.write(lambda tx: store_secret(tx, sealed))
         with pytest.raises(DecryptionFailed):
-            await sealed_anew(db, keyring(NEW), Ports())
+            await reencrypt(db, keyring(NEW), Ports())
         assert await db.read(lambda tx: encrypted_secrets(tx, PROVIDER_KIND)) == (sealed,)
     said = rotate(tmp_path, NEW, "--database", url, code=1)
     assert "nothing was changed: the secret provider 'openai' was encrypted with the key" in said
@@ -95,21 +95,21 @@ async def test_without_the_older_key_nothing_is_changed(tmp_path: Path) -> None:
 def test_where_there_is_no_database_none_is_made(tmp_path: Path) -> None:
     home = tmp_path / "none"
     said = rotate(home, NEW, code=2)
-    assert f"there are no chats in {home} yet" in said
+    assert f"there is no database in {home} yet" in said
     assert not home.exists()
 
 
 def test_without_any_key_it_says_where_one_is_put(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=f"set {SECRET_KEY_VARIABLE}, or put it into {tmp_path}/secret.key"
+        ConfigError, match=f"set {SECRET_KEY_VARIABLE}, or write the keys to {tmp_path}/secret.key"
     ):
-        found(Where(data=str(tmp_path)), {})
+        keyring_of(ChatTarget(data=str(tmp_path)), {})
 
 
 @pytest.mark.parametrize(
     ("count", "says"), [(1, "1 secret re-encrypted"), (1200, "1,200 secrets re-encrypted")]
 )
 def test_it_says_how_many_and_what_to_do_next(count: int, says: str) -> None:
-    words = told(count, keyring(f"{NEW} {OLD}"))
+    words = summary(count, keyring(f"{NEW} {OLD}"))
     assert words.startswith(says)
     assert words.endswith("remove the other keys")

@@ -22,7 +22,7 @@ import pytest
 
 from holdfast.cli.serve import limits_of
 from holdfast.cli.serve_config import address
-from holdfast.cli.settings import LimitSettings, ServerSettings, Settings, base_urls_of
+from holdfast.cli.settings import HoldfastSettings, LimitSettings, ServerSettings, base_urls_of
 from holdfast.kernel.errors import ConfigError
 from holdfast.testing.postgres import running
 
@@ -272,12 +272,14 @@ def test_the_server_knows_which_base_urls_the_settings_name() -> None:
         "openai": {"base_url": "https://gateway.example/v1"},
         "groq": {"headers": {}},
     }
-    assert base_urls_of(Settings(providers=named)) == {"openai": "https://gateway.example/v1"}
+    assert base_urls_of(HoldfastSettings(providers=named)) == {
+        "openai": "https://gateway.example/v1"
+    }
 
 
 def test_the_limits_of_the_settings_are_those_of_the_server() -> None:
     chosen = LimitSettings(files=3, streams=4, audit=5)
-    limits = limits_of(Settings(limits=chosen, server=ServerSettings(tick=0.5)))
+    limits = limits_of(HoldfastSettings(limits=chosen, server=ServerSettings(tick=0.5)))
     assert (limits.quota, limits.audit) == (3 * 1024 * 1024, 5)
     assert (limits.streams.per_user, limits.streams.tick) == (4, 0.5)
 

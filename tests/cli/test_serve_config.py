@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.arguments import parse
-from holdfast.cli.serve_config import Setup, set_up
+from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.config import serve_options
 from holdfast.kernel.errors import ConfigError
 
 
-def made(home: Path, *argv: str, verb: str = "serve", text: str = "", **environ: str) -> Setup:
+def made(
+    home: Path, *argv: str, verb: str = "serve", text: str = "", **environ: str
+) -> ServeConfig:
     settings = home / "holdfast.toml"
     settings.write_text(text)
     full: Mapping[str, str] = {
@@ -25,7 +27,7 @@ def made(home: Path, *argv: str, verb: str = "serve", text: str = "", **environ:
         "HOLDFAST_CONFIG": str(settings),
         **environ,
     }
-    return set_up(serve_options(parse([verb, *argv])[1], full, api=verb == "serve"), full)
+    return resolve_config(serve_options(parse([verb, *argv])[1], full, api=verb == "serve"), full)
 
 
 def refused(home: Path, *argv: str, verb: str = "serve", text: str = "") -> str:
@@ -123,12 +125,12 @@ def test_a_file_where_the_data_directory_should_be_is_called_that(tmp_path: Path
 
 AS_NOBODY = """
 import os, sys
-from holdfast.cli.target import make_data_directory
+from holdfast.cli.target import create_data_directory
 
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
-    make_data_directory(sys.argv[1])
+    create_data_directory(sys.argv[1])
 except Exception as error:
     print(error)
 """
@@ -174,8 +176,8 @@ def test_a_data_directory_that_belongs_to_another_user_is_refused() -> None:
         data.mkdir()
         os.chown(data, 65533, 65534)
         data.chmod(0o700)
-        program = AS_NOBODY.replace("make_data_directory(s", "refuse_shared(s").replace(
-            "import make_data_directory", "import refuse_shared"
+        program = AS_NOBODY.replace("create_data_directory(s", "refuse_shared(s").replace(
+            "import create_data_directory", "import refuse_shared"
         )
         done = subprocess.run(
             [sys.executable, "-c", program, str(data)], capture_output=True, text=True, check=True

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from holdfast.cli.agents import DEFAULT, INSTRUCTIONS, Place, agents_of
-from holdfast.cli.settings import AgentSettings, Settings, read_settings
+from holdfast.cli.agents import DEFAULT_AGENT, SERVER_INSTRUCTIONS, BaseDirectories, agents_of
+from holdfast.cli.settings import AgentSettings, HoldfastSettings, read_settings
 from holdfast.cli.trust import Untrusted, find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.prepare import model_of
@@ -37,7 +37,7 @@ def test_without_a_file_everything_has_its_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert read_settings(None) == (Settings(), str(tmp_path))
+    assert read_settings(None) == (HoldfastSettings(), str(tmp_path))
 
 
 def test_a_directory_that_was_removed_has_no_settings_and_that_is_said(
@@ -71,7 +71,7 @@ def test_an_agent_without_a_model_knows_the_addresses_of_the_settings(tmp_path: 
     text = '[providers.groq]\nbase_url = "https://gateway.example"'
     settings, directory = read_settings(written(tmp_path, text))
     environ = {"GROQ_API_KEY": "sk-0123456789abcdef", "GROQ_BASE_URL": "no address"}
-    (made,) = agents_of(settings, Place(directory, str(tmp_path)), environ)
+    (made,) = agents_of(settings, BaseDirectories(directory, str(tmp_path)), environ)
     assert model_of(made).name == f"groq:{PROVIDERS['groq'].default}"
 
 
@@ -232,15 +232,17 @@ def test_bytes_that_are_no_text_are_no_settings(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> BaseDirectories:
     (tmp_path / "project").mkdir()
     (tmp_path / "data").mkdir()
-    return Place(str(tmp_path / "project"), str(tmp_path / "data"))
+    return BaseDirectories(str(tmp_path / "project"), str(tmp_path / "data"))
 
 
-def test_without_settings_one_agent_answers_with_the_tools_of_this_directory(place: Place) -> None:
-    (agent,) = agents_of(Settings(), place, NO_KEYS)
-    assert (agent.name, agent.instructions) == (DEFAULT, INSTRUCTIONS)
+def test_without_settings_one_agent_answers_with_the_tools_of_this_directory(
+    place: BaseDirectories,
+) -> None:
+    (agent,) = agents_of(HoldfastSettings(), place, NO_KEYS)
+    assert (agent.name, agent.instructions) == (DEFAULT_AGENT, SERVER_INSTRUCTIONS)
     assert set(agent.toolset) >= {"read_file", "write_file", "execute", "ask_user"}
 
 
@@ -248,21 +250,21 @@ def test_tools_never_work_in_a_home_by_accident(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    place = Place(str(tmp_path), str(tmp_path / "data"))
+    place = BaseDirectories(str(tmp_path), str(tmp_path / "data"))
     assert place.workspace() == str(tmp_path / "data" / "workspace")
     assert (tmp_path / "data" / "workspace").is_dir()
 
 
-def test_instructions_come_from_a_file_beside_the_settings(place: Place) -> None:
+def test_instructions_come_from_a_file_beside_the_settings(place: BaseDirectories) -> None:
     Path(place.directory, "me.md").write_text("Be kind.")
-    settings = Settings(agents={"a": AgentSettings(instructions_file="me.md", tools=())})
+    settings = HoldfastSettings(agents={"a": AgentSettings(instructions_file="me.md", tools=())})
     (agent,) = agents_of(settings, place, NO_KEYS)
     assert agent.instructions == "Be kind."
     assert not agent.tools
 
 
-def test_the_options_of_a_provider_reach_its_models(place: Place) -> None:
-    settings = Settings(
+def test_the_options_of_a_provider_reach_its_models(place: BaseDirectories) -> None:
+    settings = HoldfastSettings(
         agents={"a": AgentSettings(model="ollama:small", tools=())},
         providers={"ollama": {"base_url": "http://127.0.0.1:9/v1"}},
     )
@@ -270,8 +272,10 @@ def test_the_options_of_a_provider_reach_its_models(place: Place) -> None:
     assert "127.0.0.1:9" in repr(vars(agent.model))
 
 
-def test_the_options_of_a_provider_hold_for_every_model_that_a_chat_names(place: Place) -> None:
-    settings = Settings(
+def test_the_options_of_a_provider_hold_for_every_model_that_a_chat_names(
+    place: BaseDirectories,
+) -> None:
+    settings = HoldfastSettings(
         agents={"a": AgentSettings(model="demo", tools=())},
         providers={
             "openai-chat": {"base_url": "http://127.0.0.1:9/v1", "headers": {"X-Team": "a"}}
@@ -283,9 +287,9 @@ def test_the_options_of_a_provider_hold_for_every_model_that_a_chat_names(place:
     assert "X-Team" in repr(vars(chosen))
 
 
-def test_a_chat_may_name_a_model_whose_key_was_stored_since(place: Place) -> None:
+def test_a_chat_may_name_a_model_whose_key_was_stored_since(place: BaseDirectories) -> None:
     environ: dict[str, str] = {}
-    (agent,) = agents_of(Settings(), place, environ)
+    (agent,) = agents_of(HoldfastSettings(), place, environ)
     with pytest.raises(ConfigError, match="needs a key"):
         agent.replace(model="openai-chat:any")
     environ["OPENAI_API_KEY"] = "sk-1"
@@ -294,9 +298,9 @@ def test_a_chat_may_name_a_model_whose_key_was_stored_since(place: Place) -> Non
 
 @pytest.mark.parametrize("name", ["vllm:x", "ollama:x", " lmstudio :x", "llamacpp:x"])
 def test_a_chat_may_not_name_a_local_provider_that_is_not_configured(
-    place: Place, name: str
+    place: BaseDirectories, name: str
 ) -> None:
-    (agent,) = agents_of(Settings(), place, NO_KEYS)
+    (agent,) = agents_of(HoldfastSettings(), place, NO_KEYS)
     with pytest.raises(ConfigError, match=r"is not configured on this server: set \w+_BASE_URL"):
         agent.replace(model=name)
 
@@ -304,17 +308,17 @@ def test_a_chat_may_not_name_a_local_provider_that_is_not_configured(
 @pytest.mark.parametrize(
     ("settings", "environ"),
     [
-        (Settings(), {"OLLAMA_HOST": "gpu"}),
-        (Settings(), {"OLLAMA_BASE_URL": "http://gpu"}),
-        (Settings(), {"HOLDFAST_MODEL": "ollama:small"}),
-        (Settings(providers={"ollama": {"base_url": "http://gpu"}}), NO_KEYS),
-        (Settings(providers={"ollama": {"headers": {"X-Team": "a"}}}), NO_KEYS),
-        (Settings(agents={"b": AgentSettings(model="ollama:small", tools=())}), NO_KEYS),
+        (HoldfastSettings(), {"OLLAMA_HOST": "gpu"}),
+        (HoldfastSettings(), {"OLLAMA_BASE_URL": "http://gpu"}),
+        (HoldfastSettings(), {"HOLDFAST_MODEL": "ollama:small"}),
+        (HoldfastSettings(providers={"ollama": {"base_url": "http://gpu"}}), NO_KEYS),
+        (HoldfastSettings(providers={"ollama": {"headers": {"X-Team": "a"}}}), NO_KEYS),
+        (HoldfastSettings(agents={"b": AgentSettings(model="ollama:small", tools=())}), NO_KEYS),
     ],
     ids=["host", "base url", "default model", "settings", "settings without url", "agent"],
 )
 def test_a_chat_may_name_any_model_of_a_local_provider_that_is_configured(
-    place: Place, settings: Settings, environ: Mapping[str, str]
+    place: BaseDirectories, settings: HoldfastSettings, environ: Mapping[str, str]
 ) -> None:
     agents = {"a": AgentSettings(model="demo", tools=()), **settings.agents}
     first, *_ = agents_of(structs.replace(settings, agents=agents), place, environ)
@@ -324,8 +328,8 @@ def test_a_chat_may_name_any_model_of_a_local_provider_that_is_configured(
     assert model_of(first.replace(model="demo")).name == "demo:demo"
 
 
-def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: Place) -> None:
-    settings = Settings(
+def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: BaseDirectories) -> None:
+    settings = HoldfastSettings(
         agents={
             "a": AgentSettings(model="nobody:x", dir="nowhere"),
             "b": AgentSettings(instructions_file="none.md", max_steps=0),
@@ -350,13 +354,13 @@ def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: Place) -> None:
     assert f"module 'none' was not found in {place.directory}" in lines[5]
 
 
-def test_a_model_of_the_environment_is_blamed_on_the_environment(place: Place) -> None:
+def test_a_model_of_the_environment_is_blamed_on_the_environment(place: BaseDirectories) -> None:
     with pytest.raises(ConfigError, match=r"names no provider: .* \(HOLDFAST_MODEL is set\)"):
-        agents_of(Settings(), place, {"HOLDFAST_MODEL": "nobody"})
+        agents_of(HoldfastSettings(), place, {"HOLDFAST_MODEL": "nobody"})
 
 
 def test_a_tool_is_looked_for_beside_the_settings_and_not_where_one_happens_to_be(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: BaseDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -365,7 +369,9 @@ def test_a_tool_is_looked_for_beside_the_settings_and_not_where_one_happens_to_b
         Path(directory, "tools_of_these_settings.py").write_text(text)
     monkeypatch.chdir(elsewhere)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    settings = Settings(agents={"a": AgentSettings(tools=("tools_of_these_settings:place",))})
+    settings = HoldfastSettings(
+        agents={"a": AgentSettings(tools=("tools_of_these_settings:place",))}
+    )
     try:
         (agent,) = agents_of(settings, place, NO_KEYS)
     finally:

@@ -21,7 +21,7 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.cli.stream_adapter import Line, Retold
+from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import (
     MessageCommitted,
@@ -81,7 +81,7 @@ class Seen:
     def note(self, text: str) -> None:
         self.all.append(("note", text))
 
-    def said(self, text: str) -> None:
+    def show_prompt(self, text: str) -> None:
         self.all.append(("said", text))
 
     def new_turn(self) -> None:
@@ -113,9 +113,9 @@ def delta(fragment: Fragment, seq: int = 1) -> LiveDelta:
 
 def told(*events: StreamEvent, known: int = 0, echo: bool = True) -> list[Any]:
     seen = Seen()
-    retold = Retold(seen, known, echo=echo, now=lambda: 1_000_000)
+    adapter = StreamAdapter(seen, known, echo=echo, now=lambda: 1_000_000)
     for event in events:
-        retold.tell(event)
+        adapter.show(event)
     return seen.all
 
 
@@ -244,20 +244,20 @@ def test_a_call_that_was_still_being_written_is_shown_with_its_end() -> None:
 
 
 def test_it_is_known_which_calls_were_previewed() -> None:
-    retold = Retold(Seen(), 0, echo=True)
-    retold.tell(delta(ToolProgressed("t1", "pay", "preview", "- 5 €")))
-    retold.tell(delta(ToolProgressed("t2", "pay", "progress", "paying")))
-    assert retold.previewed == {"t1"}
+    adapter = StreamAdapter(Seen(), 0, echo=True)
+    adapter.show(delta(ToolProgressed("t1", "pay", "preview", "- 5 €")))
+    adapter.show(delta(ToolProgressed("t2", "pay", "progress", "paying")))
+    assert adapter.previewed == {"t1"}
 
 
 def test_a_preview_that_was_missed_is_shown_once_before_somebody_is_asked() -> None:
     seen = Seen()
-    retold = Retold(seen, 0, echo=True)
+    adapter = StreamAdapter(seen, 0, echo=True)
     pay = Pending("approval", ToolCall("t1", "pay", "{}"), "{}", "d", "- 5 €")
-    assert retold.preview(pay)
-    assert retold.preview(pay)
+    assert adapter.preview(pay)
+    assert adapter.preview(pay)
     assert seen.all == [ToolProgressed("t1", "pay", "preview", "- 5 €")]
-    assert not retold.preview(structs.replace(pay, call=ToolCall("t2", "pay", "{}"), preview=None))
+    assert not adapter.preview(structs.replace(pay, call=ToolCall("t2", "pay", "{}"), preview=None))
 
 
 def test_an_attempt_that_failed_is_told_once_with_when_the_next_begins() -> None:
@@ -319,13 +319,13 @@ class Away:
 
 def test_a_connection_is_said_to_be_lost_and_there_again_once_each() -> None:
     seen, stream = Seen(), Away()
-    line = Line(seen)
-    line.look()  # before there is a stream
+    line = ConnectionMonitor(seen)
+    line.check()  # before there is a stream
     assert not line.is_away()
     line.stream = stream
     for away in (False, True, True, False, False):
         stream.away = away
-        line.look()
+        line.check()
         assert line.is_away() == away
     assert seen.all == [
         ("note", "· connection lost: reconnecting…"),
@@ -334,16 +334,16 @@ def test_a_connection_is_said_to_be_lost_and_there_again_once_each() -> None:
 
 
 def test_a_change_that_is_told_by_half_is_not_settled() -> None:
-    retold = Retold(Seen(), 0, echo=True)
-    retold.tell(chat(Status.REQUIRES_ACTION, 5))
-    assert retold.settled
-    retold.tell(ActionsChanged(Cursor(5), ()))  # and that the chat runs again comes next
-    assert not retold.settled
-    retold.tell(chat(Status.RUNNING, 6))
-    assert retold.settled
-    retold.tell(LiveDelta(Cursor(6, 1, 1, 1, 1), 1, 1, TextDelta("it goes")))
-    assert retold.settled
-    retold.tell(chat(Status.IDLE, 9, cursor=6))
-    assert not retold.settled
-    retold.tell(message(1, "it goes", at=9))
-    assert retold.settled
+    adapter = StreamAdapter(Seen(), 0, echo=True)
+    adapter.show(chat(Status.REQUIRES_ACTION, 5))
+    assert adapter.settled
+    adapter.show(ActionsChanged(Cursor(5), ()))  # and that the chat runs again comes next
+    assert not adapter.settled
+    adapter.show(chat(Status.RUNNING, 6))
+    assert adapter.settled
+    adapter.show(LiveDelta(Cursor(6, 1, 1, 1, 1), 1, 1, TextDelta("it goes")))
+    assert adapter.settled
+    adapter.show(chat(Status.IDLE, 9, cursor=6))
+    assert not adapter.settled
+    adapter.show(message(1, "it goes", at=9))
+    assert adapter.settled

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.arguments import parse
-from holdfast.cli.target import Address, address_of, ask_instead
-from holdfast.config import Where, chat_options, export_options, token_options
+from holdfast.cli.target import ServerAddress, address_of, ask_instead
+from holdfast.config import ChatTarget, chat_options, export_options, token_options
 from holdfast.kernel.errors import ConfigError
 
 
@@ -17,25 +17,29 @@ def test_the_token_of_the_file_is_shown_to_this_machine_alone(tmp_path: Path) ->
     (tmp_path / "token").chmod(0o600)
     for url in ("http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"):
         own = tmp_path / "sockets" / "1"
-        assert address_of(Where(url=url, data=str(tmp_path))) == Address(url, "hf_secret", own)
+        assert address_of(ChatTarget(url=url, data=str(tmp_path))) == ServerAddress(
+            url, "hf_secret", own
+        )
     for url in ("http://example.com", "http://127.0.0.1.example.com", "http://10.0.0.1"):
         with pytest.raises(ConfigError, match="needs a token"):
-            address_of(Where(url=url, data=str(tmp_path)))
-        assert address_of(Where(url=url, token="hf_x", data=str(tmp_path))) == Address(url, "hf_x")
+            address_of(ChatTarget(url=url, data=str(tmp_path)))
+        assert address_of(ChatTarget(url=url, token="hf_x", data=str(tmp_path))) == ServerAddress(
+            url, "hf_x"
+        )
 
 
 def test_the_server_here_is_where_one_would_listen_that_is_started_here(tmp_path: Path) -> None:
     settings = tmp_path / "holdfast.toml"
     settings.write_text('[server]\nlisten = "127.0.0.1:9000"\n')
-    where = Where(settings=str(settings), token="hf_x", data=str(tmp_path))
+    where = ChatTarget(settings=str(settings), token="hf_x", data=str(tmp_path))
     assert address_of(where).url == "http://127.0.0.1:9000"
-    where = Where(settings=str(settings), listen="9001", token="hf_x", data=str(tmp_path))
+    where = ChatTarget(settings=str(settings), listen="9001", token="hf_x", data=str(tmp_path))
     assert address_of(where).url == "http://127.0.0.1:9001"
 
 
 def test_a_token_in_the_address_will_do(tmp_path: Path) -> None:
     url = "http://example.com/#token=hf_x"
-    assert address_of(Where(url=url, data=str(tmp_path))) == Address(url, None)
+    assert address_of(ChatTarget(url=url, data=str(tmp_path))) == ServerAddress(url, None)
 
 
 def test_what_is_said_wins_over_the_environment() -> None:
@@ -78,5 +82,5 @@ def test_an_administrator_gets_a_token_for_everything() -> None:
 
 
 def test_a_server_that_has_the_database_open_is_named_as_it_is_here(tmp_path: Path) -> None:
-    where = Where(listen="8870", data=str(tmp_path))
+    where = ChatTarget(listen="8870", data=str(tmp_path))
     assert "go through it: use --url http://127.0.0.1:8870, or wherever it is" in ask_instead(where)

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.settings import LogSettings, Settings, TraceSettings, read_settings
-from holdfast.cli.telemetry import Observing, Where, observing
+from holdfast.cli.settings import HoldfastSettings, LogSettings, TraceSettings, read_settings
+from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.observe.metrics_observer import MetricsObserver
@@ -30,14 +30,16 @@ OPTIONS = ServeOptions(data="/nowhere")
 
 
 def made(
-    settings: Settings = Settings(),  # noqa: B008 - frozen
+    settings: HoldfastSettings = HoldfastSettings(),  # noqa: B008 - frozen
     options: ServeOptions = OPTIONS,
     environ: Mapping[str, str] = {},
     *,
     directory: Path = Path("/nowhere"),
     database: str = "sqlite:///chats.db",
-) -> Observing:
-    return observing(settings, options, Where(str(directory), database, lambda: 0), environ)
+) -> Telemetry:
+    return set_up_telemetry(
+        settings, options, TelemetryContext(str(directory), database, lambda: 0), environ
+    )
 
 
 def test_by_default_there_are_numbers_and_lines_for_people_and_nothing_else() -> None:
@@ -85,7 +87,7 @@ def test_traces_without_opentelemetry_are_refused_with_what_to_do(
 
 
 def test_every_secret_that_the_process_knows_is_hidden() -> None:
-    settings = Settings(providers={"openai": {"headers": {"X-Gateway": "gate-4711"}}})
+    settings = HoldfastSettings(providers={"openai": {"headers": {"X-Gateway": "gate-4711"}}})
     environ = {"GROQ_API_KEY": "key-0815", "DEPLOY_TOKEN": "tok-9999", "HOME": "/home/me"}
     database = "postgresql://app:p%40ssword@db.internal/chats"
     hide = made(settings, environ=environ, database=database).redact

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.terminal import RESET, Out, Safe
+from holdfast.cli.terminal import RESET, OutputStream, StreamEscaper
 from holdfast.kernel.escape import escape
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -26,11 +26,11 @@ class FakeTerminal(io.StringIO):
         return True
 
 
-def plain(stream: io.StringIO | io.TextIOWrapper | None) -> Out:
-    return Out(stream, terminal=False, color=False, width=80)
+def plain(stream: io.StringIO | io.TextIOWrapper | None) -> OutputStream:
+    return OutputStream(stream, terminal=False, color=False, width=80)
 
 
-def encoded(encoding: str, errors: str = "strict") -> tuple[io.BytesIO, Out]:
+def encoded(encoding: str, errors: str = "strict") -> tuple[io.BytesIO, OutputStream]:
     data = io.BytesIO()
     return data, plain(io.TextIOWrapper(data, encoding=encoding, errors=errors, newline=""))
 
@@ -73,7 +73,7 @@ def test_safe_text_has_no_control_and_no_direction_characters(text: str) -> None
 
 @given(st.lists(ANY_TEXT | st.sampled_from(["\r", "\n", "\r\n"])))
 def test_pieces_are_as_safe_as_the_whole(pieces: list[str]) -> None:
-    fold = Safe()
+    fold = StreamEscaper()
     assert "".join(map(fold.feed, pieces)) + fold.end() == escape("".join(pieces))
 
 
@@ -99,18 +99,18 @@ def test_pieces_are_as_safe_as_the_whole(pieces: list[str]) -> None:
 def test_colours_are_for_terminals_unless_the_environment_says_otherwise(
     environ: dict[str, str], terminal: bool, color: bool
 ) -> None:
-    out = Out.of(FakeTerminal() if terminal else io.StringIO(), environ)
+    out = OutputStream.of(FakeTerminal() if terminal else io.StringIO(), environ)
     assert (out.terminal, out.color) == (terminal, color)
 
 
 def test_a_dumb_terminal_has_no_line_that_is_written_anew() -> None:
-    assert Out.of(FakeTerminal(), {}).cursor
-    assert not Out.of(FakeTerminal(), {"TERM": "dumb"}).cursor
-    assert not Out.of(io.StringIO(), {"FORCE_COLOR": "1"}).cursor
+    assert OutputStream.of(FakeTerminal(), {}).cursor
+    assert not OutputStream.of(FakeTerminal(), {"TERM": "dumb"}).cursor
+    assert not OutputStream.of(io.StringIO(), {"FORCE_COLOR": "1"}).cursor
 
 
 def test_a_style_is_ended_where_it_began_and_left_out_without_colours() -> None:
-    colored = Out(io.StringIO(), terminal=True, color=True, width=80)
+    colored = OutputStream(io.StringIO(), terminal=True, color=True, width=80)
     assert colored.style("bold", "x") == f"\x1b[1mx{RESET}"
     assert colored.style("bold", "") == ""
     assert plain(io.StringIO()).style("bold", "x") == "x"
@@ -121,21 +121,21 @@ def test_the_width_is_that_of_the_terminal_written_to() -> None:
 
     main, other = pty.openpty()
     with os.fdopen(other, "w") as stream, os.fdopen(main, "rb"):
-        assert Out.of(stream, {}).width == 80  # it does not say
+        assert OutputStream.of(stream, {}).width == 80  # it does not say
         termios.tcsetwinsize(stream.fileno(), (24, 123))
-        out = Out.of(stream, {})
+        out = OutputStream.of(stream, {})
         assert (out.terminal, out.width) == (True, 123)
         termios.tcsetwinsize(stream.fileno(), (24, 40))
         assert out.width == 40  # somebody has resized it
         termios.tcsetwinsize(stream.fileno(), (24, 123))
-        assert Out.of(stream, {"COLUMNS": "50"}).width == 50
-        assert Out.of(stream, {"COLUMNS": "wide"}).width == 123
+        assert OutputStream.of(stream, {"COLUMNS": "50"}).width == 50
+        assert OutputStream.of(stream, {"COLUMNS": "wide"}).width == 123
 
 
 def test_a_terminal_gets_what_is_written_when_it_is_flushed() -> None:
     main, other = pty.openpty()
     with os.fdopen(other, "w") as stream, os.fdopen(main, "rb", buffering=0) as read:
-        out = Out.of(stream, {})
+        out = OutputStream.of(stream, {})
         out.write("thin")
         out.flush()
         assert read.read(100) == b"thin"
@@ -147,7 +147,7 @@ def test_a_terminal_gets_what_is_written_when_it_is_flushed() -> None:
 def test_without_a_stream_text_goes_nowhere() -> None:
     closed = io.StringIO()
     closed.close()
-    for out in (Out.of(None, {}), Out.of(closed, {"FORCE_COLOR": "1"})):
+    for out in (OutputStream.of(None, {}), OutputStream.of(closed, {"FORCE_COLOR": "1"})):
         out.write("x")
         out.flush()
         assert (out.terminal, out.color) == (False, False)
@@ -192,8 +192,8 @@ def test_text_too_long_for_a_buffer_fails_where_it_is_written() -> None:
 
 PROGRAM = """
 import sys
-from holdfast.cli.terminal import Out
-out = Out.of(sys.stdout, {})
+from holdfast.cli.terminal import OutputStream
+out = OutputStream.of(sys.stdout, {})
 try:
     out.write("x" * 100 + "\\n")
     out.flush()

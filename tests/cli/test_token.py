@@ -51,7 +51,7 @@ def test_where_there_is_no_server_yet_it_says_what_makes_one(
     argv: tuple[str, ...], tmp_path: Path
 ) -> None:
     _, said = say(tmp_path, *argv, code=2)
-    assert f"there are no chats in {tmp_path} yet: `holdfast serve` creates the database" in said
+    assert f"there is no database in {tmp_path} yet: create it with `holdfast serve`" in said
     assert not (tmp_path / "chats.db").exists()
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.cli.serve_config import set_up
+from holdfast.cli.serve_config import resolve_config
 from holdfast.cli.settings import Mistakes, parse_settings
 from holdfast.cli.target import ask_instead
 from holdfast.cli.trust import Untrusted, find_settings, is_trusted, trust
-from holdfast.cli.trust_prompt import LINES, ask_to_trust, effects_of, shown
-from holdfast.config import ServeOptions, Where
+from holdfast.cli.trust_prompt import MAX_LINES_SHOWN, ask_to_trust, effects_of, shown
+from holdfast.config import ChatTarget, ServeOptions
 from holdfast.kernel.errors import ConfigError
 from tests.cli.person import _own_terminal, sitting_at
 
@@ -56,7 +56,7 @@ def test_a_server_does_not_run_code_of_settings_that_are_not_trusted(
     settings(cloned, '[agents.a]\ntools = ["planted_tools:tool"]\n')
     (cloned / "planted_tools.py").write_text(PLANTED)
     with pytest.raises(Untrusted) as refused:
-        set_up(ServeOptions(data=str(tmp_path / "home"), api=api), {})
+        resolve_config(ServeOptions(data=str(tmp_path / "home"), api=api), {})
     assert str(refused.value) == (
         f"{cloned}/holdfast.toml is not trusted yet, and settings decide which code is run and "
         "where keys are sent: read it, then name it (--config holdfast.toml, or HOLDFAST_CONFIG), "
@@ -129,7 +129,7 @@ def test_a_database_in_use_is_said_to_be_so_without_the_settings(
     cloned: Path, tmp_path: Path
 ) -> None:
     settings(cloned, '[server]\nlisten = "127.0.0.1:1"\n')
-    where = Where(database="sqlite:///mine.db", data=str(tmp_path / "home"))
+    where = ChatTarget(database="sqlite:///mine.db", data=str(tmp_path / "home"))
     assert ask_instead(where) == "if that is a server, go through it: use --url with its address"
 
 
@@ -261,7 +261,7 @@ def test_what_a_file_does_stands_below_it_however_long_it_is(cloned: Path) -> No
     found = find_settings()
     assert found is not None
     lines = list(shown(found, parse_settings("it", found.content.strip(b"\x7f"), Mistakes())))
-    assert lines[LINES + 2] == "    … 302 more lines: read the file before you agree"
+    assert lines[MAX_LINES_SHOWN + 2] == "    … 302 more lines: read the file before you agree"
     assert lines[-2] == "  - records model requests and responses in /srv/\\u202egnp"
 
 

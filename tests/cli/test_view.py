@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast import Agent, Approved, Event, tool
-from holdfast.cli.calls import DIFF, PROGRESS
-from holdfast.cli.terminal import ERASE, Out
+from holdfast.cli.calls import MAX_DIFF_LINES, MAX_PROGRESS_LINES
+from holdfast.cli.terminal import ERASE, OutputStream
 from holdfast.cli.view import View
-from holdfast.cli.wording import PREVIEW
+from holdfast.cli.wording import MAX_PREVIEW_LINES
 from holdfast.kernel.errors import ConfigError, Failure, classify
 from holdfast.kernel.events import (
     Action,
@@ -77,7 +77,7 @@ class Screen:
     def __init__(self, color: bool = True, width: int = 80, **options: Any) -> None:
         self.stream = io.StringIO()
         self.clock = Clock()
-        out = Out(self.stream, terminal=True, color=color, width=width)
+        out = OutputStream(self.stream, terminal=True, color=color, width=width)
         self.view = View(out, out, **{"clock": self.clock, **options})
 
     @property
@@ -95,7 +95,9 @@ class Pipes:
 
     def __init__(self, **options: Any) -> None:
         self.answer, self.status = io.StringIO(), io.StringIO()
-        self.view = View(Out.of(self.answer, {}), Out.of(self.status, {}), **options)
+        self.view = View(
+            OutputStream.of(self.answer, {}), OutputStream.of(self.status, {}), **options
+        )
 
     def show(self, *events: Event) -> tuple[str, str]:
         for event in events:
@@ -363,7 +365,7 @@ def test_a_line_of_the_answer_ends_between_words(color: bool) -> None:
 def test_a_line_is_as_wide_as_the_terminal_has_become(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(width=20)
     screen.show(TextDelta("one two three four five\n"))
-    monkeypatch.setattr(Out, "width", 30)
+    monkeypatch.setattr(OutputStream, "width", 30)
     screen.show(TextDelta("one two three four five"))
     screen.view.end()
     assert screen.seen == "one two three four\nfive\none two three four five\n"
@@ -398,8 +400,8 @@ def test_empty_lines_do_not_pile_up() -> None:
 def test_an_answer_on_a_terminal_knows_nothing_of_a_status_elsewhere() -> None:
     answer, status = io.StringIO(), io.StringIO()
     view = View(
-        Out(answer, terminal=True, color=True, width=80),
-        Out(status, terminal=False, color=False, width=80),
+        OutputStream(answer, terminal=True, color=True, width=80),
+        OutputStream(status, terminal=False, color=False, width=80),
     )
     for event in (TextDelta("Hello"), Warned("w"), TextDelta(" world"), answered("…")):
         view.show(event)
@@ -408,7 +410,11 @@ def test_an_answer_on_a_terminal_knows_nothing_of_a_status_elsewhere() -> None:
 
 def test_who_pipes_the_answer_sees_that_it_is_being_written() -> None:
     answer, status, clock = io.StringIO(), io.StringIO(), Clock()
-    view = View(Out.of(answer, {}), Out(status, terminal=True, color=False, width=80), clock=clock)
+    view = View(
+        OutputStream.of(answer, {}),
+        OutputStream(status, terminal=True, color=False, width=80),
+        clock=clock,
+    )
     view.show(TextDelta("Hello"))
     clock.at = 2.0
     view.show(TextDelta(" world"))
@@ -471,7 +477,7 @@ def test_a_file_gets_no_line_about_waiting() -> None:
 
 def test_a_terminal_that_cannot_go_back_gets_whole_lines() -> None:
     stream, clock = io.StringIO(), Clock()
-    out = Out(stream, terminal=True, color=False, width=80, cursor=False)
+    out = OutputStream(stream, terminal=True, color=False, width=80, cursor=False)
     view = View(out, out, clock=clock)
     view.show(StepStarted(1, 1, 1))
     view.show(ReasoningDelta("x"))
@@ -558,7 +564,10 @@ def test_of_a_change_that_nobody_saw_the_changed_lines_are_shown() -> None:
     assert shown == "✓ t()\n" + "".join(f"  {line}\n" for line in MADE.split("\n"))
     assert "\x1b[31m-d\x1b[0m\n" in screen.stream.getvalue()
     shown = Screen(width=30).show(called("t"), finished(MADE + f"\n+{'x' * 40}" * 20))
-    assert shown.splitlines()[-2:] == [f"  +{'x' * 23}…", f"  … {11 + 20 - DIFF} more lines"]
+    assert shown.splitlines()[-2:] == [
+        f"  +{'x' * 23}…",
+        f"  … {11 + 20 - MAX_DIFF_LINES} more lines",
+    ]
 
 
 def test_a_change_that_was_seen_is_not_said_again() -> None:
@@ -601,8 +610,8 @@ def test_progress_is_shown_without_the_colours_that_a_command_printed() -> None:
 def test_progress_is_shown_up_to_a_limit() -> None:
     screen = Screen()
     screen.show(called("t"), started("t"))
-    some = screen.show(*(progress(f"line {n}") for n in range(PROGRESS)))
-    assert some.splitlines()[-1] == f"  line {PROGRESS - 1}"
+    some = screen.show(*(progress(f"line {n}") for n in range(MAX_PROGRESS_LINES)))
+    assert some.splitlines()[-1] == f"  line {MAX_PROGRESS_LINES - 1}"
     many = screen.show(*(progress(f"more {n}") for n in range(100)))
     assert many == some + "  … (more)\n"
     result = "\n".join(f"line {n}" for n in range(120))
@@ -659,13 +668,16 @@ def test_text_is_not_cut_by_a_call_that_runs() -> None:
 def test_progress_that_comes_at_once_is_limited_too() -> None:
     screen = Screen()
     shown = screen.show(called("t"), started("t"), progress("x\n" * 1_000), progress("y"))
-    assert shown == "● t()\n" + "  x\n" * PROGRESS + "  … (more)\n"
+    assert shown == "● t()\n" + "  x\n" * MAX_PROGRESS_LINES + "  … (more)\n"
 
 
 def test_a_long_preview_says_how_much_more_there_is() -> None:
     diff = "@@ -1 +1 @@\n" + "+x\n" * 100
     shown = Screen().show(called("t"), preview(diff))
-    assert shown == "● t()\n  @@ -1 +1 @@\n" + "  +x\n" * (PREVIEW - 1) + "  … 41 more lines\n"
+    assert (
+        shown
+        == "● t()\n  @@ -1 +1 @@\n" + "  +x\n" * (MAX_PREVIEW_LINES - 1) + "  … 41 more lines\n"
+    )
 
 
 def test_a_diff_has_its_colours_and_a_list_has_none() -> None:
@@ -968,7 +980,9 @@ def test_two_streams_that_are_one_terminal_keep_their_order() -> None:
         os.fdopen(other, "w", buffering=4096) as stdout,
         os.fdopen(os.dup(other), "w", buffering=4096) as stderr,
     ):
-        view = View(Out.of(stdout, {"NO_COLOR": "1"}), Out.of(stderr, {"NO_COLOR": "1"}))
+        view = View(
+            OutputStream.of(stdout, {"NO_COLOR": "1"}), OutputStream.of(stderr, {"NO_COLOR": "1"})
+        )
         for event in (TextDelta("a"), Warned("b"), TextDelta("c"), Warned("d"), TextDelta("e")):
             view.show(event)
         view.end()
@@ -982,7 +996,7 @@ def test_a_reader_that_leaves_is_told_of_by_the_event_that_found_out() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as stream:
-        view = View(Out.of(stream, {}), Out.of(None, {}))
+        view = View(OutputStream.of(stream, {}), OutputStream.of(None, {}))
         with pytest.raises(BrokenPipeError):
             view.show(answered("a"))
         view.end()
@@ -990,7 +1004,7 @@ def test_a_reader_that_leaves_is_told_of_by_the_event_that_found_out() -> None:
 
 def test_a_full_disk_is_told_of_by_the_event_that_found_out() -> None:
     with open("/dev/full", "w") as stream:
-        view = View(Out.of(stream, {}), Out.of(None, {}))
+        view = View(OutputStream.of(stream, {}), OutputStream.of(None, {}))
         with pytest.raises(OSError, match="No space left"):
             view.show(answered("a"))
         view.end()
@@ -999,7 +1013,7 @@ def test_a_full_disk_is_told_of_by_the_event_that_found_out() -> None:
 def test_a_status_that_cannot_be_written_does_not_cost_the_answer() -> None:
     answer = io.StringIO()
     with open("/dev/full", "w") as stream:
-        view = View(Out.of(answer, {}), Out.of(stream, {}, needed=False))
+        view = View(OutputStream.of(answer, {}), OutputStream.of(stream, {}, needed=False))
         for event in (Warned("a"), answered("b"), Warned("c")):
             view.show(event)
         view.end()
@@ -1008,8 +1022,8 @@ def test_a_status_that_cannot_be_written_does_not_cost_the_answer() -> None:
 
 def test_a_stream_without_symbols_gets_plain_ones() -> None:
     data = io.BytesIO()
-    status = Out.of(io.TextIOWrapper(data, "ascii", newline=""), {})
-    view = View(Out.of(None, {}), status)
+    status = OutputStream.of(io.TextIOWrapper(data, "ascii", newline=""), {})
+    view = View(OutputStream.of(None, {}), status)
     for event in (called("t"), started("t"), finished("a\nb\nc\nd"), Compacted(2, 1, True)):
         view.show(event)
     assert (

@@ -513,7 +513,7 @@ async def test_what_is_no_event_and_says_nothing_that_is_known_is_a_cut(
 
 
 @each_protocol
-async def test_an_answer_that_comes_to_its_end_is_one_whatever_is_written_beside_it(
+async def test_an_answer_that_comes_to_its_end_is_one_whatever_is_written_before_it(
     protocol: WireProtocol,
 ) -> None:
     said = b'{"error": {"code": 402, "message": "Pay."}}\n'

@@ -363,7 +363,7 @@ def _seconds(number: float) -> str:
 # --- settings ------------------------------------------------------------------------------------
 
 SECTIONS: Final[Mapping[str, type[Struct]]] = {
-    "": settings.Settings,
+    "": settings.HoldfastSettings,
     "agents.NAME.": settings.AgentSettings,
     **{f"{name}.": kind for name, kind in settings.SECTIONS.items()},
 }

@@ -11,10 +11,20 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, ConfigError, RunResult
 from holdfast.testing import ScriptedModel, call, call_raw
-from holdfast.tools.ask_user import Answer, Option, Question, answered, ask_user, questions
+from holdfast.tools.ask_user import (
+    Question,
+    QuestionOption,
+    UserAnswer,
+    answered,
+    ask_user,
+    questions,
+)
 
 DATABASE = Question(
-    "Which database?", "Storage", (Option("SQLite", "one file"), Option("PostgreSQL")), True
+    "Which database?",
+    "Storage",
+    (QuestionOption("SQLite", "one file"), QuestionOption("PostgreSQL")),
+    True,
 )
 NAME = Question("What is it called?")
 
@@ -46,7 +56,7 @@ async def test_the_model_reads_what_was_answered() -> None:
     agent = Agent(model=model, tools=[ask_user()])
     waiting = await agent.run("Make an app.")
     (action,) = waiting.actions
-    said = answered(questions(action.arguments), [Answer(text="For fun.")])
+    said = answered(questions(action.arguments), [UserAnswer(text="For fun.")])
 
     done = await agent.run(history=waiting.history, resolve={action.call.id: said})
 
@@ -79,23 +89,23 @@ async def test_what_is_no_question_is_told_to_the_model_and_to_nobody_else(wrong
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (Answer(("SQLite",)), "Which database? → SQLite"),
-        (Answer(("SQLite", "PostgreSQL")), "Which database? → SQLite, PostgreSQL"),
-        (Answer(text="any"), 'Which database? → in their own words: "any"'),
+        (UserAnswer(("SQLite",)), "Which database? → SQLite"),
+        (UserAnswer(("SQLite", "PostgreSQL")), "Which database? → SQLite, PostgreSQL"),
+        (UserAnswer(text="any"), 'Which database? → in their own words: "any"'),
         (
-            Answer(("SQLite",), "for now"),
+            UserAnswer(("SQLite",), "for now"),
             'Which database? → SQLite; in their own words: "for now"',
         ),
-        (Answer(), "Which database? → no answer"),
-        (Answer(text=" \n"), "Which database? → no answer"),
+        (UserAnswer(), "Which database? → no answer"),
+        (UserAnswer(text=" \n"), "Which database? → no answer"),
     ],
 )
-def test_an_answer_is_a_line_that_says_what_it_answers(answer: Answer, line: str) -> None:
+def test_an_answer_is_a_line_that_says_what_it_answers(answer: UserAnswer, line: str) -> None:
     assert answered([DATABASE], [answer]) == line
 
 
 def test_a_question_without_an_answer_is_said_to_have_none() -> None:
-    assert answered([DATABASE, NAME], [Answer(("SQLite",))]).splitlines() == [
+    assert answered([DATABASE, NAME], [UserAnswer(("SQLite",))]).splitlines() == [
         "Which database? → SQLite",
         "What is it called? → no answer",
     ]
@@ -103,7 +113,7 @@ def test_a_question_without_an_answer_is_said_to_have_none() -> None:
 
 def test_more_answers_than_questions_are_refused() -> None:
     with pytest.raises(ConfigError, match="2 answers to 1 questions"):
-        answered([NAME], [Answer(text="app"), Answer(text="what?")])
+        answered([NAME], [UserAnswer(text="app"), UserAnswer(text="what?")])
 
 
 @pytest.mark.parametrize("odd", ["\0", "\ue000", "\ue0000041", "\ud800"])
@@ -125,7 +135,7 @@ def test_each_question_gets_one_line_whatever_is_asked_and_said(
     pairs: list[tuple[str, list[str], str]], silent: int
 ) -> None:
     questioned = [Question(question) for question, _, _ in pairs]
-    answers = [Answer(tuple(chosen), text) for _, chosen, text in pairs]
+    answers = [UserAnswer(tuple(chosen), text) for _, chosen, text in pairs]
 
     lines = answered(questioned, answers[: max(0, len(answers) - silent)]).splitlines()
 

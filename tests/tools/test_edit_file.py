@@ -84,7 +84,7 @@ async def test_bytes_that_are_no_text_survive(place: Place) -> None:
 
 async def test_a_file_that_is_not_there_is_to_be_written(place: Place) -> None:
     words = await refused(place.edit, path="b.txt", edits=[edit("a", "b")])
-    assert words.startswith("b.txt is not there")
+    assert words.startswith("b.txt does not exist")
     assert words.endswith("To create a new file, use write_file. Nothing was changed.")
 
 

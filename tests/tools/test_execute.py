@@ -30,7 +30,7 @@ from holdfast.kernel.tool import Tool, ToolContext
 from holdfast.testing import ScriptedModel, call, no_leaked_tasks
 from holdfast.tools import execute as module
 from holdfast.tools.commands import output, supervisor
-from holdfast.tools.commands.process import Lost, NotStarted, start
+from holdfast.tools.commands.process import NotStarted, SupervisorFailed, start
 from holdfast.tools.escape import visible
 from holdfast.tools.execute import execute
 from holdfast.tools.workspace.directory import Directory, PathRefused
@@ -420,10 +420,10 @@ async def test_a_supervisor_that_cannot_start_says_why(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(supervisor, "__file__", "/no/supervisor.py")
-        with pytest.raises(Lost, match=r"can't open file '/no/supervisor\.py'"):
+        with pytest.raises(SupervisorFailed, match=r"can't open file '/no/supervisor\.py'"):
             await run(directory, "true")
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(Lost, match="it ended with 1"):
+    with pytest.raises(SupervisorFailed, match="it ended with 1"):
         await run(directory, "true")
 
 
@@ -594,7 +594,7 @@ async def test_a_command_that_kills_its_supervisor_ends_and_the_result_says_so(
 async def test_a_supervisor_that_does_not_answer_is_done_without(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LAST_WAIT", 0.2)
+    monkeypatch.setattr(module, "STOP_WAIT", 0.2)
     command = "trap '' TERM; echo $$ $PPID; while :; do kill -STOP $PPID; done"
     running = Call(execute(directory, approval="never"), command=command)
     await running.until_told()
@@ -611,7 +611,7 @@ async def test_a_supervisor_that_does_not_answer_is_done_without(
 async def test_a_daemon_that_keeps_its_supervisor_suspended_is_stopped(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LAST_WAIT", 0.2)
+    monkeypatch.setattr(module, "STOP_WAIT", 0.2)
     command = (
         "export watcher=$PPID; trap '' TERM; "
         "setsid bash -c 'trap \"\" TERM; echo $$; while :; do kill -STOP $watcher; done' & "
@@ -878,7 +878,7 @@ async def test_a_person_is_asked_and_sees_the_command(directory: Directory) -> N
     ("arguments", "why"),
     [
         ({"command": "  "}, "the command is empty"),
-        ({"command": "ls", "directory": "missing"}, "missing is not there"),
+        ({"command": "ls", "directory": "missing"}, "missing does not exist"),
         ({"command": "ls", "timeout": 0}, "timeout"),
         ({"command": "ls", "shell": "zsh"}, "shell"),
         ({}, "command"),

@@ -136,7 +136,7 @@ async def test_an_empty_directory_is_told_as_one(directory: Directory, top: Path
     ("path", "words"),
     [
         ("a.txt", "a.txt is a file: read it, or list the directory it is in"),
-        ("a.tx", "is not there.*a.txt"),
+        ("a.tx", "does not exist.*a.txt"),
         ("a.txt/b", "needs a directory"),
         ("..", "outside"),
         ("/etc", "outside"),
@@ -266,7 +266,7 @@ async def test_a_deep_path_that_is_missing_costs_a_few_look_ups(top: Path, there
     (top / path).mkdir(parents=True, exist_ok=True)
     counted = Counted()
     with Directory(top, opener=counted) as directory:
-        with pytest.raises(PathRefused, match="is not there"):
+        with pytest.raises(PathRefused, match="does not exist"):
             await listed(directory, path=f"{path}/{'/'.join('b' * 900)}".lstrip("/"))
     assert counted.calls <= 20
 

@@ -14,7 +14,7 @@ from holdfast.kernel.events import ToolStarted
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, call
-from holdfast.tools.files.read_versions import Seen, seen
+from holdfast.tools.files.read_versions import KnownVersion, seen
 from holdfast.tools.read_file import MAX_BYTES, describe, read_file, turn_to
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from tests.kernel.runs import only
@@ -35,7 +35,7 @@ async def refusal(tool: Tool, **values: object) -> str:
     return str(caught.value)
 
 
-def told(result: ToolResult) -> Seen | None:
+def told(result: ToolResult) -> KnownVersion | None:
     return seen(committed(result), "a.txt")
 
 
@@ -167,7 +167,7 @@ async def test_a_directory_is_to_be_listed(tmp_path: Path, tool: Tool) -> None:
 
 
 async def test_a_file_that_is_not_there_is_named(tool: Tool) -> None:
-    assert "none.txt is not there" in await refusal(tool, path="none.txt")
+    assert "none.txt does not exist" in await refusal(tool, path="none.txt")
 
 
 @pytest.mark.parametrize(

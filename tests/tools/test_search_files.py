@@ -27,7 +27,7 @@ from holdfast.kernel.errors import ToolFailed
 from holdfast.tools import search_files as module
 from holdfast.tools import search_process
 from holdfast.tools.search_files import label, search_files
-from holdfast.tools.search_process import Query, Search
+from holdfast.tools.search_process import FileSearch, SearchQuery
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
 CATASTROPHE = "(a+)+$"
@@ -64,7 +64,7 @@ async def ask(directory: Directory, *, seconds: float = 60.0, **arguments: Any) 
 
 def found(directory: Directory, **query: Any) -> list[str]:
     """What the process would answer, line by line."""
-    return Search(directory, Query(**query)).text().split("\n")
+    return FileSearch(directory, SearchQuery(**query)).text().split("\n")
 
 
 # --- What is found ------------------------------------------------------------------------------
@@ -539,12 +539,12 @@ def test_a_search_for_plain_text_finds_what_a_plain_search_finds(
     # Of a file and a directory of the same name only one can be.
     folders = {path[: at.start()] for path in files for at in re.finditer("/", path)}
     files = {path: text for path, text in files.items() if path not in folders}
-    literal = Query(pattern=needle, literal=True, ignore_case=ignore_case)
-    escaped = Query(pattern=re.escape(needle), ignore_case=ignore_case)
+    literal = SearchQuery(pattern=needle, literal=True, ignore_case=ignore_case)
+    escaped = SearchQuery(pattern=re.escape(needle), ignore_case=ignore_case)
     with tempfile.TemporaryDirectory() as name, Directory(name) as directory:
         write(Path(name), dict(files))
         for query in (literal, escaped):
-            lines = Search(directory, query).text().split("\n")
+            lines = FileSearch(directory, query).text().split("\n")
             matches = [line for line in lines if re.match(r"[abc/]+:\d+: ", line)]
             assert matches == plainly(files, needle, ignore_case)
 

@@ -13,7 +13,7 @@ from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, Turn, call
 from holdfast.tools.files.document import Document
-from holdfast.tools.files.plan import ChangeRefused, Plan, carry_out, current
+from holdfast.tools.files.plan import ChangeRefused, PlannedChange, carry_out, current
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.write_file import write_file
@@ -154,7 +154,7 @@ async def test_a_change_between_the_last_look_and_the_write_is_not_overwritten(
     directory = Directory(place.path)
     if old is not None:
         place.put("a.txt", old)
-    made = Plan("a.txt", current(directory, "a.txt"), None, Document("two\n", ("\n",)))
+    made = PlannedChange("a.txt", current(directory, "a.txt"), None, Document("two\n", ("\n",)))
     place.put("a.txt", b"meanwhile\n")
     with pytest.raises(PathRefused, match=r"a\.txt"):
         carry_out(directory, made)

@@ -32,34 +32,35 @@ def run_parser() -> Parser:
     parser = Parser(
         "holdfast run",
         usage="holdfast run [PROMPT ...] [options]",
-        description="Ask a model once. It may use tools; the answer is streamed to the terminal.",
+        description="Ask a model once. It may use tools. The answer is streamed to the terminal.",
         epilog=f"{_RUN_EXAMPLES}\n\nexit codes:\n{exit_codes()}",
     )
     _add_asked(parser)
     _add_answers(parser)
     _add_tools(parser)
     output = parser.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help="every event as JSON on its own line")
+    output.add_argument("--json", action="store_true", help="print each event as a line of JSON")
     add_shown(output)
     return parser
 
 
 def _add_asked(parser: Parser) -> None:
-    asked = parser.add_argument_group("prompt")
-    asked.add_argument(
+    group = parser.add_argument_group("prompt")
+    group.add_argument(
         "prompt",
         nargs="*",
         metavar="PROMPT",
-        help="joined by spaces; piped input is appended, and - requires it",
+        help="words of the prompt; they are joined by spaces, and piped input is appended. "
+        "- reads standard input, even from a terminal",
     )
-    add_file(asked, "attach a file")
-    asked.add_argument(
+    add_file(group, "attach a file")
+    group.add_argument(
         "-i",
         "--instructions",
         metavar="TEXT",
-        help="system instructions; @file reads them from a file",
+        help="system prompt; @FILE reads it from a file",
     )
-    asked.add_argument(
+    group.add_argument(
         "--history",
         type=something,
         metavar="FILE",
@@ -101,7 +102,7 @@ def _add_tools(parser: Parser) -> None:
         action="append",
         type=something,
         metavar="MODULE:NAME",
-        help="a tool, a function, or a list of them; may be repeated",
+        help="add your own tool, function, or list of them; may be repeated",
     )
     tools.add_argument("--no-tools", action="store_true", help="do not offer the bundled tools")
     tools.add_argument(
@@ -109,23 +110,25 @@ def _add_tools(parser: Parser) -> None:
         "--dir",
         type=something,
         metavar="DIR",
-        help="directory the tools work in; default: the current one, unless it is your home",
+        help="directory that the tools work in; default: the current one, unless it is your "
+        "home directory",
     )
     tools.add_argument(
         "--pass-env",
         action="append",
         type=something,
         metavar="NAME",
-        help="variable to pass to commands, or a pattern such as 'AWS_*'; may be repeated",
+        help="pass this environment variable to commands; also a pattern such as 'AWS_*'; "
+        "may be repeated",
     )
     add_approval(tools)
 
 
-def _run(said: Namespace, environ: Mapping[str, str]) -> int:
+def _run(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import run
     from holdfast.config import run_options
 
-    return run.main(run_options(said, environ))
+    return run.main(run_options(arguments, environ))
 
 
 RUN: Final = Verb("ask a model once, from the terminal or a script", run_parser, _run)
@@ -134,9 +137,9 @@ RUN: Final = Verb("ask a model once, from the terminal or a script", run_parser,
 
 _CHAT_KEYS: Final = """\
 at a terminal:
-  Enter        sends your message; while the agent is answering, it is queued
-  /steer ...   delivers it before the next step instead
-  Ctrl-C       stops the answer; exits when nothing is running
+  Enter        sends your message; while the agent answers, the message is queued
+  /steer ...   sends a message that is delivered before the next step
+  Ctrl-C       stops the answer; press it again to exit
   /help        lists all commands"""
 
 
@@ -144,16 +147,16 @@ def chat_parser() -> Parser:
     parser = Parser(
         "holdfast chat",
         usage="holdfast chat [PROMPT ...] [options]",
-        description="Chat with an agent of a local or remote server, which keeps the conversation."
-        "\nWithout a terminal, it prints one answer and exits.",
-        epilog=f"{_CHAT_KEYS}\n\nexit codes, without a terminal:\n{exit_codes()}",
+        description="Chat with an agent on a local or remote server. The server stores the chat."
+        "\nWithout a terminal, holdfast chat prints one answer and exits.",
+        epilog=f"{_CHAT_KEYS}\n\nexit codes without a terminal:\n{exit_codes()}",
     )
-    asked = parser.add_argument_group("prompt")
-    asked.add_argument(
+    group = parser.add_argument_group("prompt")
+    group.add_argument(
         "prompt", nargs="*", metavar="PROMPT", help="first message; piped input is appended"
     )
-    add_file(asked, "attach a file to the first message")
-    which = asked.add_mutually_exclusive_group()
+    add_file(group, "attach a file to the first message")
+    which = group.add_mutually_exclusive_group()
     which.add_argument(
         "-c", "--chat", type=something, metavar="CHAT", help="continue the chat with this id"
     )
@@ -165,9 +168,9 @@ def chat_parser() -> Parser:
 
 
 def _add_who(parser: Parser) -> None:
-    who = parser.add_argument_group("model")
+    who = parser.add_argument_group("agent and model")
     who.add_argument(
-        "--agent", type=something, metavar="NAME", help="an agent of the server; default: its first"
+        "--agent", type=something, metavar="NAME", help="agent to talk to; default: the first one"
     )
     who.add_argument(
         "-m", "--model", type=something, metavar="MODEL", help="model to use; default: the agent's"
@@ -182,11 +185,11 @@ def _add_who(parser: Parser) -> None:
     add_approval(who)
 
 
-def _chat(said: Namespace, environ: Mapping[str, str]) -> int:
+def _chat(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import chat
     from holdfast.config import chat_options
 
-    return chat.main(chat_options(said, environ))
+    return chat.main(chat_options(arguments, environ))
 
 
-CHAT: Final = Verb("chat with an agent of a local or remote server", chat_parser, _chat)
+CHAT: Final = Verb("chat with an agent on a local or remote server", chat_parser, _chat)

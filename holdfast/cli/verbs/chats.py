@@ -9,28 +9,32 @@ from typing import Final
 from holdfast.cli.verbs.options import add_where
 from holdfast.cli.verbs.parser import Parser, Verb, something
 
-FORMATS: Final = ("jsonl", "markdown")
+EXPORT_FORMATS: Final = ("jsonl", "markdown")
 
 
 def export_parser() -> Parser:
     parser = Parser(
         "holdfast export",
         usage="holdfast export CHAT [options]",
-        description="Write a chat to a file: lossless JSONL, or readable Markdown.",
-        epilog="holdfast import reads the JSONL format.",
+        description="Write a chat to a file, as JSONL (complete) or as Markdown (for people).",
+        epilog="holdfast import reads JSONL files.",
     )
     parser.add_argument("chat", metavar="CHAT", help="id of the chat")
     parser.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=EXPORT_FORMATS,
         default="jsonl",
         metavar="FORMAT",
-        help=f"{' or '.join(FORMATS)}; default: jsonl",
+        help=f"{' or '.join(EXPORT_FORMATS)}; default: jsonl",
     )
     parser.add_argument(
-        "-o", "--output", type=something, metavar="FILE", help="default: standard output"
+        "-o",
+        "--output",
+        type=something,
+        metavar="FILE",
+        help="file to write; default: standard output",
     )
-    add_where(parser, "may be in use by a server")
+    add_where(parser, "a server may be using it")
     return parser
 
 
@@ -52,7 +56,7 @@ def import_parser() -> Parser:
         "--agent",
         type=something,
         metavar="NAME",
-        help="agent of the imported chats; default: the one they had",
+        help="agent of the imported chats; default: the one that they had",
     )
     parser.add_argument(
         "--user",
@@ -60,22 +64,22 @@ def import_parser() -> Parser:
         metavar="NAME",
         help="owner of the imported chats; only with --database",
     )
-    add_where(parser, "no server may be using it")
+    add_where(parser, "if it is a SQLite file, stop its server first")
     return parser
 
 
-def _export(said: Namespace, environ: Mapping[str, str]) -> int:
+def _export(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import export
     from holdfast.config import export_options
 
-    return export.main(export_options(said, environ))
+    return export.main(export_options(arguments, environ))
 
 
-def _import(said: Namespace, environ: Mapping[str, str]) -> int:
+def _import(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import import_
     from holdfast.config import import_options
 
-    return import_.main(import_options(said, environ))
+    return import_.main(import_options(arguments, environ))
 
 
 EXPORT: Final = Verb("write a chat to a file", export_parser, _export)

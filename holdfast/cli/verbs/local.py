@@ -19,21 +19,21 @@ to install it:
           (with fpath+=~/.zfunc before compinit in ~/.zshrc)
   fish    holdfast completion fish > ~/.config/fish/completions/holdfast.fish
 
-It takes effect in the next shell. Run this again after updating holdfast."""
+Completion works in the next shell that you start. Run this again after an update of holdfast."""
 
 
 def models_parser() -> Parser:
     parser = Parser(
         "holdfast models",
         usage="holdfast models [PROVIDER] [options]",
-        description="List the models that can be used here, and what to set for the others.\n"
+        description="List the models that you can use now, and what to set for the others.\n"
         "Works offline: reads the environment and, for base URLs, the local server's settings.",
     )
     parser.add_argument(
         "provider", nargs="?", metavar="PROVIDER", help="list the known models of this provider"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_config(parser, "settings of the local server")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    add_config(parser, "settings file of the local server")
     return parser
 
 
@@ -48,25 +48,27 @@ def completion_parser() -> Parser:
     return parser
 
 
-def _models(said: Namespace, environ: Mapping[str, str]) -> int:
+def _models(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import models
     from holdfast.config import settings_file
 
     return models.main(
-        said.provider,
-        as_json=said.json,
+        arguments.provider,
+        as_json=arguments.json,
         environ=environ,
-        settings=settings_file(said, environ),
+        settings=settings_file(arguments, environ),
     )
 
 
-def _completion(said: Namespace, environ: Mapping[str, str]) -> int:
+def _completion(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import completion
 
-    return completion.main(said.shell)
+    return completion.main(arguments.shell)
 
 
-MODELS: Final = Verb("list usable models, and what to set for the others", models_parser, _models)
+MODELS: Final = Verb(
+    "list the models that you can use, and what to set for others", models_parser, _models
+)
 COMPLETION: Final = Verb(
     "print the completion script for your shell", completion_parser, _completion
 )

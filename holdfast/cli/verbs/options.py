@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 COLORS: Final = ("auto", "always", "never")
-DATABASE: Final = "sqlite:///chats.db, or postgresql://user@host/name"
+DATABASE_URLS: Final = "database, as sqlite:///chats.db or postgresql://user@host/name"
 
 
 def add_file(parser: _ActionsContainer, what: str) -> None:
@@ -29,9 +29,11 @@ def add_file(parser: _ActionsContainer, what: str) -> None:
 def add_approval(parser: _ActionsContainer) -> None:
     approve = parser.add_mutually_exclusive_group()
     approve.add_argument(
-        "-y", "--yes", action="store_true", help="approve every call without asking"
+        "-y", "--yes", action="store_true", help="approve every tool call without asking"
     )
-    approve.add_argument("--deny", action="store_true", help="deny every call that needs approval")
+    approve.add_argument(
+        "--deny", action="store_true", help="deny every tool call that needs approval"
+    )
 
 
 def add_shown(output: _ActionsContainer) -> None:
@@ -43,13 +45,13 @@ def add_shown(output: _ActionsContainer) -> None:
         choices=COLORS,
         default="auto",
         metavar="WHEN",
-        help=f"use colors: {', '.join(COLORS)}",
+        help=f"when to use colors: {', '.join(COLORS)}",
     )
 
 
 def add_database(parser: _ActionsContainer, otherwise: str) -> None:
     parser.add_argument(
-        "--database", type=something, metavar="URL", help=f"{DATABASE}; default: {otherwise}"
+        "--database", type=something, metavar="URL", help=f"{DATABASE_URLS}; default: {otherwise}"
     )
 
 
@@ -58,7 +60,7 @@ def add_config(parser: _ActionsContainer, what: str) -> None:
         "--config",
         type=something,
         metavar="FILE",
-        help=f"{what}; default: HOLDFAST_CONFIG, then ./holdfast.toml if trusted",
+        help=f"{what}; default: HOLDFAST_CONFIG, then ./holdfast.toml if you trust it",
     )
 
 
@@ -85,7 +87,7 @@ def add_where(
             metavar="URL",
             help=f"a database instead of a server, such as sqlite:///chats.db; {database}",
         )
-    add_config(parser, "settings of the local server")
+    add_config(parser, "settings file of the local server")
 
 
 def exit_codes() -> str:

@@ -20,8 +20,8 @@ def serve_parser() -> Parser:
     parser = Parser(
         "holdfast serve",
         usage="holdfast serve [options]",
-        description="Serve chats: API and worker in one process, on SQLite unless a database is "
-        "named.\nPrints a URL to sign in with, and opens it in a browser if there is a screen.",
+        description="Run the server: web page, API and worker in one process.\n"
+        "Prints a URL that signs you in, and opens it in a browser if this machine has a screen.",
         epilog=_SERVE_EXAMPLES,
     )
     parser.add_argument(
@@ -39,19 +39,20 @@ def worker_parser() -> Parser:
     parser = Parser(
         "holdfast worker",
         usage="holdfast worker [options]",
-        description="Run the chats of a database, without an API.",
+        description="Run the chats of a database in a process without an API. Several workers and\n"
+        "servers can share a PostgreSQL database.",
     )
     parser.add_argument(
         "--metrics",
         type=something,
         metavar="ADDRESS",
         help="serve /metrics and /healthz at this address, without a token; default: "
-        "HOLDFAST_METRICS, then not at all",
+        "HOLDFAST_METRICS, otherwise off",
     )
     parser.add_argument(
         "--metrics-open",
         action="store_true",
-        help="allow --metrics at an address reachable from the network; default: "
+        help="allow an address for --metrics that other machines can reach; default: "
         "HOLDFAST_METRICS_OPEN",
     )
     _add_server(parser)
@@ -59,7 +60,7 @@ def worker_parser() -> Parser:
 
 
 def _add_server(parser: Parser) -> None:
-    add_config(parser, "settings")
+    add_config(parser, "settings file")
     add_database(
         parser, "HOLDFAST_DATABASE, then the settings, then a SQLite file in your data directory"
     )
@@ -68,23 +69,25 @@ def _add_server(parser: Parser) -> None:
         type=something,
         metavar="DIR",
         help="record model requests and responses in this directory, without secrets; "
-        "default: HOLDFAST_RECORD, then the settings, then off",
+        "default: HOLDFAST_RECORD, then the settings, otherwise off",
     )
 
 
-def _serve(said: Namespace, environ: Mapping[str, str]) -> int:
+def _serve(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import serve
     from holdfast.config import serve_options
 
-    return serve.main(serve_options(said, environ, api=True))
+    return serve.main(serve_options(arguments, environ, api=True))
 
 
-def _worker(said: Namespace, environ: Mapping[str, str]) -> int:
+def _worker(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import worker
     from holdfast.config import serve_options
 
-    return worker.main(serve_options(said, environ, api=False))
+    return worker.main(serve_options(arguments, environ, api=False))
 
 
-SERVE: Final = Verb("serve chats: API and worker in one process", serve_parser, _serve)
-WORKER: Final = Verb("run the chats of a database, without an API", worker_parser, _worker)
+SERVE: Final = Verb("run the server: web page, API and worker in one process", serve_parser, _serve)
+WORKER: Final = Verb(
+    "run the chats of a database in a process without an API", worker_parser, _worker
+)

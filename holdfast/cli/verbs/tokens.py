@@ -1,4 +1,4 @@
-"""`token`: what lets people in."""
+"""Parser of `holdfast token`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.cli.verbs.options import add_where
 from holdfast.cli.verbs.parser import Parser, Verb, number, something
 
-TOKENS: Final = ("create", "list", "revoke")
+TOKEN_ACTIONS: Final = ("create", "list", "revoke")
 ROLES: Final = ("admin", "member", "viewer")
 SCOPES: Final = ("read", "write", "admin")
 MAX_DAYS: Final = 366
@@ -33,10 +33,10 @@ def token_parser() -> Parser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=TOKENS,
+        choices=TOKEN_ACTIONS,
         default="create",
         metavar="WHAT",
-        help=f"{', '.join(TOKENS)}; default: create",
+        help=f"{', '.join(TOKEN_ACTIONS)}; default: create",
     )
     parser.add_argument("id", nargs="?", metavar="ID", help="id of the token to revoke")
     _add_wanted(parser)
@@ -54,7 +54,7 @@ def _add_wanted(parser: Parser) -> None:
         "--role",
         choices=ROLES,
         metavar="ROLE",
-        help=f"create the user with this role if there is none: {', '.join(ROLES)}",
+        help=f"role of the user, who is created if missing: {', '.join(ROLES)}",
     )
     parser.add_argument("--name", type=something, metavar="TEXT", help="description of the token")
     parser.add_argument(
@@ -69,16 +69,16 @@ def _add_wanted(parser: Parser) -> None:
         "--days",
         type=number(MAX_DAYS),
         metavar="N",
-        help=f"lifetime in days, up to {MAX_DAYS}; default: 90. With --url, at most that of the "
-        "token used there",
+        help=f"lifetime in days, up to {MAX_DAYS}; default: 90. With --url, the new token expires "
+        "no later than the one used to create it",
     )
 
 
-def _token(said: Namespace, environ: Mapping[str, str]) -> int:
+def _token(arguments: Namespace, environ: Mapping[str, str]) -> int:
     from holdfast.cli import token
     from holdfast.config import token_options
 
-    return token.main(token_options(said, environ))
+    return token.main(token_options(arguments, environ))
 
 
 TOKEN: Final = Verb("create, list and revoke access tokens", token_parser, _token)

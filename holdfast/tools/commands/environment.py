@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.kernel.errors import ConfigError
 
-PASSED: Final = (
+PASSED_VARIABLES: Final = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*"),
     *("XDG_*", "HOSTNAME", "MANPATH", "INFOPATH", "COLUMNS", "LINES"),
     # Certificates, without which nothing can be downloaded in some networks.
@@ -29,7 +29,7 @@ PASSED: Final = (
 )
 """Names of variables that are passed to a command, some with a wildcard."""
 
-QUIET: Final[Mapping[str, str]] = {
+NON_INTERACTIVE: Final[Mapping[str, str]] = {
     "HOLDFAST": "1",
     "NO_COLOR": "1",
     "TERM": "dumb",
@@ -41,7 +41,7 @@ QUIET: Final[Mapping[str, str]] = {
     "EDITOR": "true",
     "VISUAL": "true",
 }
-"""Set for every command: no person is there to use a pager, an editor or a prompt."""
+"""Variables set for every command: no person is there to use a pager, an editor or a prompt."""
 
 
 def passed(environ: Mapping[str, str], pass_env: Iterable[str] = ()) -> dict[str, str]:
@@ -51,7 +51,7 @@ def passed(environ: Mapping[str, str], pass_env: Iterable[str] = ()) -> dict[str
     named in full.
     """
     more = frozenset(pass_env)
-    patterns = (*PASSED, *more)
+    patterns = (*PASSED_VARIABLES, *more)
     return {
         name: value
         for name, value in environ.items()
@@ -63,7 +63,10 @@ def passed(environ: Mapping[str, str], pass_env: Iterable[str] = ()) -> dict[str
 def set_up(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables a command runs with, for use without a person."""
     stale = ("PWD", "OLDPWD")
-    return {**{name: value for name, value in environ.items() if name not in stale}, **QUIET}
+    return {
+        **{name: value for name, value in environ.items() if name not in stale},
+        **NON_INTERACTIVE,
+    }
 
 
 def check(pass_env: Iterable[str]) -> None:

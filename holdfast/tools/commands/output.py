@@ -11,19 +11,19 @@ from typing import Final
 
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
-HEAD: Final = 16 * 1024
-TAIL: Final = 16 * 1024
+HEAD_BYTES: Final = 16 * 1024
+TAIL_BYTES: Final = 16 * 1024
 """Bytes of the beginning and of the end shown to the model."""
 MAX_LOG: Final = 64 * 1024 * 1024
-"""Maximum bytes of a file with long output: what search_files can search."""
-MAX_NEWS: Final = 4 * 1024
-"""Characters shown to people at once."""
-LONG_LINE: Final = 8 * 1024
+"""Maximum bytes of a file with long output: the most that search_files can search."""
+MAX_UNSEEN: Final = 4 * 1024
+"""Characters of new output shown to people at once."""
+MAX_HELD_LINE: Final = 8 * 1024
 """Characters after which an unfinished line is passed on."""
 
-HOME: Final = ".holdfast"
-KEPT: Final = 50
-"""Number of such files kept in a directory; we delete older ones."""
+HOLDFAST_FOLDER: Final = ".holdfast"
+MAX_LOG_FILES: Final = 50
+"""Number of log files kept in a directory; older ones are deleted."""
 _LOG: Final = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.log", re.ASCII)
 
 _COLOUR: Final = "\x1b\\[[0-9;:]*m"
@@ -39,7 +39,7 @@ _OPEN_ESCAPE: Final = 64
 """Characters at the end of a piece in which an escape sequence may be incomplete."""
 
 
-class Readable:
+class OutputDecoder:
     """Converts bytes to text in whole lines: without escapes except colors, each line as a
     terminal would finally show it."""
 
@@ -58,12 +58,12 @@ class Readable:
         return readable(rest)
 
     def _overlong(self) -> str:
-        """What is given on of a line before its end has come, so that it need not be kept."""
+        """The beginning of a long line, passed on before its end: it need not be kept."""
         line = self._line
-        if len(line) <= LONG_LINE:
+        if len(line) <= MAX_HELD_LINE:
             return ""
         line = line[line.rstrip("\r").rfind("\r") + 1 :]  # all before it is overwritten
-        if len(line) <= LONG_LINE:
+        if len(line) <= MAX_HELD_LINE:
             self._line = line
             return ""
         escape = line.find("\x1b", -_OPEN_ESCAPE)
@@ -102,10 +102,10 @@ def _last_state(line: str) -> str:
     return "".join(kept)
 
 
-class Ends:
+class HeadAndTail:
     """The beginning and the end of a byte stream of any length."""
 
-    def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
+    def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
         self.total = 0
         self._limits = head, tail
         self._head = bytearray()
@@ -113,7 +113,7 @@ class Ends:
 
     @property
     def long(self) -> bool:
-        """Whether not all of it is kept."""
+        """Whether the middle was dropped."""
         return self.total > sum(self._limits)
 
     def add(self, data: bytes) -> None:
@@ -126,7 +126,7 @@ class Ends:
             del self._tail[:-tail]
 
     def whole(self) -> bytes:
-        """All of it, if it is not `long`."""
+        """All bytes, if the stream is not `long`."""
         return bytes(self._head + self._tail)
 
     def cut(self) -> tuple[str, int, str]:
@@ -140,14 +140,14 @@ class Ends:
         return first, self.total - len(first.encode()) - len(last.encode()), last
 
 
-class Log:
-    """A file with all of the output, beside the files the agent works on."""
+class OutputLog:
+    """A file with the whole output, in the directory that the agent works in."""
 
     def __init__(self, directory: Directory) -> None:
         self.path = ""
         """Path of the file; empty until something is written."""
         self.problem = ""
-        """Why it is incomplete; empty if it is not."""
+        """Why the file is incomplete; empty if it is complete."""
         self._directory = directory
         self._file: int | None = None
         self._room = MAX_LOG
@@ -170,20 +170,26 @@ class Log:
 
     def _open(self) -> None:
         self._ignore()
-        path = f"{HOME}/output/{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.log"
+        path = (
+            f"{HOLDFAST_FOLDER}/output/{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.log"
+        )
         self._file = self._directory.create(path)
         self.path = path
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Their names begin with the time. What has another name is not ours, and a clock that was
-        set must not cost us the one that was just begun."""
-        with suppress(OSError):  # there is only more left
-            folder = self._directory.open_beneath(f"{HOME}/output", os.O_RDONLY | os.O_DIRECTORY)
+        """Delete the oldest log files, by the time in their names.
+
+        A file with another name is not ours. The new file is kept even if the clock was set back.
+        """
+        with suppress(OSError):  # then old files stay
+            folder = self._directory.open_inside(
+                f"{HOLDFAST_FOLDER}/output", os.O_RDONLY | os.O_DIRECTORY
+            )
             try:
                 others = set(os.listdir(folder)) - {os.path.basename(self.path)}
                 logs = sorted(name for name in others if _LOG.fullmatch(name))
-                for name in logs[: 1 - KEPT]:
+                for name in logs[: 1 - MAX_LOG_FILES]:
                     os.unlink(name, dir_fd=folder)
             finally:
                 os.close(folder)
@@ -191,9 +197,9 @@ class Log:
     def _ignore(self) -> None:
         """Keep our files out of the user's version control."""
         try:
-            file = self._directory.create(f"{HOME}/.gitignore")
+            file = self._directory.create(f"{HOLDFAST_FOLDER}/.gitignore")
         except PathRefused:
-            return  # there is one; or else the log cannot be made either, and says why
+            return  # it exists; otherwise creating the log fails too, and reports why
         try:
             os.write(file, b"*\n")
         finally:
@@ -210,7 +216,7 @@ class Log:
             os.close(file)
 
 
-class News:
+class UnseenOutput:
     """Output not shown to people yet, limited to what they can read."""
 
     def __init__(self) -> None:
@@ -222,34 +228,34 @@ class News:
 
     def add(self, text: str) -> None:
         self._text += text
-        if len(self._text) > 2 * MAX_NEWS:
+        if len(self._text) > 2 * MAX_UNSEEN:
             self._shorten()
 
     def take(self) -> str:
-        if len(self._text) > MAX_NEWS:
+        if len(self._text) > MAX_UNSEEN:
             self._shorten()
         text, skipped = self._text, self._skipped
         self._text, self._skipped = "", 0
         return f"[… {skipped} characters not shown …]\n{text}" if skipped else text
 
     def _shorten(self) -> None:
-        last = self._text[-MAX_NEWS:]
+        last = self._text[-MAX_UNSEEN:]
         last = last[last.find("\n", 0, -1) + 1 :]
         self._skipped += len(self._text) - len(last)
         self._text = last
 
 
-class Output:
+class CommandOutput:
     """The output of one command, from its bytes to what people and the model see."""
 
     def __init__(self, directory: Directory) -> None:
-        self.news = News()
-        self._readable = Readable()
-        self._ends = Ends()
-        self._shown = Ends()
-        """The same with its colors."""
+        self.unseen = UnseenOutput()
+        self._readable = OutputDecoder()
+        self._ends = HeadAndTail()
+        self._shown = HeadAndTail()
+        """The same output with its colors."""
         self._is_coloured = False
-        self._log = Log(directory)
+        self._log = OutputLog(directory)
 
     def feed(self, data: bytes) -> None:
         self._add(self._readable.feed(data))
@@ -262,12 +268,12 @@ class Output:
     def _add(self, text: str) -> None:
         if not text:
             return
-        self.news.add(text)
+        self.unseen.add(text)
         plain = uncoloured(text)
         self._is_coloured = self._is_coloured or plain is not text
         data = plain.encode()
         self._shown.add(data if plain is text else text.encode())
-        if self._ends.total + len(data) > HEAD + TAIL:
+        if self._ends.total + len(data) > HEAD_BYTES + TAIL_BYTES:
             if not self._ends.long:
                 self._log.write(self._ends.whole())
             self._log.write(data)
@@ -275,13 +281,13 @@ class Output:
 
     def text(self) -> str:
         """The output for the model."""
-        return self._told(self._ends)
+        return self._shortened(self._ends)
 
     def coloured(self) -> str | None:
         """The output for people; None if it is the same."""
-        return self._told(self._shown) if self._is_coloured else None
+        return self._shortened(self._shown) if self._is_coloured else None
 
-    def _told(self, ends: Ends) -> str:
+    def _shortened(self, ends: HeadAndTail) -> str:
         if not ends.long:
             return ends.whole().decode()
         head, missing, tail = ends.cut()
@@ -290,14 +296,14 @@ class Output:
         return f"{ended(head)}{gap}\n{ended(tail)}{where}"
 
     def _where(self) -> str:
-        """Where all of it is. Last, since the middle is cut out of a result that is too long."""
+        """Where the whole output is. Put last: a result that is too long loses its middle."""
         log = self._log
         if not log.path:
             return f"the output could not be saved to a file: {log.problem}"
         what = "the beginning" if log.problem else "all"
-        but = f"; {log.problem}" if log.problem else ""
+        reason = f"; {log.problem}" if log.problem else ""
         can = "which read_file and search_files can read"
-        return f"{what} of the output is in {log.path}, {can}{but}"
+        return f"{what} of the output is in {log.path}, {can}{reason}"
 
 
 def ended(text: str) -> str:

@@ -21,15 +21,15 @@ from holdfast.tools.thread import to_end
 if TYPE_CHECKING:
     import subprocess
 
-CHUNK: Final = 64 * 1024
+READ_SIZE: Final = 64 * 1024
 """Bytes read at once: the capacity of a pipe."""
 LAST_CHUNKS: Final = 16
 """Chunks read after the end. More can only come from a process that escaped with the pipe."""
 
-FORCED: Final = 3
-"""Rounds of killing from here: a process may fork while others are being killed."""
+KILL_ROUNDS: Final = 3
+"""Rounds of killing from this process: a process may fork while others are being killed."""
 
-WHY: Final[Mapping[int, str]] = {
+START_ERRORS: Final[Mapping[int, str]] = {
     errno.E2BIG: "it is too long: write it to a file, and run that",
     errno.EAGAIN: "too many processes are running: try again when some have ended",
     errno.ENOMEM: "out of memory: try again later",
@@ -42,16 +42,16 @@ class NotStarted(ToolFailed):
     """A command was not started; the message says why."""
 
     def __init__(self, number: int) -> None:
-        why = WHY.get(number) or os.strerror(number)
+        why = START_ERRORS.get(number) or os.strerror(number)
         super().__init__(f"the command was not started: {why}")
         self.errno = number
 
 
-class Lost(ToolFailed):
+class SupervisorFailed(ToolFailed):
     """A command whose supervisor failed."""
 
 
-class End(Struct, frozen=True):
+class CommandExit(Struct, frozen=True):
     """How a command ended."""
 
     code: int | None
@@ -62,7 +62,7 @@ class End(Struct, frozen=True):
     """Number of its processes that could not be stopped."""
 
 
-class Process:
+class CommandProcess:
     """A running command. However this object or process ends, the command ends."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Process:
         self._control: int | None = control
         self._output = _Pipe(output)
         self._status = _Pipe(status)
-        self._said = b""
+        self._report = b""
         self._last_chunks = LAST_CHUNKS
 
     async def read(self, seconds: float | None = None) -> bytes | None:
@@ -80,7 +80,7 @@ class Process:
         if not self._status.at_end:
             pipes = [pipe.number for pipe in (self._output, self._status) if not pipe.at_end]
             await _wait_for(pipes, seconds)
-            self._said += self._status.take()
+            self._report += self._status.take()
             return self._output.take()
         # The command has ended, but a pipe held by another process may never reach its end.
         self._last_chunks -= 1
@@ -99,25 +99,27 @@ class Process:
     def force(self) -> None:
         """Kill what can be found from here, if the supervisor does not respond."""
         if self._popen.returncode is None:  # after its end, the pid may be reused
-            for _ in range(FORCED):
+            for _ in range(KILL_ROUNDS):
                 supervisor.kill(self._popen.pid)
-        if shell := _numbers(self._said, b"started"):
+        if shell := _numbers(self._report, b"started"):
             with suppress(OSError):
                 os.killpg(shell[0], signal.SIGKILL)
         self._popen.kill()
 
-    async def end(self) -> End:
+    async def end(self) -> CommandExit:
         """The supervisor's report, once it has ended."""
         code = await to_end(self._popen.wait)
-        if failed := _numbers(self._said, b"failed"):
+        if failed := _numbers(self._report, b"failed"):
             raise NotStarted(failed[-1])
-        if ended := _numbers(self._said, b"ended"):
-            return End(*ended)
+        if ended := _numbers(self._report, b"ended"):
+            return CommandExit(*ended)
         self.force()
-        if not _numbers(self._said, b"started"):
-            words = self._said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise Lost(f"the supervisor of the command failed: {words or f'it ended with {code}'}")
-        return End(None)
+        if not _numbers(self._report, b"started"):
+            words = self._report.decode(errors="replace").strip().rpartition("\n")[2]
+            raise SupervisorFailed(
+                f"the supervisor of the command failed: {words or f'it ended with {code}'}"
+            )
+        return CommandExit(None)
 
     def close(self) -> None:
         """Release everything. A running command is stopped, and a thread waits for its end."""
@@ -128,7 +130,7 @@ class Process:
             threading.Thread(target=self._popen.wait, daemon=True).start()
 
 
-def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) -> Process:
+def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) -> CommandProcess:
     """Run a command in an open directory."""
     import subprocess
 
@@ -150,7 +152,7 @@ def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) 
         except OSError as error:
             raise NotStarted(error.errno or 0) from error
         ours.pop_all()
-        return Process(popen, control, output, status)
+        return CommandProcess(popen, control, output, status)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
@@ -171,7 +173,7 @@ class _Pipe:
     def take(self) -> bytes:
         """Read what is in it."""
         try:
-            data = os.read(self.number, CHUNK)
+            data = os.read(self.number, READ_SIZE)
         except BlockingIOError:
             return b""
         self.at_end = not data
@@ -202,9 +204,9 @@ async def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
             timer.cancel()
 
 
-def _numbers(said: bytes, word: bytes) -> list[int]:
+def _numbers(report: bytes, word: bytes) -> list[int]:
     """The numbers in the line that starts with a word; empty if there is none."""
-    for line in said.splitlines():
+    for line in report.splitlines():
         if line.startswith(word + b" "):
             return [int(part) for part in line.split() if part.lstrip(b"-").isdigit()]
     return []

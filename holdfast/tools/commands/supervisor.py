@@ -1,16 +1,16 @@
-"""Runs one command and sees to its end: a process of its own between us and the command.
+"""The supervisor: a process between us and one command, which ends all processes of the command.
 
-It is run as a script, with next to no imports: each of them is paid for with every command.
+It is run as a script and imports almost nothing: every command pays for each import.
 
-stdin   anything that comes from it, its end too, means: stop everything. So the command also ends
-        with whoever started it, however that was killed.
-stdout  the command's output. Nothing of it passes through here.
-stderr  what becomes of it, in lines: `started PID`, `failed WHAT ERRNO`, `ended CODE LEFT ALIVE`.
+stdin   any input, and also its end, means: stop everything. So the command ends with the process
+        that started it, however that process was killed.
+stdout  the command's output. None of it passes through the supervisor.
+stderr  the report, in lines: `started PID`, `failed WHAT ERRNO`, `ended CODE LEFT ALIVE`.
         LEFT: how many processes the command had left running. ALIVE: how many could not be stopped.
 
-On Linux it adopts every descendant that loses its parent, so none gets away: not by `setsid`, not
-by forking twice, not by another environment. Elsewhere there is no such thing. What can still be
-found from the shell down and the shell's process group are stopped; a daemon may stay.
+On Linux the supervisor adopts every descendant that loses its parent, so none escapes: not by
+`setsid`, not by forking twice, not by another environment. Other systems have no such feature:
+there the descendants of the shell and its process group are stopped, and a daemon may survive.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ else:
     import _signal as signal
 
 COMMAND: Final = "HOLDFAST_COMMAND"
-"""The variable that brings the command. In an argument, `pkill -f` would find us by its words."""
-BY_ITSELF: Final = 0.2
-"""Seconds for what the shell left running to end by itself, as the `tee` of `> >(tee log)` does."""
-GRACE: Final = 0.5
-"""Seconds between asking the processes to end and killing them."""
-FORCE: Final = 1.0
-"""Seconds of killing before we give up on what does not die, or is not ours to kill."""
-LINUX_TELLS: Final = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-"""Who is whose child can be read from a file. It is quicker than a process that only forks."""
+"""The variable with the command. In an argument, `pkill -f` would find us by its words."""
+EXIT_WAIT: Final = 0.2
+"""Seconds in which left-over processes may exit by themselves, as `tee` in `> >(tee log)` does."""
+TERM_WAIT: Final = 0.5
+"""Seconds between SIGTERM and SIGKILL."""
+KILL_WAIT: Final = 1.0
+"""Seconds after which we give up on processes that do not die, or that we may not kill."""
+HAS_CHILDREN_FILE: Final = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+"""Whether the children of a process can be read from a file, faster than new ones are forked."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15
@@ -50,38 +50,38 @@ def main(shell: str, directory: int) -> None:
     command = os.environ.pop(COMMAND)
     prctl = _prctl()
     adopts = prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # The command may suspend us. The death of our parent then wakes us, to see to the end of it.
+    # The command may suspend us. The death of our parent then wakes us, to stop the command.
     prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
-    prctl(_PR_SET_NAME, b"holdfast")  # not to be met by `pkill python`
-    ears = Ears()
-    if ears.listen(0):  # stopped before it began
-        _tell(f"ended {-signal.SIGTERM} 0 0")
+    prctl(_PR_SET_NAME, b"holdfast")  # not to be matched by `pkill python`
+    poller = Poller()
+    if poller.wait(0):  # stopped before the command was started
+        _report(f"ended {-signal.SIGTERM} 0 0")
         return
     try:
         pid = os.fork()
     except OSError as error:
-        _tell(f"failed fork {error.errno}")
+        _report(f"failed fork {error.errno}")
         return
     if not pid:
         _become(shell, command, directory, prctl)
     os.close(directory)
-    _tell(f"started {pid}")
-    tree = Tree(pid, adopts, ears)
+    _report(f"started {pid}")
+    tree = ProcessTree(pid, adopts, poller)
     left = 0
     try:
         if tree.wait_for_shell():
             left = tree.left_running()
     finally:
         alive = tree.end()
-    _tell(f"ended {tree.code} {left} {alive}")
+    _report(f"ended {tree.code} {left} {alive}")
 
 
-def _tell(line: str) -> None:
-    _tried(os.write, 2, line.encode() + b"\n")  # perhaps nobody is left to hear it
+def _report(line: str) -> None:
+    _tried(os.write, 2, line.encode() + b"\n")  # the reader may have died
 
 
 def _tried(call: Callable[..., T], *arguments: Any) -> T | None:
-    """What a call gives; None when the system refuses it, and nothing follows from that."""
+    """The result of a call; None if the system refuses it, which is ignored."""
     try:
         return call(*arguments)
     except (OSError, ValueError):
@@ -120,7 +120,7 @@ def _become(
         os.close(directory)
         step = "exec"
         os.setsid()  # no terminal to type into, and a group of its own
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # should somebody kill us
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # in case we are killed
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(1, 2)
@@ -129,18 +129,18 @@ def _become(
         os.execve(shell, [os.path.basename(shell), "-c", command], os.environ)
     except OSError as error:
         os.dup2(status, 2)
-        _tell(f"failed {step} {error.errno}")
+        _report(f"failed {step} {error.errno}")
     finally:
         os._exit(127)
 
 
 def _set_signals(handler: signal.Handlers) -> None:
     for number in range(1, signal.NSIG):
-        _tried(signal.signal, number, handler)  # some are none, and two cannot be set
+        _tried(signal.signal, number, handler)  # some do not exist, and two cannot be set
 
 
-class Ears:
-    """Hears that a child has ended, and that everything is to stop."""
+class Poller:
+    """Waits for the end of a child, or for the request to stop everything."""
 
     def __init__(self) -> None:
         # The command may try to stop every Python it finds: only SIGKILL stops us.
@@ -153,54 +153,54 @@ class Ears:
         self._poll = select.poll()
         self._poll.register(self._child, select.POLLIN)
         self._poll.register(0, select.POLLIN)
-        # A fork of whoever started us may hold the other end of the pipe after its death.
+        # A fork of our parent may hold the other end of the pipe after the parent has died.
         if sys.platform == "linux" and (parent := _tried(os.pidfd_open, os.getppid())) is not None:
             self._poll.register(parent, select.POLLIN)
 
-    def listen(self, seconds: float | None) -> bool:
-        """Wait for a child's end, a word from outside or the time; whether we are to stop."""
+    def wait(self, seconds: float | None) -> bool:
+        """Wait for a child's end, a request to stop, or the timeout; returns whether to stop."""
         timeout = None if seconds is None else max(0.0, seconds * 1000)
-        heard = [descriptor for descriptor, _ in self._poll.poll(timeout)]
+        ready = [descriptor for descriptor, _ in self._poll.poll(timeout)]
         _tried(os.read, self._child, 4096)
-        told = [descriptor for descriptor in heard if descriptor != self._child]
-        for descriptor in told:  # an end is told again and again
+        requests = [descriptor for descriptor in ready if descriptor != self._child]
+        for descriptor in requests:  # the end of a pipe stays ready
             self._poll.unregister(descriptor)
-        return bool(told)
+        return bool(requests)
 
 
-class Tree:
-    """All that was started from here, wherever it has gone since."""
+class ProcessTree:
+    """All processes started from here, including those that changed their session or parent."""
 
-    def __init__(self, shell: int, adopts: bool, ears: Ears) -> None:
+    def __init__(self, shell: int, adopts: bool, poller: Poller) -> None:
         self.code = -signal.SIGKILL
-        """How the shell ended, once it has; below 0 by a signal."""
+        """Exit code of the shell, once it has ended; negative: the signal number."""
         self._shell = shell
         self._adopts = adopts
-        self._ears = ears
+        self._poller = poller
         self._ended = False
         self._gone = False
-        """There is no child any more. If we adopt, that means: nothing at all."""
+        """Whether no child is left. If we adopt descendants, no process at all is left."""
 
     def wait_for_shell(self) -> bool:
-        """Whether the shell ended by itself. If not, we are asked to stop."""
+        """Wait for the shell; returns whether it ended by itself, not by a request to stop."""
         while not self._ended:
-            if self._ears.listen(None):
+            if self._poller.wait(None):
                 return False
             self._reap()
         return True
 
     def left_running(self) -> int:
-        """How many processes outlive the shell, and do not end by themselves in a moment."""
-        if self._wait_until_gone(BY_ITSELF):
+        """How many processes outlive the shell, after a moment to exit by themselves."""
+        if self._wait_until_gone(EXIT_WAIT):
             return 0
         return sum(map(_is_running, descendants(os.getpid())))
 
     def end(self) -> int:
-        """Stop everything: ask first, then use force. How many are alive after all."""
+        """Stop everything, by SIGTERM, then SIGKILL; returns how many processes are still alive."""
         if not self._gone:
             _send(os.killpg, groups(descendants(os.getpid())), signal.SIGTERM, signal.SIGCONT)
-            self._wait_until_gone(GRACE)
-        until = time.monotonic() + FORCE
+            self._wait_until_gone(TERM_WAIT)
+        until = time.monotonic() + KILL_WAIT
         while not self._gone and time.monotonic() < until:
             kill(os.getpid())
             self._wait_until_gone(0.005)
@@ -211,7 +211,7 @@ class Tree:
     def _wait_until_gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while not self._gone and (rest := until - time.monotonic()) > 0:
-            self._ears.listen(rest)
+            self._poller.wait(rest)
             self._reap()
         return self._gone
 
@@ -229,36 +229,36 @@ class Tree:
 
 
 def kill(root: int) -> None:
-    """Kill all descendants that are there now. What they fork meanwhile is there the next time."""
+    """Kill all current descendants. Processes that they fork meanwhile are found the next time."""
     found = descendants(root)
     _send(os.killpg, groups(found), signal.SIGKILL)
     _send(os.kill, found, signal.SIGKILL)
 
 
 def groups(pids: Iterable[int]) -> set[int]:
-    """The process groups that these are in.
+    """The process groups of these processes.
 
-    A group is signalled in one step: nothing in it can fork its way out, as it could one by one.
-    None has anybody in it who is not our descendant: each is in a session that one of them made.
+    A group is signalled in one step, so no process in it can escape by forking. All members are
+    our descendants: each group is in a session that one of them created.
     """
     found = {group for pid in pids if (group := _tried(os.getpgid, pid)) is not None}
-    return found - {os.getpgrp()}  # which has a child in it that was forked this moment
+    return found - {os.getpgrp()}  # it has a child that was forked just now
 
 
 def _send(how: Callable[[int, int], None], targets: Iterable[int], *signals: int) -> None:
     for target in targets:
         for number in signals:
-            _tried(how, target, number)  # it may be gone, or not ours
+            _tried(how, target, number)  # it may have ended, or not be ours
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below one, those that have ended and were not waited for too."""
-    known = None if LINUX_TELLS else _table()
+    """All descendants of a process, including zombies."""
+    table = None if HAS_CHILDREN_FILE else _table()
     found: list[int] = []
     below = [root]
     while below:
         parent = below.pop()
-        children = _children(parent) if known is None else known.get(parent, ())
+        children = _children(parent) if table is None else table.get(parent, ())
         found += children
         below += children
     return found
@@ -271,12 +271,12 @@ def _children(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found += map(int, file.read().split())
     except OSError:
-        pass  # it has just ended: its children are ours now, and found the next time
+        pass  # it has just ended: its children are ours now, and are found the next time
     return found
 
 
 def _table() -> dict[int, list[int]]:
-    """Each process with its children, from `ps`: where Linux does not tell, or is not."""
+    """Each process with its children, from `ps`: for systems without the file in /proc."""
     import subprocess
 
     table: dict[int, list[int]] = {}

@@ -11,22 +11,22 @@ from typing import Final, TypeAlias
 from holdfast.tools.escape import clipped, on_one_line
 from holdfast.tools.files.document import Document, agreeing, shown
 
-CONTEXT: Final = 3
+CONTEXT_LINES: Final = 3
 """Unchanged lines shown around a change."""
-COMPARED: Final = 300_000
+MAX_COMPARED_PAIRS: Final = 300_000
 """Pairs of equal lines that are compared, to bound the time. Beyond that, everything between two
 lines that surely match is shown as changed."""
 NO_NEWLINE: Final = "\\ No newline at end of file"
 
-FOR_PEOPLE: Final = 2_000
-FOR_MODELS: Final = 400
+MAX_LINES_FOR_PEOPLE: Final = 2_000
+MAX_LINES_FOR_MODELS: Final = 400
 """Lines of a diff shown to a model."""
-WIDTH: Final = 1_000
+MAX_LINE_WIDTH: Final = 1_000
 """Characters of a line shown."""
-SIZE: Final = 48_000
+MAX_DIFF_BYTES: Final = 48_000
 """Bytes shown in total."""
 
-Block: TypeAlias = tuple[int, int, int, int]
+LineBlock: TypeAlias = tuple[int, int, int, int]
 """Start and end of lines in the old text, and of those that replace them in the new."""
 Pair: TypeAlias = tuple[int, int]
 """Numbers of equal lines in the old and the new text."""
@@ -43,8 +43,8 @@ def unified(path: str, old: str | None, new: str) -> str:
     return "\n".join([*head, *chain.from_iterable(hunks)])
 
 
-def beside_the_lines(old: Document, new: Document) -> str:
-    """Changes that no line shows: line endings and encoding."""
+def invisible_changes(old: Document, new: Document) -> str:
+    """Changes that a diff does not show: line endings and encoding."""
     changes = []
     if old.style and new.style and old.style != new.style:
         changes.append(f"line endings: {old.style} becomes {new.style}")
@@ -66,10 +66,10 @@ def split(text: str) -> list[str]:
     return [*lines, last] if last else lines
 
 
-def blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
+def blocks(a: Sequence[str], b: Sequence[str]) -> list[LineBlock]:
     """The changes between two texts, in order."""
-    found: list[Block] = []
-    room = COMPARED
+    found: list[LineBlock] = []
+    room = MAX_COMPARED_PAIRS
     for gap in gaps(a, b):
         pairs = list(islice(equal_pairs(a, b, gap), max(0, room) + 1))
         room -= len(pairs)
@@ -77,7 +77,7 @@ def blocks(a: Sequence[str], b: Sequence[str]) -> list[Block]:
     return found
 
 
-def gaps(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
+def gaps(a: Sequence[str], b: Sequence[str]) -> Iterator[LineBlock]:
     """The gaps between lines that surely match: the ends of the texts, lines that occur once in
     both and in the same order, and equal lines next to these."""
     whole = trimmed(a, b, (0, len(a), 0, len(b)))
@@ -86,10 +86,10 @@ def gaps(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
         gap = trimmed(a, b, (at_a, a2, at_b, b2))
         if gap[0] < gap[1] or gap[2] < gap[3]:
             yield gap
-        at_a, at_b = a2, b2  # the anchor itself is looked at again, and agrees
+        at_a, at_b = a2, b2  # the anchor is compared again, and matches
 
 
-def trimmed(a: Sequence[str], b: Sequence[str], block: Block) -> Block:
+def trimmed(a: Sequence[str], b: Sequence[str], block: LineBlock) -> LineBlock:
     """A block without the equal lines at its ends."""
     a1, a2, b1, b2 = block
     head = agreeing(a[a1:a2], b[b1:b2])
@@ -97,7 +97,7 @@ def trimmed(a: Sequence[str], b: Sequence[str], block: Block) -> Block:
     return a1 + head, a2 - tail, b1 + head, b2 - tail
 
 
-def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[Pair]:
+def anchors(a: Sequence[str], b: Sequence[str], block: LineBlock) -> list[Pair]:
     """Pairs of lines that occur exactly once in both: as many as are in the same order."""
     a1, a2, b1, b2 = block
     where = places_of_single(b, b1, b2)
@@ -108,9 +108,9 @@ def anchors(a: Sequence[str], b: Sequence[str], block: Block) -> list[Pair]:
 def rising(pairs: Sequence[Pair]) -> list[Pair]:
     """The longest sequence of pairs in which both numbers increase. The input has the first number
     increasing; where it is equal, the second decreases."""
-    lowest: list[int] = []  # by its length, the least second number that a row so far ends with
-    ends: list[int] = []  # ... and the position of that pair
-    before: list[int] = []  # of each pair, the position of the one in front of it; -1: none
+    lowest: list[int] = []  # by length of a sequence: the smallest second number that ends one
+    ends: list[int] = []  # by length of a sequence: the position of that pair
+    before: list[int] = []  # for each pair, the position of its predecessor; -1: none
     for position, (_, place) in enumerate(pairs):
         length = bisect_left(lowest, place)
         before.append(ends[length - 1] if length else -1)
@@ -130,7 +130,7 @@ def places_of_single(lines: Sequence[str], start: int, end: int) -> dict[str, in
     return {lines[at]: at for at in range(start, end) if times[lines[at]] == 1}
 
 
-def equal_pairs(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Pair]:
+def equal_pairs(a: Sequence[str], b: Sequence[str], gap: LineBlock) -> Iterator[Pair]:
     """Every line of the old text with every equal line of the new one."""
     a1, a2, b1, b2 = gap
     places: dict[str, list[int]] = {}
@@ -139,7 +139,7 @@ def equal_pairs(a: Sequence[str], b: Sequence[str], gap: Block) -> Iterator[Pair
     return ((at, place) for at in range(a1, a2) for place in places.get(a[at], ()))
 
 
-def between(row: Sequence[Pair], gap: Block) -> Iterator[Block]:
+def between(row: Sequence[Pair], gap: LineBlock) -> Iterator[LineBlock]:
     """What remains of a gap when the lines of these pairs match."""
     a1, a2, b1, b2 = gap
     for at_a, at_b in (*row, (a2, b2)):
@@ -148,11 +148,11 @@ def between(row: Sequence[Pair], gap: Block) -> Iterator[Block]:
         a1, b1 = at_a + 1, at_b + 1
 
 
-def grouped(changes: Sequence[Block]) -> Iterator[list[Block]]:
+def grouped(changes: Sequence[LineBlock]) -> Iterator[list[LineBlock]]:
     """Group changes whose context would touch."""
-    group: list[Block] = []
+    group: list[LineBlock] = []
     for change in changes:
-        if group and change[0] - group[-1][1] > 2 * CONTEXT:
+        if group and change[0] - group[-1][1] > 2 * CONTEXT_LINES:
             yield group
             group = []
         group.append(change)
@@ -160,9 +160,9 @@ def grouped(changes: Sequence[Block]) -> Iterator[list[Block]]:
         yield group
 
 
-def hunk(a: Sequence[str], b: Sequence[str], group: Sequence[Block]) -> Iterator[str]:
-    before = min(CONTEXT, group[0][0])
-    after = min(CONTEXT, len(a) - group[-1][1])
+def hunk(a: Sequence[str], b: Sequence[str], group: Sequence[LineBlock]) -> Iterator[str]:
+    before = min(CONTEXT_LINES, group[0][0])
+    after = min(CONTEXT_LINES, len(a) - group[-1][1])
     start_a, end_a = group[0][0] - before, group[-1][1] + after
     start_b, end_b = group[0][2] - before, group[-1][3] + after
     yield f"@@ -{extent(start_a, end_a)} +{extent(start_b, end_b)} @@"
@@ -191,10 +191,10 @@ def marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def shortened(diff: str, most: int) -> str:
-    """At most so many lines, none of them very long, and a note about what is omitted."""
-    lines = [clipped(line, WIDTH) for line in shown(diff).split("\n")]
+    """The diff cut to `most` lines of limited width, with a note about what is omitted."""
+    lines = [clipped(line, MAX_LINE_WIDTH) for line in shown(diff).split("\n")]
     kept: list[str] = []
-    room = SIZE
+    room = MAX_DIFF_BYTES
     for line in lines[:most]:
         room -= len(line.encode()) + 1
         if room < 0:

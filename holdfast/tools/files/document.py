@@ -1,8 +1,7 @@
 """Text files: conversion between bytes and the text that a model works with. Pure.
 
-The text has `\\n` at the end of every line; the original endings are kept beside it. A change
+The text has `\\n` at the end of every line; the original endings are kept separately. A change
 touches only what it changes: every other byte of the file is written as it was read.
-
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 Encoding: TypeAlias = Literal["utf-8", "utf-16-le", "utf-16-be"]
-Style: TypeAlias = Literal["LF", "CRLF", "CR", "mixed"]
+LineEndings: TypeAlias = Literal["LF", "CRLF", "CR", "mixed"]
 
 BOMS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -27,7 +26,7 @@ ERRORS: Final[dict[Encoding, str]] = {
     "utf-16-le": "surrogatepass",
     "utf-16-be": "surrogatepass",
 }
-STYLES: Final[dict[str, Style]] = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
+STYLES: Final[dict[str, LineEndings]] = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
 SAMPLE: Final = 8 * 1024
 """Bytes at the beginning of a file in which control characters are counted."""
@@ -48,7 +47,7 @@ class Document(Struct, frozen=True):
     bom: bytes = b""
 
     @property
-    def style(self) -> Style | None:
+    def style(self) -> LineEndings | None:
         """Which line endings it has; None if it has none."""
         kinds = set(self.endings)
         if not kinds:
@@ -56,7 +55,7 @@ class Document(Struct, frozen=True):
         return "mixed" if len(kinds) > 1 else STYLES[kinds.pop()]
 
 
-class Change(Struct, frozen=True):
+class TextChange(Struct, frozen=True):
     """A replacement of a span of the text."""
 
     start: int
@@ -97,8 +96,8 @@ def encode(document: Document) -> bytes:
 def split_endings(raw: str) -> tuple[str, tuple[str, ...]]:
     """The text with `\\n` alone, and its original endings.
 
-    A lone CR ends a line only if no line ends otherwise. Beside `\\n` it is an ordinary character,
-    so lines are counted as by compilers and search tools.
+    A lone CR ends a line only if no line ends in another way. In a text with `\\n` it is an
+    ordinary character, so lines are counted as by compilers and search tools.
     """
     if "\r" not in raw:
         return raw, ("\n",) * raw.count("\n")
@@ -109,13 +108,13 @@ def split_endings(raw: str) -> tuple[str, tuple[str, ...]]:
     return raw.replace("\r\n", "\n"), endings
 
 
-def as_lines_of(document: Document, given: str) -> str:
+def as_lines_of(document: Document, text: str) -> str:
     """Text given to find or insert, with the line endings of the document."""
-    text = given.replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n")
     return text.replace("\r", "\n") if document.style == "CR" else text
 
 
-def change(document: Document, changes: Sequence[Change]) -> Document:
+def change(document: Document, changes: Sequence[TextChange]) -> Document:
     """The document with some spans replaced, given in order and without overlap.
 
     A new line gets the line ending used around it.
@@ -124,8 +123,8 @@ def change(document: Document, changes: Sequence[Change]) -> Document:
     texts: list[str] = []
     endings: list[str] = []
     at = line = 0
-    for wanted in changes:
-        start, end, new = narrowed(text, wanted)
+    for planned in changes:
+        start, end, new = narrowed(text, planned)
         texts += (text[at:start], new)
         before = line + text.count("\n", at, start)
         endings += document.endings[line:before]
@@ -137,13 +136,13 @@ def change(document: Document, changes: Sequence[Change]) -> Document:
     return Document("".join(texts), tuple(endings), document.encoding, document.bom)
 
 
-def narrowed(text: str, wanted: Change) -> tuple[int, int, str]:
+def narrowed(text: str, change: TextChange) -> tuple[int, int, str]:
     """The span that really changes, without common beginnings and ends."""
-    old, new = text[wanted.start : wanted.end], wanted.new
+    old, new = text[change.start : change.end], change.new
     head = agreeing(old, new)
     old, new = old[head:], new[head:]
     tail = agreeing(old[::-1], new[::-1])
-    return wanted.start + head, wanted.end - tail, new[: len(new) - tail]
+    return change.start + head, change.end - tail, new[: len(new) - tail]
 
 
 def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
@@ -153,7 +152,7 @@ def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _ending_at(document: Document, line: int) -> str:
-    """Of the line itself; the last one may have none, and then does as the one before it."""
+    """The ending of a line; for a last line without one, the ending of the line before it."""
     endings = document.endings
     return endings[min(line, len(endings) - 1)] if endings else "\n"
 

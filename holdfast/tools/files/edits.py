@@ -9,17 +9,17 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.tools.files import document as documents
-from holdfast.tools.files.document import Change, Document
+from holdfast.tools.files.document import Document, TextChange
 from holdfast.tools.files.fuzzy_match import occurrences, old_lines, same_lines, same_lines_indented
 from holdfast.tools.files.suggestions import nearest
 
-MANY: Final = 1_000
+MAX_COUNTED: Final = 1_000
 """Occurrences counted before reporting "or more"."""
-MOST: Final = 100_000
+MAX_REPLACED: Final = 100_000
 """Maximum occurrences replaced together."""
-LARGEST: Final = 10 * 1024 * 1024
+MAX_RESULT: Final = 10 * 1024 * 1024
 """Maximum characters of the result: a larger file could not be read again."""
-LISTED: Final = 10
+MAX_LISTED_LINES: Final = 10
 """Line numbers listed in a message."""
 
 
@@ -36,62 +36,64 @@ def apply(document: Document, edits: Sequence[Edit]) -> Document:
     for number, edit in enumerate(edits, 1):
         try:
             document = documents.change(document, spans(document, edit))
-        except Problem as problem:
-            raise Problem(f"edit {number} of {len(edits)}: {problem}") from None
+        except EditError as problem:
+            raise EditError(f"edit {number} of {len(edits)}: {problem}") from None
     return document
 
 
-class Problem(Exception):
-    """Why an edit cannot be applied."""
+class EditError(Exception):
+    """An edit cannot be applied; the message says why."""
 
 
-def spans(document: Document, edit: Edit) -> list[Change]:
+def spans(document: Document, edit: Edit) -> list[TextChange]:
     """The spans that an edit replaces: exact matches, or else fuzzy ones."""
     old = documents.as_lines_of(document, edit.old_text)
     new = documents.as_lines_of(document, edit.new_text)
     check(edit, old, new)
     if not new.isascii() and documents.in_another_encoding(document):
-        raise Problem("the file is not UTF-8, so only ASCII can be inserted.")
-    for look in (exact, same_lines, same_lines_indented):
-        places = look(document.text, old, new, edit.replace_all)
-        found = list(islice(places, MOST + 1 if edit.replace_all else MANY))
+        raise EditError("the file is not UTF-8, so only ASCII can be inserted.")
+    for matcher in (exact, same_lines, same_lines_indented):
+        matches = matcher(document.text, old, new, edit.replace_all)
+        found = list(islice(matches, MAX_REPLACED + 1 if edit.replace_all else MAX_COUNTED))
         if len(found) > 1 and not edit.replace_all:
-            raise Problem(too_many(document.text, found))
+            raise EditError(too_many(document.text, found))
         if found:
             check_size(document.text, found)
             return found
-    raise Problem(not_found(document.text, old))
+    raise EditError(not_found(document.text, old))
 
 
 def check(edit: Edit, old: str, new: str) -> None:
     if not old:
-        raise Problem(
+        raise EditError(
             "old_text is empty: give the text to replace. "
             "To fill an empty or a new file, use write_file."
         )
     if old == new:
         why = "" if edit.old_text == edit.new_text else " except for line endings, which are kept"
-        raise Problem(f"old_text and new_text are the same{why}: remove this edit.")
+        raise EditError(f"old_text and new_text are the same{why}: remove this edit.")
     if lone := documents.lone_surrogate(new):
-        raise Problem(f"new_text contains a lone surrogate ({lone}), which cannot be written.")
+        raise EditError(f"new_text contains a lone surrogate ({lone}), which cannot be written.")
 
 
-def check_size(text: str, found: Sequence[Change]) -> None:
-    if len(found) > MOST:
-        raise Problem(f"old_text occurs more than {MOST:,} times: use a command such as sed.")
+def check_size(text: str, found: Sequence[TextChange]) -> None:
+    if len(found) > MAX_REPLACED:
+        raise EditError(
+            f"old_text occurs more than {MAX_REPLACED:,} times: use a command such as sed."
+        )
     size = len(text) + sum(len(one.new) - (one.end - one.start) for one in found)
-    if size > LARGEST:
-        raise Problem(f"the file would have {size:,} characters; the maximum is {LARGEST:,}.")
+    if size > MAX_RESULT:
+        raise EditError(f"the file would have {size:,} characters; the maximum is {MAX_RESULT:,}.")
 
 
-def exact(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
-    return (Change(at, at + len(old), new) for at in occurrences(text, old, every))
+def exact(text: str, old: str, new: str, every: bool) -> Iterator[TextChange]:
+    return (TextChange(at, at + len(old), new) for at in occurrences(text, old, every))
 
 
-def too_many(text: str, found: Sequence[Change]) -> str:
-    numbers = [str(text.count("\n", 0, change.start) + 1) for change in found[:LISTED]]
-    times = f"{MANY} times or more" if len(found) >= MANY else f"{len(found)} times"
-    where = ", ".join(dict.fromkeys(numbers)) + (", …" if len(found) > LISTED else "")
+def too_many(text: str, found: Sequence[TextChange]) -> str:
+    numbers = [str(text.count("\n", 0, change.start) + 1) for change in found[:MAX_LISTED_LINES]]
+    times = f"{MAX_COUNTED} times or more" if len(found) >= MAX_COUNTED else f"{len(found)} times"
+    where = ", ".join(dict.fromkeys(numbers)) + (", …" if len(found) > MAX_LISTED_LINES else "")
     return (
         f"old_text occurs {times} (line {where}). Include more surrounding lines to make it "
         "unique, or set replace_all."

@@ -8,12 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
-CHUNK: Final = 1024 * 1024
-LONGEST: Final = 64 * 1024
+READ_SIZE: Final = 1024 * 1024
+MAX_LINE_BYTES: Final = 64 * 1024
 """Bytes of a line that are kept."""
 
 
-class Part(Struct, frozen=True):
+class Excerpt(Struct, frozen=True):
     lines: list[str]
     total: int
     """Number of lines of the file, or of the part that was read."""
@@ -21,24 +21,24 @@ class Part(Struct, frozen=True):
     """Whether the end of the file was reached in time."""
 
 
-def part(descriptor: int, first: int, count: int, until: float) -> Part:
+def part(descriptor: int, first: int, count: int, until: float) -> Excerpt:
     """Up to `count` lines, from line `first` (counted from 1). Lines end in LF.
 
     `until`: when to stop reading, in seconds of `time.monotonic`. The thread that reads cannot be
-    cancelled, and a file may be larger than anyone wants to wait for.
+    cancelled, and reading a huge file may take minutes.
     """
     kept: list[bytearray] = []
     at, empty = 1, True  # the line that is being read, and whether anything of it was
-    while data := os.read(descriptor, CHUNK):
+    while data := os.read(descriptor, READ_SIZE):
         ends = data.count(b"\n")
         if at + ends >= first and at < first + count:
             _keep(kept, data, at, first, count)
         at += ends
         empty = data.endswith(b"\n")
         if time.monotonic() >= until:
-            whole = max(0, at - first)  # a last line without its end may go on after this chunk
-            return Part(_texts(kept[:whole]), at - 1, complete=False)
-    return Part(_texts(kept), at - empty)
+            whole = max(0, at - first)  # a last line without its end may continue in the next chunk
+            return Excerpt(_texts(kept[:whole]), at - 1, complete=False)
+    return Excerpt(_texts(kept), at - empty)
 
 
 def _texts(lines: list[bytearray]) -> list[str]:
@@ -46,11 +46,11 @@ def _texts(lines: list[bytearray]) -> list[str]:
 
 
 def _keep(kept: list[bytearray], data: bytes, at: int, first: int, count: int) -> None:
-    """Add what a piece, which begins in line `at`, has of the wanted lines."""
+    """Add the wanted lines of a chunk that starts in line `at`."""
     for number, line in enumerate(data.split(b"\n"), at):
         if first <= number < first + count:
             if number == first + len(kept):
                 if not line and number == at + data.count(b"\n"):
-                    continue  # nothing behind the last end: the line begins with the next piece
+                    continue  # nothing after the last newline: the line starts with the next chunk
                 kept.append(bytearray())
-            kept[number - first] += line[: LONGEST - len(kept[number - first])]
+            kept[number - first] += line[: MAX_LINE_BYTES - len(kept[number - first])]

@@ -11,13 +11,13 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
-from holdfast.tools.files.document import Change, agreeing
+from holdfast.tools.files.document import TextChange, agreeing
 
-COMPARED: Final = 50_000
+MAX_COMPARED_LINES: Final = 50_000
 """Lines whose indentation is compared. Beyond that, nothing is found."""
-UNITS: Final = (4, 2, 8, 3)
+TAB_WIDTHS: Final = (4, 2, 8, 3)
 """Numbers of spaces that may stand for a tab."""
-TWINS: Final = str.maketrans(
+LOOK_ALIKES: Final = str.maketrans(
     {
         **dict.fromkeys("\u00a0\u1680\u202f\u205f\u3000", " "),
         **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
@@ -32,7 +32,7 @@ Indent: TypeAlias = Callable[[str], str | None]
 """Maps a given indentation to the intended one; None if it is not known."""
 
 
-def same_lines(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
+def same_lines(text: str, old: str, new: str, every: bool) -> Iterator[TextChange]:
     """Matches that differ in trailing spaces or look-alike characters."""
     wanted, given = old_lines(old), new_lines(old, new)
     lines = Lines(text)
@@ -40,13 +40,13 @@ def same_lines(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
         yield lines.replaced(at, wanted, given, given)
 
 
-def same_lines_indented(text: str, old: str, new: str, every: bool) -> Iterator[Change]:
+def same_lines_indented(text: str, old: str, new: str, every: bool) -> Iterator[TextChange]:
     """Matches that also differ in indentation. The new lines are indented like the match."""
     wanted, given = old_lines(old), new_lines(old, new)
     lines = Lines(text)
     found = lines.find([plain(line).strip() for line in wanted], str.strip, every)
-    places = list(islice(found, COMPARED // len(wanted) + 1))
-    if len(places) * len(wanted) > COMPARED:
+    places = list(islice(found, MAX_COMPARED_LINES // len(wanted) + 1))
+    if len(places) * len(wanted) > MAX_COMPARED_LINES:
         return
     for at in places:
         fitting = reindented(given, wanted, lines.lines[at : at + len(wanted)])
@@ -67,7 +67,7 @@ def new_lines(old: str, new: str) -> list[str]:
 
 def plain(line: str) -> str:
     """The line with look-alike characters replaced by the plain ones, at the same positions."""
-    return line if line.isascii() else line.translate(TWINS)
+    return line if line.isascii() else line.translate(LOOK_ALIKES)
 
 
 def occurrences(text: str, wanted: str, every: bool) -> Iterator[int]:
@@ -90,39 +90,41 @@ class Lines:
         self._starts = [0]
         for line in self.lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
-        if not self.lines[-1]:  # behind the last line end there is no line
+        if not self.lines[-1]:  # there is no line after the last newline
             self.lines.pop()
         self._length = len(text)
 
     def find(self, keys: Sequence[str], strip: Callable[[str], str], every: bool) -> Iterator[int]:
-        """Where lines that are these when stripped follow each other."""
+        """Positions where consecutive lines equal `keys` when stripped."""
         if not any(keys):  # blank lines are everywhere
             return iter(())
-        # One character for each line, so that looking for lines is looking for text.
+        # Each line becomes one character, so lines are searched like text.
         names = {key: chr(number) for number, key in enumerate(dict.fromkeys(keys), 1)}
         here = "".join(names.get(strip(plain(line)), "\0") for line in self.lines)
         return occurrences(here, "".join(names[key] for key in keys), every)
 
     def replaced(
         self, at: int, old: Sequence[str], new: Sequence[str], put: Sequence[str]
-    ) -> Change:
-        """Lines that stand at a place more or less as `old` give way to `new`, written as in `put`.
+    ) -> TextChange:
+        """Replace the lines from `at`, which match `old`, by `new`, written as in `put`.
 
-        Those that the old and the new begin and end with alike stay as they are there.
+        Lines at the beginning and the end that `old` and `new` have in common are not touched.
         """
         head = agreeing(old, new)
         tail = agreeing(old[head:][::-1], new[head:][::-1])
         first, last = at + head, at + len(old) - tail
         start, end = self._starts[first], self._starts[last] - 1
         text = "\n".join(put[head : len(put) - tail])
-        if len(put) == head + tail:  # lines go, with the ends of them
+        if len(put) == head + tail:  # lines are deleted, with their newlines
             whole = end < self._length
-            return Change(start, end + 1, "") if whole else Change(max(0, start - 1), end, "")
+            return (
+                TextChange(start, end + 1, "") if whole else TextChange(max(0, start - 1), end, "")
+            )
         if first < last:
-            return Change(start, end, text)
-        if start > self._length:  # behind a last line that is not ended
-            return Change(self._length, self._length, "\n" + text)
-        return Change(start, start, text + "\n")
+            return TextChange(start, end, text)
+        if start > self._length:  # after a last line without a newline
+            return TextChange(self._length, self._length, "\n" + text)
+        return TextChange(start, start, text + "\n")
 
 
 # --- Indentation --------------------------------------------------------------------------------
@@ -131,8 +133,8 @@ class Lines:
 def reindented(
     lines: Sequence[str], given: Sequence[str], there: Sequence[str]
 ) -> list[str] | None:
-    """The lines with the difference in indentation that is between what was given and what is
-    there; None when that is not one difference."""
+    """The lines, indented by the difference between the given lines and those in the file; None if
+    the difference is not the same for all."""
     best: list[str] | None = None
     for indent in differences(given, there):
         moved = [shifted(line, indent) for line in lines]
@@ -146,7 +148,7 @@ def reindented(
 
 
 def differences(given: Sequence[str], there: Sequence[str]) -> Iterator[Indent]:
-    """Whatever explains all of these pairs of lines, the simplest first."""
+    """The changes of indentation that explain all pairs of lines, the simplest first."""
     pairs = [
         (indentation(one), indentation(other))
         for one, other in zip(given, there, strict=True)
@@ -168,10 +170,10 @@ def differences(given: Sequence[str], there: Sequence[str]) -> Iterator[Indent]:
 
 
 def conversions() -> Iterator[Indent]:
-    """An indentation as it is, or with tabs for spaces, or with spaces for tabs."""
+    """Conversions of an indentation: none, spaces to tabs, tabs to spaces."""
     yield str
-    yield from (partial(to_tabs, unit) for unit in UNITS)
-    yield from (partial(to_spaces, unit) for unit in UNITS)
+    yield from (partial(to_tabs, unit) for unit in TAB_WIDTHS)
+    yield from (partial(to_spaces, unit) for unit in TAB_WIDTHS)
 
 
 def to_tabs(unit: int, indentation: str) -> str | None:
@@ -185,7 +187,7 @@ def to_spaces(unit: int, indentation: str) -> str | None:
 
 
 def between(given: str, there: str) -> tuple[str, str] | None:
-    """What to put in front of an indentation, and what to take away there, to have the other."""
+    """The text to add at the start of an indentation, and the text to remove, to get the other."""
     if there.endswith(given):
         return there.removesuffix(given), ""
     if given.endswith(there):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
+PICTURE_SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-OTHERS: Final[tuple[tuple[bytes, str], ...]] = (
+OTHER_SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"%PDF-", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive, or a document in one"),
     (b"\x1f\x8b", "compressed with gzip"),
@@ -34,14 +34,16 @@ def picture(data: bytes) -> str | None:
     """The media type of a picture that models can see; None otherwise."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for start, kind in PICTURES if data.startswith(start)), None)
+    return next((kind for start, kind in PICTURE_SIGNATURES if data.startswith(start)), None)
 
 
 def kind(data: bytes) -> str:
     """The kind of bytes, as words that follow "is"."""
     if media_type := picture(data):
         return f"a picture ({media_type})"
-    return next((words for start, words in OTHERS if data.startswith(start)), "binary data")
+    return next(
+        (words for start, words in OTHER_SIGNATURES if data.startswith(start)), "binary data"
+    )
 
 
 def size(count: int) -> str:

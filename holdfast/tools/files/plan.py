@@ -1,6 +1,7 @@
 """A planned change of a file: its current content, the new one, and the replacement.
 
-Made once for the approval, and again to be carried out: the file may have changed in between.
+The plan is made for the approval, and again before it is carried out: the file may have changed
+in between.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from msgspec import Struct
 from holdfast.kernel.errors import ExpectedFailure
 from holdfast.tools.files.diff import unified
 from holdfast.tools.files.document import Document, encode
-from holdfast.tools.workspace.directory import Content, Directory, PathRefused
+from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
 from holdfast.tools.workspace.replace import version
 
-LIMIT: Final = 10 * 1024 * 1024
+MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 """Maximum bytes of a file that is read, edited or replaced."""
-MAX_LINE: Final = 2_000
+MAX_LINE_SHOWN: Final = 2_000
 """Characters of a line shown to the model."""
 
 
@@ -29,12 +30,12 @@ class ChangeRefused(ExpectedFailure):
         super().__init__(f"{words} Nothing was changed.")
 
 
-class Plan(Struct, frozen=True):
+class PlannedChange(Struct, frozen=True):
     """The planned content of a file."""
 
     file: str
     """Path relative to the directory."""
-    was: Content | None
+    was: FileContent | None
     """Current content; None if there is no file."""
     old: Document | None
     """Current text; None also if it is not text."""
@@ -49,17 +50,17 @@ class Plan(Struct, frozen=True):
         return unified(self.file, None if self.old is None else self.old.text, self.new.text)
 
 
-def current(directory: Directory, file: str) -> Content | None:
+def current(directory: Directory, file: str) -> FileContent | None:
     """The content of a file; None if there is none."""
     try:
-        return directory.read(file, LIMIT)
+        return directory.read(file, MAX_FILE_BYTES)
     except PathRefused as refusal:
         if refusal.code != errno.ENOENT:
             raise
         return None
 
 
-def carry_out(directory: Directory, plan: Plan) -> str:
+def carry_out(directory: Directory, plan: PlannedChange) -> str:
     """Write the file, unless it has changed since the plan was made; returns its new version."""
     data = plan.data
     directory.write(plan.file, data, unless_changed=plan.was.version if plan.was else "")

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from holdfast.kernel.messages import Message, Metadata, Text, ToolResult
 
-OURS: Final = "holdfast"
+METADATA_KEY: Final = "holdfast"
 """Metadata key of the records."""
-WRITERS: Final = ("write_file", "edit_file")
+WRITE_TOOLS: Final = ("write_file", "edit_file")
 
 
-class Record(Struct, frozen=True, omit_defaults=True):
+class FileRecord(Struct, frozen=True, omit_defaults=True):
     """What one call showed or made of a file."""
 
     file: str
@@ -38,7 +38,7 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Characters of the result's text. A shorter text was cut on its way."""
 
 
-class Seen(Struct, frozen=True):
+class KnownVersion(Struct, frozen=True):
     """The newest version of a file that the model knows."""
 
     version: str
@@ -46,30 +46,32 @@ class Seen(Struct, frozen=True):
     """First line, from 1, that was not shown; None: all are known."""
 
 
-def metadata(record: Record) -> Metadata:
-    return {OURS: msgspec.to_builtins(record)}
+def metadata(record: FileRecord) -> Metadata:
+    return {METADATA_KEY: msgspec.to_builtins(record)}
 
 
-def seen(history: Sequence[Message], file: str) -> Seen | None:
+def seen(history: Sequence[Message], file: str) -> KnownVersion | None:
     """What the model knows of a file; None: nothing."""
-    known: Seen | None = None
+    known: KnownVersion | None = None
     for record in records(history):
         if record.file == file:
             known = after(known, record)
     return known
 
 
-def records(history: Sequence[Message]) -> Iterator[Record]:
+def records(history: Sequence[Message]) -> Iterator[FileRecord]:
     for message in history:
         if message.role != "tool":
             continue
         for result in message.results:
-            if result.metadata and OURS in result.metadata:
-                with suppress(msgspec.ValidationError):  # what another tool of ours says
-                    yield arrived(result, msgspec.convert(result.metadata[OURS], Record))
+            if result.metadata and METADATA_KEY in result.metadata:
+                with suppress(msgspec.ValidationError):  # metadata of another bundled tool
+                    yield arrived(
+                        result, msgspec.convert(result.metadata[METADATA_KEY], FileRecord)
+                    )
 
 
-def arrived(result: ToolResult, record: Record) -> Record:
+def arrived(result: ToolResult, record: FileRecord) -> FileRecord:
     """The record of what is in the result: a text with a gap in it shows no line for sure."""
     whole = any(isinstance(p, Text) and len(p.text) == record.length for p in result.content)
     if record.length is None or whole:
@@ -77,19 +79,21 @@ def arrived(result: ToolResult, record: Record) -> Record:
     return msgspec.structs.replace(record, last=record.first - 1)
 
 
-def after(known: Seen | None, record: Record) -> Seen:
-    """What is known when one more result has been read. Pages of a file add up to all of it."""
+def after(known: KnownVersion | None, record: FileRecord) -> KnownVersion:
+    """What the model knows after one more result. Pages of a file add up to the whole file."""
     if record.was is not None:
-        # Who knew all of it still does. Otherwise its lines have other numbers now.
+        # A model that knew the whole file still does. Otherwise the line numbers have changed.
         whole = known is not None and known.version == record.was and known.next is None
-        return Seen(record.version, None if whole else 1)
+        return KnownVersion(record.version, None if whole else 1)
     unseen = known.next if known is not None and known.version == record.version else 1
     if unseen is None or record.first > unseen:
-        return Seen(record.version, unseen)
-    return Seen(record.version, None if record.last is None else max(unseen, record.last + 1))
+        return KnownVersion(record.version, unseen)
+    return KnownVersion(
+        record.version, None if record.last is None else max(unseen, record.last + 1)
+    )
 
 
-def written_beside(history: Sequence[Message], call_id: str) -> Iterator[str]:
+def written_before(history: Sequence[Message], call_id: str) -> Iterator[str]:
     """Paths that earlier calls of the same answer write to.
 
     Their results are not committed yet, so what they made of a file is not known here.
@@ -98,7 +102,7 @@ def written_beside(history: Sequence[Message], call_id: str) -> Iterator[str]:
         calls = message.calls
         if any(call.id == call_id for call in calls):
             for call in takewhile(lambda call: call.id != call_id, calls):
-                if call.tool in WRITERS:
+                if call.tool in WRITE_TOOLS:
                     with suppress(msgspec.DecodeError):
                         yield msgspec.json.decode(call.arguments, type=_Path).path
             return

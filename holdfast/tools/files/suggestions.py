@@ -10,20 +10,22 @@ from typing import Final
 
 from holdfast.tools.escape import clipped
 
-SHOWN: Final = 6
+MAX_SUGGESTED: Final = 6
 """Lines suggested."""
-WIDTH: Final = 200
+MAX_LINE_WIDTH: Final = 200
 """Characters of each line."""
-COMMON: Final = 50
+MAX_OCCURRENCES: Final = 50
 """A line that occurs more often than this is not specific."""
-SHORT: Final = 4
+MIN_LINE_LENGTH: Final = 4
 """A line with fewer characters is not specific either."""
-COUNTED: Final = 5_000
-"""Maximum lines whose letters are counted, and how many of each."""
-LETTERS: Final = 300
-COMPARED: Final = 50
+MAX_COUNTED_LINES: Final = 5_000
+"""Maximum lines whose characters are counted."""
+MAX_COUNTED_CHARACTERS: Final = 300
+"""Characters of such a line that are counted."""
+MAX_COMPARED_LINES: Final = 50
 """Maximum lines that are compared letter by letter, which is slow."""
-SIMILAR: Final = 0.6
+MIN_SIMILARITY: Final = 0.6
+"""Similarity, out of 1, from which a line is suggested."""
 
 
 def nearest(lines: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, str]]:
@@ -37,21 +39,21 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, str]
         return []
     begin = max(0, start)
     first = begin + max(0, first_difference(here[begin:], keys[begin - start :]) - 1)
-    last = min(first + SHOWN, start + len(keys), len(lines))
-    return [(at + 1, clipped(lines[at], WIDTH)) for at in range(first, last)]
+    last = min(first + MAX_SUGGESTED, start + len(keys), len(lines))
+    return [(at + 1, clipped(lines[at], MAX_LINE_WIDTH)) for at in range(first, last)]
 
 
 def where_most_agree(here: Sequence[str], keys: Sequence[str]) -> int | None:
     """Position where most of the wanted lines match."""
-    telling = {key for key in keys if len(key) >= SHORT}
+    telling = {key for key in keys if len(key) >= MIN_LINE_LENGTH}
     found: dict[str, list[int]] = defaultdict(list)
     for at, line in enumerate(here):
-        if line in telling and len(found[line]) <= COMMON:
+        if line in telling and len(found[line]) <= MAX_OCCURRENCES:
             found[line].append(at)
     votes = Counter(
         at - offset
         for offset, key in enumerate(keys)
-        if len(found.get(key, ())) <= COMMON
+        if len(found.get(key, ())) <= MAX_OCCURRENCES
         for at in found.get(key, ())
     )
     return max(votes, key=lambda start: (votes[start], -start)) if votes else None
@@ -62,20 +64,20 @@ def where_one_is_similar(here: Sequence[str], keys: Sequence[str]) -> int | None
     from difflib import SequenceMatcher
 
     longest = max(keys, key=len)
-    matcher = SequenceMatcher(None, b=longest[:LETTERS], autojunk=False)
+    matcher = SequenceMatcher(None, b=longest[:MAX_COUNTED_CHARACTERS], autojunk=False)
 
     def letters(at: int) -> float:
-        matcher.set_seq1(here[at][:LETTERS])
+        matcher.set_seq1(here[at][:MAX_COUNTED_CHARACTERS])
         return matcher.quick_ratio()
 
     def likeness(at: int) -> float:
-        matcher.set_seq1(here[at][:LETTERS])
+        matcher.set_seq1(here[at][:MAX_COUNTED_CHARACTERS])
         return matcher.ratio()
 
-    some = (at for at, line in enumerate(here) if 2 * len(longest) >= len(line) >= SHORT)
-    promising = nlargest(COMPARED, islice(some, COUNTED), key=letters)
+    some = (at for at, line in enumerate(here) if 2 * len(longest) >= len(line) >= MIN_LINE_LENGTH)
+    promising = nlargest(MAX_COMPARED_LINES, islice(some, MAX_COUNTED_LINES), key=letters)
     found = max(promising, key=likeness, default=None)
-    if len(longest) < SHORT or found is None or likeness(found) < SIMILAR:
+    if len(longest) < MIN_LINE_LENGTH or found is None or likeness(found) < MIN_SIMILARITY:
         return None
     return found - keys.index(longest)
 

@@ -1,7 +1,7 @@
-"""Tools with which an agent spawns other agents: chats of their own, below its own.
+"""Tools with which an agent spawns other agents, each in a child chat of its own.
 
-Only a durable host can run them. What these tools do is written in the transaction that records
-their results, so that a crash can neither make two children nor lose one.
+Only a durable host can run them. Their effects are written in the transaction that records their
+results, so a crash neither duplicates nor loses a child.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _wait_agents(timeout: float | None) -> Tool:
     agents = {"type": "array", "minItems": 1, "maxItems": 32, "items": ID}
     return Tool(
         name="wait_agents",
-        description=_said("wait_agents"),
+        description=_description("wait_agents"),
         schema=_schema({"agents": agents}, ["agents"]),
         effect="pure",
         action="child",
@@ -108,7 +108,7 @@ def _tool(
 ) -> Tool:
     return Tool(
         name=name,
-        description=_said(name),
+        description=_description(name),
         function=function,
         schema=_schema(properties, required),
         effect=effect,
@@ -125,5 +125,5 @@ def _schema(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str,
     }
 
 
-def _said(name: str) -> str:
+def _description(name: str) -> str:
     return files(__name__).joinpath(f"{name}.md").read_text("utf-8").strip()

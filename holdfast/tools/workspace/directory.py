@@ -1,4 +1,4 @@
-"""The directory an agent may work in: every given path is resolved beneath it."""
+"""The directory that an agent may work in: every path is resolved inside it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,30 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.tools.workspace import replace
-from holdfast.tools.workspace.errors import Reason, in_words, is_missing, shown, similar, unsayable
+from holdfast.tools.workspace.errors import (
+    PathError,
+    in_words,
+    is_missing,
+    shown,
+    similar,
+    unusable,
+)
 from holdfast.tools.workspace.openat import MAX_LINKS, O_PATH, Opener
 from holdfast.tools.workspace.openat import opener as best_opener
 
-Kind = Literal["file", "directory", "link", "other"]
+EntryKind = Literal["file", "directory", "link", "other"]
 
 _FOLDER: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_NEIGHBOURS: Final = 1_000
 """Names examined to find a similar one."""
 _UNCHANGED: Final = "nothing was changed: "
 _REPLACING: Final = threading.Lock()
-"""Of two threads that expect the same version one succeeds, also with a Directory each."""
+"""Lock: of two threads that expect the same version only one succeeds, in any `Directory`."""
 
 
 _EXPECTED: Final = frozenset(
     {
-        0,  # our own words about what a file holds
+        0,  # our own message about the content of a file
         errno.EEXIST,
         errno.EFBIG,
         errno.EISDIR,
@@ -48,7 +55,7 @@ _EXPECTED: Final = frozenset(
         errno.EXDEV,
     }
 )
-"""Codes about what a path names. All others are failures of the system or the argument."""
+"""Error codes that describe what a path names. All others are failures."""
 
 
 class PathRefused(ToolFailed):
@@ -61,19 +68,19 @@ class PathRefused(ToolFailed):
         self.expected = code in _EXPECTED if expected is None else expected
 
 
-class Content(Struct, frozen=True):
+class FileContent(Struct, frozen=True):
     """The content of a file."""
 
     data: bytes
     version: str
-    """Version: differs whenever the bytes do."""
+    """Version of the content: differs whenever the bytes differ."""
 
 
-class Entry(Struct, frozen=True):
+class DirectoryEntry(Struct, frozen=True):
     """One entry of a directory; a link is not followed."""
 
     name: str
-    kind: Kind
+    kind: EntryKind
     size: int
     """Size in bytes; 0 for anything but a file."""
 
@@ -85,7 +92,7 @@ class Directory:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, opener: Opener | None = None) -> None:
-        """Refuses (ConfigError) what is not there or is no directory."""
+        """Raises `ConfigError` if the path does not exist or is not a directory."""
         self._held = _Held(_open_top(path))
         weakref.finalize(self, self._held.close)
         self._opener = opener or best_opener()
@@ -104,11 +111,11 @@ class Directory:
         self._held.close()
 
     def relative(self, path: str) -> str:
-        """A path as given, as one relative to here. An absolute path may name what is in here.
+        """A path relative to the directory. An absolute path has to be inside the directory.
 
         Nothing is looked up: `..` and links are followed when the path is opened.
         """
-        if why := unsayable(path):
+        if why := unusable(path):
             raise PathRefused(f"{shown(path)} {why}", errno.EINVAL)
         names = _names(path)
         if path == "~" or path.startswith("~/"):
@@ -125,13 +132,13 @@ class Directory:
             else:
                 raise PathRefused(f"{shown(path)} {self._outside()}", errno.EXDEV)
         here = "./" if names[:1] == ["~"] else ""  # a directory that really has this name
-        slash = "/" if names and path.endswith(("/", "/.")) else ""  # it says: a directory
+        slash = "/" if names and path.endswith(("/", "/.")) else ""  # names a directory
         return here + ("/".join(names) or ".") + slash
 
     def settled(self, path: str) -> str:
-        """A path without links and `..`, as they are now: the same for all names of a file.
+        """A path with links and `..` resolved as they are now: the same for all names of a file.
 
-        To tell files apart, not to open them: by then it may lead elsewhere.
+        For comparing files, not for opening them: the path may lead elsewhere by then.
         """
         relative = self.relative(path)
         found = os.path.realpath(os.path.join(self.path, relative))
@@ -141,15 +148,15 @@ class Directory:
     # --- Reading --------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """A descriptor of what a path names beneath here: a regular file or a directory.
+        """A descriptor of a regular file or a directory inside this one.
 
-        Waits for nobody, and makes no file: see `create`.
+        Never blocks, and never creates a file: see `create`.
         """
         relative = self.relative(path)
         with self._refusing(path, relative):
             return self._open_plain(relative, flags & ~os.O_CREAT)
 
-    def read(self, path: str, limit: int) -> Content:
+    def read(self, path: str, limit: int) -> FileContent:
         """The bytes of a regular file of at most `limit` bytes."""
         relative = self.relative(path)
         with self._refusing(path, relative), ExitStack() as opened:
@@ -161,14 +168,14 @@ class Directory:
             if found.st_size > limit:
                 raise _too_large(f"{found.st_size:,}", limit)
             data = replace.read(descriptor, limit + 1)
-            if len(data) > limit:  # it is growing, or of a system that does not know its size
+            if len(data) > limit:  # it is growing, or its file system does not report its size
                 raise _too_large(f"more than {limit:,}", limit)
-        return Content(data, replace.version(data))
+        return FileContent(data, replace.version(data))
 
     def read_if_there(self, path: str, limit: int) -> bytes | None:
-        """The bytes of a regular file, or None when it cannot be read, whatever the reason.
+        """The bytes of a regular file; None if it cannot be read, for whatever reason.
 
-        Cheaper than `read` for a file that is often missing: no similar names are looked for.
+        Cheaper than `read` for a file that is often missing: similar names are not searched.
         """
         try:
             descriptor = self._open_plain(self.relative(path), os.O_RDONLY)
@@ -179,8 +186,8 @@ class Directory:
             return data if len(data) <= limit else None
         return None
 
-    def entries(self, path: str = ".", most: int | None = None) -> list[Entry]:
-        """What is in a directory, sorted by name; no more than `most` of it, whichever that is."""
+    def entries(self, path: str = ".", most: int | None = None) -> list[DirectoryEntry]:
+        """The entries of a directory, sorted by name; at most `most`, any of them."""
         relative = self.relative(path)
         with self._refusing(path, relative), self._scan(relative) as names:
             found = [entry for name in islice(names, most) if (entry := _entry(name)) is not None]
@@ -189,14 +196,14 @@ class Directory:
     # --- Writing --------------------------------------------------------------------------------
 
     def write(self, path: str, data: bytes, *, unless_changed: str | None = None) -> None:
-        """Replace or create a file in one step, making the directories it needs.
+        """Replace or create a file atomically, and create missing directories.
 
-        `unless_changed`: refuse when the file is no longer of this version (`""`: when it exists).
-        A link stays, and the file that it points to is replaced.
+        `unless_changed`: refuse if the file no longer has this version (`""`: if it exists).
+        A link is kept, and the file that it points to is replaced.
         """
         relative = self.relative(path)
-        with self._refusing(path, relative, _UNCHANGED), _Making(self) as making:
-            folder, name = making.place(relative)
+        with self._refusing(path, relative, _UNCHANGED), _ParentDirectories(self) as parents:
+            folder, name = parents.resolved(relative)
             old = replace.replaceable(folder, name)
             new = replace.written(folder, data, old)
             try:
@@ -207,28 +214,28 @@ class Directory:
             except BaseException:
                 replace.remove(folder, new)
                 raise
-            making.keep()
+            parents.keep()
             replace.sync(folder)
 
     def create(self, path: str) -> int:
-        """A descriptor to write a new file with; refuses one that exists."""
+        """A descriptor for writing a new file; refuses if the file exists."""
         relative = self.relative(path)
-        with self._refusing(path, relative, _UNCHANGED), _Making(self) as making:
-            folder, name = making.parent(relative)
+        with self._refusing(path, relative, _UNCHANGED), _ParentDirectories(self) as parents:
+            folder, name = parents.parent(relative)
             descriptor = os.open(name, replace.NEW, 0o600, dir_fd=folder)
-            making.keep()
+            parents.keep()
             return descriptor
 
     # --- Opening and refusing -------------------------------------------------------------------
 
-    def open_beneath(self, relative: str, flags: int) -> int:
-        """A descriptor of anything beneath here, by a path from `relative`. Raises OSError."""
+    def open_inside(self, relative: str, flags: int) -> int:
+        """A descriptor of anything inside, by a path from `relative`. Raises OSError."""
         with self._held as top:
             return self._opener(top, relative, flags | os.O_CLOEXEC)
 
     def _open_plain(self, relative: str, flags: int) -> int:
         # Without these a FIFO waits for its other end, and a terminal becomes ours.
-        descriptor = self.open_beneath(relative, flags | os.O_NONBLOCK | os.O_NOCTTY)
+        descriptor = self.open_inside(relative, flags | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             replace.refuse_special(os.fstat(descriptor))
         except BaseException:
@@ -238,7 +245,7 @@ class Directory:
 
     @contextmanager
     def _scan(self, relative: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-        descriptor = self.open_beneath(relative, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
+        descriptor = self.open_inside(relative, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
         try:
             with os.scandir(descriptor) as names:
                 yield names
@@ -247,14 +254,14 @@ class Directory:
 
     @contextmanager
     def _refusing(self, path: str, relative: str, before: str = "") -> Iterator[None]:
-        """Say in words what the system refuses."""
+        """Turn an `OSError` into `PathRefused` with a message."""
         try:
             yield
         except OSError as error:
             why = in_words(error)
             if error.errno == errno.EXDEV:
                 why = self._outside()
-            elif error.errno == errno.ENOENT and not isinstance(error, Reason):
+            elif error.errno == errno.ENOENT and not isinstance(error, PathError):
                 why = self._missing(relative)
             expected = False if self._held.is_removed() else None
             words = f"{before}{shown(path)} {why}"
@@ -264,11 +271,11 @@ class Directory:
         return f"is outside of the directory {shown(self.path)}: use a path inside it"
 
     def _missing(self, relative: str) -> str:
-        """That something is not there, and what is there that may have been meant."""
+        """The message for a missing path, with similar names that exist."""
         if self._held.is_removed():
             return f"cannot be used: the directory {shown(self.path)} was removed"
         names = relative.rstrip("/").split("/")
-        # By bisection: a path may have thousands of names, and each look-up costs as many.
+        # By bisection: a path may have thousands of names, and a look-up opens each of them.
         depth = bisect_left(range(1, len(names)), True, key=lambda at: self._ends(names[:at]))
         try:
             with self._scan("/".join(names[:depth]) or ".") as found:
@@ -276,21 +283,21 @@ class Directory:
         except OSError:
             return is_missing([])
         if names[depth] in there:
-            return "is a link to something that is not there: use another path"
+            return "is a link to something that does not exist: use another path"
         alike = similar(names[depth], there)
         return is_missing(["/".join([*names[:depth], name]) for name in alike])
 
     def _ends(self, names: list[str]) -> bool:
         """Whether the path leads to something that is missing or is not a directory."""
         try:
-            os.close(self.open_beneath("/".join(names), _FOLDER))
+            os.close(self.open_inside("/".join(names), _FOLDER))
         except OSError:
             return True
         return False
 
 
 class _Held:
-    """A descriptor that is closed once nobody uses it: then its number may come to mean another."""
+    """A descriptor that is closed once no operation uses it: its number may then be reused."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -323,15 +330,15 @@ class _Held:
         return False
 
 
-class _Making:
-    """Directories made for a file, and taken away again unless they are kept."""
+class _ParentDirectories:
+    """Directories created for a new file, and removed again unless they are kept."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._opened = ExitStack()
         self._made = ExitStack()
 
-    def __enter__(self) -> _Making:
+    def __enter__(self) -> _ParentDirectories:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -341,14 +348,14 @@ class _Making:
     def keep(self) -> None:
         self._made.pop_all()
 
-    def place(self, relative: str) -> tuple[int, str]:
-        """Where a file is or will be, behind all links: its directory, and its name there."""
+    def resolved(self, relative: str) -> tuple[int, str]:
+        """The directory of a file, with all links resolved, and the file's name in it."""
         for _ in range(MAX_LINKS + 1):
             folder, name = self.parent(relative)
             try:
                 target = os.readlink(name, dir_fd=folder)
             except OSError as error:
-                if error.errno in (errno.EINVAL, errno.ENOENT):  # no link
+                if error.errno in (errno.EINVAL, errno.ENOENT):  # not a link
                     return folder, name
                 raise
             if target.startswith("/"):
@@ -358,7 +365,7 @@ class _Making:
         raise OSError(errno.ELOOP, "too many links")
 
     def parent(self, relative: str) -> tuple[int, str]:
-        """The directory of a path, made if need be, and the last name of the path."""
+        """The directory of a path, created if missing, and the last name of the path."""
         *names, last = relative.split("/")
         if last in ("", ".", ".."):
             raise OSError(errno.EISDIR, "a directory")
@@ -369,12 +376,12 @@ class _Making:
         return folder, last
 
     def _deepest(self, names: list[str]) -> tuple[int, int]:
-        """The last directory on the way that is there, and how many names lead to it."""
+        """The deepest directory of the path that exists, and how many names lead to it."""
         for depth in range(len(names), -1, -1):
             try:
                 return self._open(names[:depth]), depth
             except FileNotFoundError:
-                if depth == 0 or names[depth - 1] == "..":  # back from what is not there
+                if depth == 0 or names[depth - 1] == "..":  # `..` of a missing directory
                     raise
         raise AssertionError("unreachable")
 
@@ -384,10 +391,10 @@ class _Making:
             os.mkdir(name, dir_fd=folder)
         except FileExistsError:
             with suppress(FileNotFoundError):
-                return self._open(names)  # somebody else made it
-            raise Reason(
-                f"cannot be made: {shown('/'.join(names))} is a link to something that is not "
-                "there",
+                return self._open(names)  # another process created it
+            raise PathError(
+                f"cannot be created: {shown('/'.join(names))} is a link to something that "
+                "does not exist",
                 errno.ENOENT,
             ) from None
         self._made.callback(_rmdir, folder, name)
@@ -395,13 +402,13 @@ class _Making:
         return self._open(names)
 
     def _open(self, names: list[str]) -> int:
-        descriptor = self._directory.open_beneath("/".join(names) or ".", _FOLDER)
+        descriptor = self._directory.open_inside("/".join(names) or ".", _FOLDER)
         self._opened.callback(os.close, descriptor)
         return descriptor
 
 
 def _rmdir(folder: int, name: str) -> None:
-    with suppress(OSError):  # somebody uses it
+    with suppress(OSError):  # another process uses it
         os.rmdir(name, dir_fd=folder)
 
 
@@ -416,34 +423,34 @@ def _open_top(path: str | os.PathLike[str]) -> int:
     except OSError as error:
         why = in_words(error)
     except ValueError:
-        why = unsayable(os.fspath(path))
+        why = unusable(os.fspath(path))
     raise ConfigError(f"{name} {why}")
 
 
 def _names(path: str) -> list[str]:
-    """Without those that say nothing."""
+    """The names of a path, without empty ones and `.`."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
-def _entry(name: os.DirEntry[str]) -> Entry | None:
-    """Nothing, if it has vanished meanwhile."""
+def _entry(name: os.DirEntry[str]) -> DirectoryEntry | None:
+    """The entry; None if it was deleted meanwhile."""
     try:
         found = name.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    kind: Kind = "other"
+    kind: EntryKind = "other"
     if stat.S_ISREG(found.st_mode):
         kind = "file"
     elif stat.S_ISDIR(found.st_mode):
         kind = "directory"
     elif stat.S_ISLNK(found.st_mode):
         kind = "link"
-    return Entry(name.name, kind, found.st_size if kind == "file" else 0)
+    return DirectoryEntry(name.name, kind, found.st_size if kind == "file" else 0)
 
 
-def _too_large(size: str, limit: int) -> Reason:
-    return Reason(
-        f"has {size} bytes, and at most {limit:,} can be read: look at a part of it with a "
+def _too_large(size: str, limit: int) -> PathError:
+    return PathError(
+        f"has {size} bytes, and at most {limit:,} can be read: read a part of it with a "
         "command, such as grep or sed",
         errno.EFBIG,
     )

@@ -1,4 +1,4 @@
-"""Why a path cannot be used, in words that follow the path and say what to do."""
+"""Messages about paths that cannot be used: they follow the path, and say what to do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 from holdfast.tools.escape import on_one_line
 
-REASONS: Final[Mapping[int, str]] = {
+ERROR_MESSAGES: Final[Mapping[int, str]] = {
     errno.EACCES: "may not be used: there is no permission for it",
     errno.EAGAIN: "is being changed by something else: try again",
-    errno.EBADF: "cannot be used any more: the directory is closed",
+    errno.EBADF: "can no longer be used: the directory is closed",
     errno.EBUSY: "is in use by something else: try again later",
     errno.EDQUOT: "could not be written, the disk quota is used up: free some space",
-    errno.EEXIST: "exists already: use another name, or replace it",
+    errno.EEXIST: "already exists: use another name, or replace it",
     errno.EFBIG: "could not be written, it would be larger than files may be here: write less",
     errno.EILSEQ: "has a name that cannot be used here: use other letters",
     errno.EINVAL: "has a name that cannot be used here: use another name",
@@ -34,13 +34,13 @@ REASONS: Final[Mapping[int, str]] = {
     errno.EPERM: "may not be used: there is no permission for it",
     errno.EROFS: "could not be written, the file system is read-only: write elsewhere",
 }
-"""By the system's number. Where ENOENT and EXDEV come from, more is known than the number."""
+"""Messages by error number. ENOENT and EXDEV get theirs where they occur: more is known there."""
 
-MAX_SHOWN: Final = 200
+MAX_PATH_SHOWN: Final = 200
 
 
-class Reason(OSError):
-    """A reason that we found ourselves, among those that the system gives."""
+class PathError(OSError):
+    """An error with a message of ours, raised next to those of the system."""
 
     def __init__(self, words: str, number: int = 0) -> None:
         super().__init__(number, words)
@@ -48,27 +48,27 @@ class Reason(OSError):
 
 
 def in_words(error: OSError) -> str:
-    if isinstance(error, Reason):
+    if isinstance(error, PathError):
         return error.words
-    return REASONS.get(error.errno or 0) or f"cannot be used: {error.strerror or error}"
+    return ERROR_MESSAGES.get(error.errno or 0) or f"cannot be used: {error.strerror or error}"
 
 
-def unsayable(path: str) -> str:
-    """Why no system could have such a path, or nothing."""
+def unusable(path: str) -> str:
+    """Why a path cannot exist on any system; empty if it can."""
     if not path:
-        return "is no path: use . for the directory itself"
+        return "is not a path: use . for the directory itself"
     if "\0" in path:
-        return "has a NUL character in it, which no name may have: leave it out"
+        return "contains a NUL character, which no name may have: leave it out"
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        return "has a character in it that no name can have here: use another name"
+        return "contains a character that no name can have here: use another name"
     return ""
 
 
 def shown(path: str) -> str:
-    """A path for a sentence."""
-    return on_one_line(path, MAX_SHOWN)
+    """A path as shown in a sentence."""
+    return on_one_line(path, MAX_PATH_SHOWN)
 
 
 def similar(name: str, names: Sequence[str]) -> list[str]:
@@ -81,6 +81,6 @@ def similar(name: str, names: Sequence[str]) -> list[str]:
 
 def is_missing(paths_alike: Sequence[str]) -> str:
     if not paths_alike:
-        return "is not there"
+        return "does not exist"
     *others, last = map(shown, paths_alike)
-    return f"is not there: there is {', '.join(others) + ' and ' if others else ''}{last}"
+    return f"does not exist: there is {', '.join(others) + ' and ' if others else ''}{last}"

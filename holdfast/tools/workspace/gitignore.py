@@ -1,4 +1,4 @@
-"""What is left out unless it is asked for: what tools make, and what .gitignore files name."""
+"""Which files are ignored by default: caches and the like, and those that .gitignore names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from msgspec import Struct
 from holdfast.tools.workspace.glob import Parts, fit, parts
 from holdfast.tools.workspace.wildcards import NoMatch, expressions
 
-FILE: Final = ".gitignore"
-MAX_FILE: Final = 256 * 1024
-"""Bytes. A larger one is taken for something else."""
-MAX_LINE: Final = 500
-"""Characters. No name is that long."""
+IGNORE_FILE: Final = ".gitignore"
+MAX_IGNORE_FILE: Final = 256 * 1024
+"""Maximum bytes of a .gitignore; a larger file is something else, and not read."""
+MAX_PATTERN: Final = 500
+"""Maximum characters of a pattern. No name is that long."""
 MAX_RULES: Final = 2_000
-"""Of one file. It takes a moment to understand them, and more to try them all on each name."""
+"""Maximum rules of one file: parsing them takes time, and each name is compared with all."""
 
-DIRECTORIES: Final = frozenset(
+IGNORED_DIRECTORIES: Final = frozenset(
     {
         ".git",
         ".gradle",
@@ -40,14 +40,14 @@ DIRECTORIES: Final = frozenset(
         "venv",
     }
 )
-"""Made by tools, often large, and hardly ever what is looked for."""
+"""Directories created by tools: often large, and rarely what is searched for."""
 
 
-class Rule(Struct, frozen=True):
+class IgnoreRule(Struct, frozen=True):
     """One line of a .gitignore."""
 
     leaves_out: bool
-    """Else it takes back what an earlier line says."""
+    """Whether matching files are ignored; otherwise the line cancels an earlier one."""
     directories_only: bool
     parts: Parts
 
@@ -55,25 +55,25 @@ class Rule(Struct, frozen=True):
         return (is_directory or not self.directories_only) and fit(self.parts, names)
 
 
-class Ignored(Struct, frozen=True):
-    """What the .gitignore files from the top down to one directory say."""
+class IgnoreRules(Struct, frozen=True):
+    """The rules of the .gitignore files from the top directory down to one directory."""
 
-    files: tuple[tuple[int, tuple[Rule, ...]], ...] = ()
-    """Each with the depth of its directory, the innermost first."""
+    files: tuple[tuple[int, tuple[IgnoreRule, ...]], ...] = ()
+    """The rules of each file, with the depth of its directory, the innermost first."""
 
-    def and_file(self, depth: int, data: bytes) -> Ignored:
-        """The same, and what another file says, which is so many directories further down."""
+    def and_file(self, depth: int, data: bytes) -> IgnoreRules:
+        """These rules, and those of another file, `depth` directories below the top."""
         found = (rule for line in _lines(data) if (rule := rule_in(line)) is not None)
         rules = tuple(islice(found, MAX_RULES))
-        return Ignored(((depth, rules[::-1]), *self.files)) if rules else self
+        return IgnoreRules(((depth, rules[::-1]), *self.files)) if rules else self
 
     def holds(self, path: str, is_directory: bool) -> bool:
-        """Whether to leave out a path that is in no directory which is left out.
+        """Whether a path is ignored; its directory must not be ignored.
 
-        The last line that matches decides, and those of the innermost file come last.
+        The last line that matches decides, and the lines of the innermost file come last.
         """
         names = path.split("/")
-        if is_directory and names[-1] in DIRECTORIES:
+        if is_directory and names[-1] in IGNORED_DIRECTORIES:
             return True
         for depth, rules in self.files:
             below = names[depth:]
@@ -84,15 +84,15 @@ class Ignored(Struct, frozen=True):
 
 
 def _lines(data: bytes) -> list[str]:
-    # As names are read that are no UTF-8: they can be matched.
+    # Like names that are not UTF-8, so that those can be matched.
     text = data.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def rule_in(line: str) -> Rule | None:
-    """None, if the line says nothing: it is empty, a comment, or makes no sense to git either."""
-    line = _without_spaces_behind(line)
-    if len(line) > MAX_LINE or line.startswith("#"):
+def rule_in(line: str) -> IgnoreRule | None:
+    """The rule of a line; None if it is empty, a comment, or invalid for git too."""
+    line = _without_trailing_spaces(line)
+    if len(line) > MAX_PATTERN or line.startswith("#"):
         return None
     text = line.removeprefix("!")
     try:
@@ -100,14 +100,14 @@ def rule_in(line: str) -> Rule | None:
     except NoMatch:
         return None
     anchored = "/" in text[:-1]
-    return Rule(
+    return IgnoreRule(
         leaves_out=text == line,
         directories_only=text.endswith("/"),
         parts=parts(names if anchored else [None, *names]),
     )
 
 
-def _without_spaces_behind(line: str) -> str:
+def _without_trailing_spaces(line: str) -> str:
     short = line.rstrip(" ")
     return f"{short} " if short != line and _ends_in_escape(short) else short
 

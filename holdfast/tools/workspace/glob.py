@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from fnmatch import translate  # its expressions do not go back over what a star has taken
+from fnmatch import translate  # its expressions do not backtrack into a star
 from typing import Final, TypeAlias
 
 from holdfast.kernel.errors import ToolFailed
@@ -23,9 +23,9 @@ class BadGlob(ToolFailed):
 
 
 class Glob:
-    """`*`, `?` and `[…]` within a name, `**` for any directories, `{a,b}` for either.
+    """A glob: `*`, `?` and `[…]` in a name, `**` for any directories, `{a,b}` for alternatives.
 
-    Without a slash it means names at any depth, with one it means paths from the top.
+    Without a slash it matches names at any depth, otherwise paths from the top.
     """
 
     def __init__(self, text: str) -> None:
@@ -42,7 +42,7 @@ class Glob:
 
 
 def _expand(text: str) -> list[str]:
-    """Every way to choose between what stands in braces."""
+    """All combinations of the alternatives in braces."""
     texts = [text]
     while any(map(_BRACES.search, texts)):
         texts = [each for one in texts for each in _expand_first(one)]
@@ -69,7 +69,7 @@ def _compile(text: str) -> Parts:
 
 
 def parts(expressions: Sequence[str | None]) -> Parts:
-    """A `**` at the end is what is in a directory, not the directory."""
+    """Compile the expressions. `**` at the end matches the content of a directory, not itself."""
     whole: list[str | None] = []
     for each in expressions:
         if each is not None or whole[-1:] != [None]:  # two in a row are one
@@ -80,35 +80,35 @@ def parts(expressions: Sequence[str | None]) -> Parts:
 
 
 def fit(parts: Parts, names: Sequence[str]) -> bool:
-    """Whether the parts stand for exactly these names."""
+    """Whether the parts match exactly these names."""
     last = parts[-1]
-    if last is None or not last.match(names[-1]):  # at once for nearly all names
+    if last is None or not last.match(names[-1]):  # decides for nearly all names
         return False
     at_any_depth = len(parts) == 2 and parts[0] is None
     return at_any_depth or len(parts) in _reached(parts, names)
 
 
 def _reached(parts: Parts, names: Sequence[str]) -> set[int]:
-    """How many of the parts these names can have used up, in every way at once."""
+    """Positions in the parts after matching these names, for all ways to match."""
     at = _skipping(parts, {0})
     for name in names:
         after = set()
-        for place in at:
-            if place == len(parts):
+        for position in at:
+            if position == len(parts):
                 continue
-            expression = parts[place]
+            expression = parts[position]
             if expression is None:
-                after.add(place)
+                after.add(position)
             elif expression.match(name):
-                after.add(place + 1)
+                after.add(position + 1)
         at = _skipping(parts, after)
     return at
 
 
-def _skipping(parts: Parts, places: set[int]) -> set[int]:
-    """The places, and those behind a `**` that stands for nothing."""
-    for place in sorted(places):
-        while place < len(parts) and parts[place] is None:
-            place += 1
-            places.add(place)
-    return places
+def _skipping(parts: Parts, positions: set[int]) -> set[int]:
+    """The positions, and those after a `**` that matches nothing."""
+    for position in sorted(positions):
+        while position < len(parts) and parts[position] is None:
+            position += 1
+            positions.add(position)
+    return positions

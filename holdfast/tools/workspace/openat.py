@@ -1,4 +1,4 @@
-"""Opens a path beneath a directory, safe against links and renames meanwhile.
+"""Opens a path inside a directory, safely while links and names change.
 
 A path is never checked first and opened afterwards: what was checked may be something else by
 then. On Linux the kernel resolves the path and refuses to leave the directory (`openat2`).
@@ -37,7 +37,7 @@ _NOT_OPENED: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 class Opener(Protocol):
     def __call__(self, top: int, path: str, flags: int, mode: int = 0) -> int:
-        """A descriptor of what a path names beneath the directory `top`."""
+        """A descriptor of what a path names inside the directory `top`."""
 
 
 @cache
@@ -73,7 +73,7 @@ def openat2(top: int, path: str, flags: int, mode: int = 0) -> int:
 
 @cache
 def _call() -> Callable[[int, bytes, int, int], tuple[int, int]]:
-    """The system call: gives a descriptor or -1, and the number of the error."""
+    """The system call: returns a descriptor or -1, and the error number."""
     if not sys.platform.startswith("linux") or os.uname().machine == "alpha":
         return _no_call  # the number means another call there, or none
     try:
@@ -102,12 +102,12 @@ def _no_call(top: int, name: bytes, flags: int, mode: int) -> tuple[int, int]:
 
 
 def walk(top: int, path: str, flags: int, mode: int = 0, *, through: int = O_PATH) -> int:
-    """Open each name in the directory before it, never following a link that the system sees.
+    """Open each name in the directory before it, without letting the system follow links.
 
-    The directories on the way are kept open, and `..` goes back to the one we came from: the
-    parent that the system would give may have been moved outside. `through`: how to open them.
+    The directories on the way stay open, and `..` returns to the one we came from: the parent that
+    the system would use may have been moved outside. `through`: flags to open them with.
     """
-    way = _Way(top, through)
+    way = _OpenPath(top, through)
     links = 0
     try:
         names = deque(_names(_encoded(path)))
@@ -122,7 +122,7 @@ def walk(top: int, path: str, flags: int, mode: int = 0, *, through: int = O_PAT
                 names = names or deque([b"."])
                 continue
             if flags & os.O_CREAT and list(names) == [b""]:
-                raise _error(errno.EISDIR, path)  # a file cannot have a name that ends in a slash
+                raise _error(errno.EISDIR, path)  # the name of a file cannot end in a slash
             link = way.enter(name) if names else way.end(name, flags, mode)
             if isinstance(link, int):
                 return link
@@ -137,8 +137,8 @@ def walk(top: int, path: str, flags: int, mode: int = 0, *, through: int = O_PAT
         way.close()
 
 
-class _Way:
-    """The directories from the top to where we are, each held open."""
+class _OpenPath:
+    """The directories from the top to the current one, each held open."""
 
     def __init__(self, top: int, through: int) -> None:
         self._opened = [top]
@@ -149,7 +149,7 @@ class _Way:
         return self._opened[-1]
 
     def enter(self, name: bytes) -> bytes | None:
-        """Go into a directory. If the name is a link's, stay and give what the link says."""
+        """Enter a directory. If the name is a link, stay, and return its target."""
         found = _open_or_link(self.here, name, self._flags)
         if isinstance(found, bytes):
             return found
@@ -157,13 +157,13 @@ class _Way:
         return None
 
     def end(self, name: bytes, flags: int, mode: int) -> int | bytes:
-        """Open the last name, or give what the link says that is to be followed."""
+        """Open the last name; if it is a link to follow, return its target."""
         if flags & os.O_NOFOLLOW:
             return os.open(name, flags | os.O_CLOEXEC, mode, dir_fd=self.here)
         return _open_or_link(self.here, name, flags, mode)
 
     def back(self) -> None:
-        os.stat(b".", dir_fd=self.here)  # refused where one may not pass, as by the kernel
+        os.stat(b".", dir_fd=self.here)  # refused without the permission to pass, as by the kernel
         if len(self._opened) == 1:
             raise _error(errno.EXDEV, "..")
         os.close(self._opened.pop())
@@ -174,7 +174,7 @@ class _Way:
 
 
 def _open_or_link(directory: int, name: bytes, flags: int, mode: int = 0) -> int | bytes:
-    """Open what is no link, or read what is one, also while it turns from one to the other."""
+    """Open a name, or return its target if it is a link, even if it changes meanwhile."""
     refused = _error(errno.EAGAIN, "")
     for _ in range(16):
         try:
@@ -190,7 +190,7 @@ def _open_or_link(directory: int, name: bytes, flags: int, mode: int = 0) -> int
         try:
             return os.readlink(name, dir_fd=directory)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # EINVAL: no link, or none any more
+            if error.errno != errno.EINVAL:  # EINVAL: not a link, or no longer one
                 raise
     raise refused
 
@@ -206,7 +206,7 @@ def _names(path: bytes) -> list[bytes]:
 
 
 def _encoded(path: str) -> bytes:
-    """As the system has it. What the system would cut off or could not say is refused."""
+    """The path as bytes. Refuses a path that the system would truncate or cannot represent."""
     try:
         name = os.fsencode(path)
     except UnicodeEncodeError:

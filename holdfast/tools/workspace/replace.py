@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from typing import Final
 
-from holdfast.tools.workspace.errors import Reason
+from holdfast.tools.workspace.errors import PathError
 
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _AS_IT_IS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -27,7 +27,7 @@ def version(data: bytes) -> str:
 
 
 def read(descriptor: int, limit: int) -> bytes:
-    """What can be read, at most `limit` bytes."""
+    """Read to the end, at most `limit` bytes."""
     parts: list[bytes] = []
     while limit and (part := os.read(descriptor, min(limit, _CHUNK))):
         parts.append(part)
@@ -40,27 +40,27 @@ def refuse_special(found: os.stat_result) -> None:
     mode = found.st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = "FIFO" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
-        raise Reason(f"is not a regular file: it is a {kind}", errno.ENODEV)
+        raise PathError(f"is not a regular file: it is a {kind}", errno.ENODEV)
 
 
 def replaceable(folder: int, name: str) -> os.stat_result | None:
-    """The file to be replaced, if there is one. Refuses what must not be replaced."""
+    """The status of the file to replace; None for a new one. Refuses anything but a plain file."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
-        raise Reason("is a directory: name a file in it", errno.EISDIR)
-    if stat.S_ISLNK(found.st_mode):  # it was none a moment ago
+        raise PathError("is a directory: name a file in it", errno.EISDIR)
+    if stat.S_ISLNK(found.st_mode):  # it was not a link a moment ago
         raise OSError(errno.EAGAIN, "became a link")
     refuse_special(found)
     if found.st_nlink > 1:
-        raise Reason(
+        raise PathError(
             f"has {found.st_nlink} names (hard links), and only this one would get the new "
             "content: remove this name first, or write to another",
             errno.EMLINK,
         )
-    # Replacing a file needs no permission to write to it. Whoever took that away thinks it does.
+    # Replacing a file needs no write permission, but a read-only file is meant to stay as it is.
     try:
         os.close(os.open(name, os.O_WRONLY | _AS_IT_IS, dir_fd=folder))
     except OSError as error:
@@ -70,9 +70,9 @@ def replaceable(folder: int, name: str) -> os.stat_result | None:
 
 
 def written(folder: int, data: bytes, old: os.stat_result | None) -> str:
-    """Write a new file beside the old one, flushed to disk; returns its name."""
+    """Write a new file next to the old one, flushed to disk; returns its name."""
     name = f".{os.urandom(12).hex()}.tmp"
-    # Until it has the old one's mode, nobody may read what nobody could read before.
+    # Until it has the mode of the old file, no other user may read it.
     descriptor = os.open(name, NEW, 0o666 if old is None else 0o600, dir_fd=folder)
     try:
         rest = memoryview(data)
@@ -90,8 +90,8 @@ def written(folder: int, data: bytes, old: os.stat_result | None) -> str:
 
 
 def _like(descriptor: int, old: os.stat_result) -> None:
-    """Give a file the old one's owner and group, where that is allowed, and its mode."""
-    mode = old.st_mode & 0o777  # writing drops set-user-ID, and so do we
+    """Give a file the owner and group of the old one, where that is allowed, and its mode."""
+    mode = old.st_mode & 0o777  # writing clears set-user-ID, and so do we
     mine = os.fstat(descriptor)
     if mine.st_uid != old.st_uid:
         with suppress(OSError):
@@ -100,39 +100,39 @@ def _like(descriptor: int, old: os.stat_result) -> None:
         try:
             os.fchown(descriptor, -1, old.st_gid)
         except OSError:
-            mode = mode & 0o707 | (mode & 0o007) << 3  # to another group they are the others
+            mode = mode & 0o707 | (mode & 0o007) << 3  # those of other users
     os.fchmod(descriptor, mode)
 
 
 def refuse_changed(folder: int, name: str, expected: str) -> None:
-    """Refuse when a file is no longer of a version (`""`: when there is one)."""
+    """Refuse if a file no longer has a version (`""`: if it exists)."""
     try:
         descriptor = os.open(name, os.O_RDONLY | _AS_IT_IS, dir_fd=folder)
     except FileNotFoundError:
         if expected:
-            raise Reason("was removed since it was read: look again", errno.ESTALE) from None
+            raise PathError("was removed since it was read: list it again", errno.ESTALE) from None
         return
     try:
         if not expected:
-            raise Reason("exists already: read it before you replace it", errno.EEXIST)
+            raise PathError("already exists: read it before you replace it", errno.EEXIST)
         size = os.fstat(descriptor).st_size
-        # The size first: a huge file is not read to see that it is another.
+        # The size first: a huge file need not be read to see that it differs.
         if not expected.startswith(f"{size}-") or version(read(descriptor, size + 1)) != expected:
-            raise Reason("was changed since it was read: read it again", errno.ESTALE)
+            raise PathError("was changed since it was read: read it again", errno.ESTALE)
     finally:
         os.close(descriptor)
 
 
 def remove(folder: int, name: str) -> None:
-    """Clean up. The reason for it is what counts, not that this may fail too."""
+    """Remove a file. Errors are ignored: the error that led here is the one to report."""
     with suppress(OSError):
         os.unlink(name, dir_fd=folder)
 
 
 def sync(folder: int) -> None:
-    """Have the names in a directory survive a power cut, where the system can promise that.
+    """Make the names in a directory survive a power failure, where the system can promise that.
 
-    The change is made and seen by everyone: a disk that cannot confirm it does not undo it.
+    Errors are ignored: the change is already visible, and a failed sync does not undo it.
     """
     with suppress(OSError):
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)

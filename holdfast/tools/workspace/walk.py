@@ -1,4 +1,4 @@
-"""Walks a directory tree, sorted and as far as needed, leaving out ignored files."""
+"""Walks a directory tree lazily, sorted by name, and does not enter ignored directories."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
-from holdfast.tools.workspace.gitignore import FILE, MAX_FILE, Ignored
+from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
+from holdfast.tools.workspace.gitignore import IGNORE_FILE, MAX_IGNORE_FILE, IgnoreRules
 from holdfast.tools.workspace.glob import Glob
 
 MAX_VISITED: Final = 200_000
-"""Entries after which a walk stops; a model has to narrow its question."""
+"""Entries after which a walk stops; the model has to narrow its request."""
 
 
-class Seen(Struct, frozen=True):
+class WalkEntry(Struct, frozen=True):
+    """An entry that a walk has found."""
+
     path: str
     """Path from the top of the directory."""
-    entry: Entry
+    entry: DirectoryEntry
     left_out: bool
-    """Whether it is ignored, and not entered."""
+    """Whether the entry is ignored, and so not entered."""
 
 
-class Walk:
+class DirectoryWalk:
     """An iterator, usable once: sorted by name, the content of a directory right after it.
 
-    Links are seen but not followed. Ignored entries are seen but not entered, unless `all` is set,
-    or the walk starts in one: then it was named explicitly.
+    Links are yielded but not followed. Ignored entries are yielded but not entered, unless `all` is
+    set or the walk starts in one, which was then named explicitly.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class Walk:
         glob: Glob | None = None,
         limit: int = MAX_VISITED,
     ) -> None:
-        """`depth`: 1 is what is in the directory itself. `glob`: seen from the start; a directory
+        """`depth`: 1 for the entries of the start alone. `glob`: relative to the start; a directory
         in which nothing can match is not entered."""
         self._directory = directory
         self.start = directory.relative(start).rstrip("/") or "."
@@ -59,8 +61,8 @@ class Walk:
         self.stopped = False
         """Whether the limit was reached."""
 
-    def __iter__(self) -> Iterator[Seen]:
-        """Refuses (PathRefused) a start that cannot be listed."""
+    def __iter__(self) -> Iterator[WalkEntry]:
+        """Yield the entries. Raises `PathRefused` if the start cannot be listed."""
         levels = [self._level(self.start, self._ignored_above())]
         while levels:
             found = next(levels[-1], None)
@@ -77,7 +79,7 @@ class Walk:
             if self._goes_into(seen, len(levels)):
                 levels.append(self._level(seen.path, ignored))
 
-    def _goes_into(self, seen: Seen, depth: int) -> bool:
+    def _goes_into(self, seen: WalkEntry, depth: int) -> bool:
         return (
             seen.entry.kind == "directory"
             and not seen.left_out
@@ -85,51 +87,51 @@ class Walk:
             and (self._glob is None or self._glob.leads_into(self._below(seen.path)))
         )
 
-    def wants(self, seen: Seen) -> bool:
+    def wants(self, seen: WalkEntry) -> bool:
         """Whether it matches the glob, if there is one."""
         return self._glob is None or self._glob.matches(self._below(seen.path))
 
     def _below(self, path: str) -> str:
         return path if self.start == "." else path[len(self.start) + 1 :]
 
-    def _level(self, path: str, ignored: Ignored) -> Iterator[tuple[Seen, Ignored]]:
+    def _level(self, path: str, ignored: IgnoreRules) -> Iterator[tuple[WalkEntry, IgnoreRules]]:
         try:
-            # One more than will be looked at, so as to know that there are more.
+            # One more than the limit, to know whether there are more.
             entries = self._directory.entries(path, self._limit - self.visited + 1)
         except PathRefused:
             if path == self.start:
                 raise
             self.unreadable += 1
             return
-        if any(entry.name == FILE and entry.kind == "file" for entry in entries):
+        if any(entry.name == IGNORE_FILE and entry.kind == "file" for entry in entries):
             ignored = self._and_file_in(path, ignored)
         for entry in entries:
             inner = joined(path, entry.name)
             left_out = not self._all and ignored.holds(inner, entry.kind == "directory")
-            yield Seen(inner, entry, left_out), ignored
+            yield WalkEntry(inner, entry, left_out), ignored
 
-    def _ignored_above(self) -> Ignored:
-        """The rules about the start, from the directories that it is in.
+    def _ignored_above(self) -> IgnoreRules:
+        """The ignore rules for the start, from the directories above it.
 
-        A start that is missing is refused first: otherwise each of them would cost a look-up.
+        A missing start is refused first: otherwise each of the directories would cost a look-up.
         """
-        ignored = Ignored()
+        ignored = IgnoreRules()
         os.close(self._directory.open(self.start, os.O_RDONLY | os.O_DIRECTORY))
-        if ".." in self.start.split("/"):  # which directories these are only the system knows
+        if ".." in self.start.split("/"):  # only the system knows which directories these are
             return ignored
         path = "."
         for name in self.start.split("/") if self.start != "." else ():
             ignored = self._and_file_in(path, ignored)
             path = joined(path, name)
             if ignored.holds(path, is_directory=True):
-                self._obeys_files = False  # also those inside: caches ignore themselves
-                return Ignored()
+                self._obeys_files = False  # also those inside: a cache ignores itself
+                return IgnoreRules()
         return ignored
 
-    def _and_file_in(self, path: str, ignored: Ignored) -> Ignored:
+    def _and_file_in(self, path: str, ignored: IgnoreRules) -> IgnoreRules:
         if not self._obeys_files:
             return ignored
-        data = self._directory.read_if_there(joined(path, FILE), MAX_FILE)
+        data = self._directory.read_if_there(joined(path, IGNORE_FILE), MAX_IGNORE_FILE)
         if data is None:
             return ignored
         return ignored.and_file(0 if path == "." else path.count("/") + 1, data)

@@ -1,4 +1,4 @@
-"""Translates the wildcards of a .gitignore as git interprets them."""
+"""Translates the wildcards of a .gitignore into regular expressions, as git interprets them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoMatch(ValueError):
 
 
 def expressions(pattern: str) -> list[str | None]:
-    """For `re`, one for each name of a path; None stands for any number of names."""
+    """One regular expression for each name of a path; None matches any number of names."""
     names: list[list[str]] = [[]]
     for token in _tokens(pattern):
         if token == "/":
@@ -79,12 +79,12 @@ def _item(found: re.Match[str]) -> str:
             raise NoMatch(found[0])
         return _CLASSES[found["name"]]
     low, high = found["low"], found["high"]
-    # From a letter to one before it is no range, but git has already compared the first.
+    # A range from a letter to an earlier one is empty, but git has already compared the first.
     return re.escape(low) if high is None or high < low else f"{re.escape(low)}-{re.escape(high)}"
 
 
 def _expression(tokens: Sequence[str]) -> str:
-    """As `fnmatch` makes it: what a star has taken is not gone back over."""
+    """The expression of one name. Like `fnmatch`, it does not backtrack into a star."""
     pieces = [""]
     for token in tokens:
         if token in ("*", ANY):

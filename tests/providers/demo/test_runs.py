@@ -13,7 +13,7 @@ from holdfast.kernel.events import Compacted, Retrying
 from holdfast.kernel.title import cleaned, title_request
 from holdfast.providers.demo import SPEECH, Demo
 from holdfast.testing import ports
-from holdfast.tools.ask_user import Answer, answered, ask_user, questions
+from holdfast.tools.ask_user import UserAnswer, answered, ask_user, questions
 from tests.kernel.runs import events_of, kinds, later, only, outcome
 from tests.providers.demo.requests import ALL, answer
 
@@ -81,7 +81,7 @@ async def test_it_asks_and_repeats_what_was_answered() -> None:
     asked = await agent.run("ask me Which colour: red or blue, then say thanks")
     (action,) = asked.actions
     assert action.kind == "answer"
-    said = answered(questions(action.arguments), [Answer(("blue",))])
+    said = answered(questions(action.arguments), [UserAnswer(("blue",))])
     result = await agent.run(history=asked.history, resolve={action.call.id: said})
     assert "→ blue" in result.text
     assert result.text.endswith("thanks")

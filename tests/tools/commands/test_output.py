@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from holdfast.tools.commands import output as module
 from holdfast.tools.commands.output import (
-    HEAD,
-    KEPT,
-    LONG_LINE,
-    MAX_NEWS,
-    TAIL,
-    Ends,
-    Log,
-    News,
-    Output,
-    Readable,
+    HEAD_BYTES,
+    MAX_HELD_LINE,
+    MAX_LOG_FILES,
+    MAX_UNSEEN,
+    TAIL_BYTES,
+    CommandOutput,
+    HeadAndTail,
+    OutputDecoder,
+    OutputLog,
+    UnseenOutput,
     readable,
     uncoloured,
 )
@@ -57,20 +57,20 @@ def test_a_line_is_shown_as_a_terminal_would_in_the_end(written: str, shown: str
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
-    lines = Readable()
+    lines = OutputDecoder()
 
     assert lines.feed(b"\xff\xc3\n") + lines.end() == "\ufffd\ufffd\n"
 
 
 def test_a_character_that_comes_in_two_pieces_is_one_character() -> None:
-    lines = Readable()
+    lines = OutputDecoder()
 
     assert lines.feed("ä".encode()[:1]) == ""
     assert lines.feed("ä".encode()[1:] + b"\n") == "ä\n"
 
 
 def test_a_line_is_given_on_when_it_is_whole() -> None:
-    lines = Readable()
+    lines = OutputDecoder()
 
     assert lines.feed(b"one\ntw") == "one\n"
     assert lines.feed(b"o\nthree") == "two\n"
@@ -85,7 +85,7 @@ NASTY = st.text(st.sampled_from("ab\r\n\b\x1b[]0;m\x07ä€\0K"), max_size=60)
 def test_how_the_bytes_are_cut_into_pieces_makes_no_difference(text: str, cuts: list[int]) -> None:
     data = text.encode()
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    lines = Readable()
+    lines = OutputDecoder()
 
     pieces = [lines.feed(data[a:b]) for a, b in pairwise(places)]
 
@@ -100,23 +100,23 @@ def test_no_control_character_but_tab_newline_and_colours_is_left(text: str) -> 
 
 
 def test_a_line_without_an_end_is_given_on_in_pieces() -> None:
-    lines = Readable()
+    lines = OutputDecoder()
 
     given_on = "".join(lines.feed(b"x" * 1000) for _ in range(100))
 
-    assert 100_000 - LONG_LINE <= len(given_on) < 100_000
+    assert 100_000 - MAX_HELD_LINE <= len(given_on) < 100_000
     assert given_on + lines.end() == "x" * 100_000
 
 
 def test_an_escape_at_the_end_of_a_piece_is_not_torn() -> None:
-    lines = Readable()
+    lines = OutputDecoder()
 
-    assert lines.feed(b"x" * LONG_LINE + b"\x1b[3") == "x" * LONG_LINE
+    assert lines.feed(b"x" * MAX_HELD_LINE + b"\x1b[3") == "x" * MAX_HELD_LINE
     assert lines.feed(b"1mred\n") == "\x1b[31mred\n"
 
 
 def test_a_progress_bar_without_an_end_takes_no_room() -> None:
-    lines = Readable()
+    lines = OutputDecoder()
 
     given_on = [lines.feed(b"%d%%\r" % (i % 100)) for i in range(10_000)]
 
@@ -128,7 +128,7 @@ def test_a_progress_bar_without_an_end_takes_no_room() -> None:
 
 
 def test_what_is_not_long_is_whole() -> None:
-    ends = Ends(4, 4)
+    ends = HeadAndTail(4, 4)
     ends.add(b"123")
     ends.add(b"45678")
 
@@ -137,7 +137,7 @@ def test_what_is_not_long_is_whole() -> None:
 
 
 def test_of_long_output_whole_lines_of_both_ends_are_kept() -> None:
-    ends = Ends(10, 10)
+    ends = HeadAndTail(10, 10)
     for number in range(100):
         ends.add(b"%03d\n" % number)
 
@@ -146,7 +146,7 @@ def test_of_long_output_whole_lines_of_both_ends_are_kept() -> None:
 
 @given(st.lists(st.text(), min_size=1), st.integers(1, 40), st.integers(1, 40))
 def test_head_gap_and_tail_make_up_the_whole(texts: list[str], head: int, tail: int) -> None:
-    ends = Ends(head, tail)
+    ends = HeadAndTail(head, tail)
     for text in texts:
         ends.add(text.encode(errors="replace"))
     whole = "".join(texts).encode(errors="replace")
@@ -164,7 +164,7 @@ def test_head_gap_and_tail_make_up_the_whole(texts: list[str], head: int, tail: 
 
 
 def test_the_two_ends_take_no_more_room_than_they_show() -> None:
-    ends = Ends(100, 100)
+    ends = HeadAndTail(100, 100)
     for _ in range(10_000):
         ends.add(b"0123456789")
 
@@ -176,7 +176,7 @@ def test_the_two_ends_take_no_more_room_than_they_show() -> None:
 
 
 def test_news_are_given_once() -> None:
-    news = News()
+    news = UnseenOutput()
     assert not news
     news.add("one\n")
     news.add("two\n")
@@ -187,7 +187,7 @@ def test_news_are_given_once() -> None:
 
 
 def test_more_news_than_anybody_reads_are_the_last_lines_and_a_word_about_the_others() -> None:
-    news = News()
+    news = UnseenOutput()
     for number in range(100_000):
         news.add(f"{number}\n")
 
@@ -195,7 +195,7 @@ def test_more_news_than_anybody_reads_are_the_last_lines_and_a_word_about_the_ot
 
     assert lines[-1] == "99999"
     assert lines == [str(100_000 - len(lines) + i) for i in range(len(lines))]
-    assert sum(map(len, lines)) + len(lines) <= MAX_NEWS
+    assert sum(map(len, lines)) + len(lines) <= MAX_UNSEEN
     skipped = sum(len(f"{n}\n") for n in range(100_000 - len(lines)))
     assert note == f"[… {skipped} characters not shown …]"
     assert news.take() == ""
@@ -210,8 +210,8 @@ def directory(tmp_path: Path) -> Iterator[Directory]:
         yield opened
 
 
-def fed(directory: Directory, *pieces: bytes) -> Output:
-    output = Output(directory)
+def fed(directory: Directory, *pieces: bytes) -> CommandOutput:
+    output = CommandOutput(directory)
     for piece in pieces:
         output.feed(piece)
     output.end()
@@ -228,7 +228,7 @@ LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 def test_short_output_is_shown_whole_and_makes_no_file(
     directory: Directory, tmp_path: Path
 ) -> None:
-    text = "x" * (HEAD + TAIL)
+    text = "x" * (HEAD_BYTES + TAIL_BYTES)
 
     assert fed(directory, text.encode()).text() == text
     assert list(tmp_path.iterdir()) == []
@@ -249,7 +249,7 @@ def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
     assert LINES.endswith("".join(shown[gap + 1 :]).encode())
     name = log.relative_to(tmp_path)
     assert told == f"[all of the output is in {name}, which read_file and search_files can read]\n"
-    assert len(text) <= HEAD + TAIL + 250
+    assert len(text) <= HEAD_BYTES + TAIL_BYTES + 250
 
 
 def test_the_file_is_not_for_version_control(directory: Directory, tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_where_the_disk_is_full_the_result_says_so(directory: Directory, tmp_pat
 
 def test_a_log_lets_go_of_its_file(directory: Directory) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    log = Log(directory)
+    log = OutputLog(directory)
     log.write(b"words")
     assert len(os.listdir("/proc/self/fd")) == before + 1
 
@@ -334,18 +334,18 @@ def test_only_the_newest_logs_are_kept_and_nothing_else_is_touched(
 ) -> None:
     home = tmp_path / ".holdfast" / "output"
     home.mkdir(parents=True)
-    early = [home / f"20010101-{number:06}-0123abcd.log" for number in range(KEPT + 3)]
+    early = [home / f"20010101-{number:06}-0123abcd.log" for number in range(MAX_LOG_FILES + 3)]
     late = home / "29990101-000000-0123abcd.log"  # the clock was set since
     mine = home / "notes.txt"
     for file in (*early, late, mine):
         file.write_text("kept")
 
-    log = Log(directory)
+    log = OutputLog(directory)
     log.write(b"words")
     log.close()
 
     left = sorted(home.iterdir())
-    assert len(left) == KEPT + 1
+    assert len(left) == MAX_LOG_FILES + 1
     assert {tmp_path / log.path, late, mine, *early[5:]} == set(left)
 
 
@@ -354,12 +354,12 @@ def test_a_log_that_is_the_oldest_by_its_name_is_kept_too(
 ) -> None:
     home = tmp_path / ".holdfast" / "output"
     home.mkdir(parents=True)
-    for number in range(KEPT):
+    for number in range(MAX_LOG_FILES):
         (home / f"29990101-{number:06}-0123abcd.log").write_text("kept")
 
-    log = Log(directory)
+    log = OutputLog(directory)
     log.write(b"words")
     log.close()
 
     assert (tmp_path / log.path).read_bytes() == b"words"
-    assert len(list(home.iterdir())) == KEPT
+    assert len(list(home.iterdir())) == MAX_LOG_FILES

@@ -324,7 +324,7 @@ def test_waiting_for_the_end_takes_no_work(tmp_path: Path) -> None:
 
         _, _, used = os.wait4(started.process.pid, 0)
 
-        assert used.ru_utime + used.ru_stime < 0.8 * supervisor.GRACE
+        assert used.ru_utime + used.ru_stime < 0.8 * supervisor.TERM_WAIT
 
 
 def test_a_byte_in_the_pipe_stops_everything_although_a_fork_holds_it_open(tmp_path: Path) -> None:
@@ -456,11 +456,11 @@ def test_a_supervisor_that_the_command_suspended_ends_with_its_parent(tmp_path: 
 # --- elsewhere ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("linux_tells", [True, False])
+@pytest.mark.parametrize("has_children_file", [True, False])
 def test_descendants_are_found_by_linux_and_by_ps(
-    linux_tells: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_children_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "LINUX_TELLS", linux_tells)
+    monkeypatch.setattr(supervisor, "HAS_CHILDREN_FILE", has_children_file)
     command = f"{BASH} -c '{BASH} -c \"echo \\$\\$ > inner; sleep 1000; :\"; :'; :"
     with supervised(command, tmp_path) as started:
         inner = written(tmp_path / "inner")

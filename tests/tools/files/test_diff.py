@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.tools.files import diff
-from holdfast.tools.files.diff import beside_the_lines, blocks, shortened, split, unified
+from holdfast.tools.files.diff import blocks, invisible_changes, shortened, split, unified
 from holdfast.tools.files.document import Document, decode
 from tests.tools.file_tools import patched
 
@@ -40,7 +40,7 @@ def test_a_diff_makes_the_new_text_of_the_old_one(old: str, new: str) -> None:
 @given(TEXTS, TEXTS)
 def test_a_diff_that_was_too_costly_to_find_is_still_right(old: str, new: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diff, "COMPARED", 0)
+        patch.setattr(diff, "MAX_COMPARED_PAIRS", 0)
         text = made(old, new)
     assert patched(old, text) == new
 
@@ -160,13 +160,13 @@ def document(data: bytes) -> Document:
 
 def test_what_the_lines_do_not_show_is_told_of() -> None:
     lf, crlf, bom = b"a\nb\n", b"a\r\nb\r\n", b"\xef\xbb\xbf"
-    told = beside_the_lines(document(lf), document(bom + crlf))
+    told = invisible_changes(document(lf), document(bom + crlf))
     assert told == (
         "line endings: LF becomes CRLF; encoding: UTF-8 becomes UTF-8 with a byte order mark"
     )
-    assert beside_the_lines(document(b"a\nb\r\n"), document(b"a\r\nb\n")) == "line endings change"
-    assert beside_the_lines(document(crlf), document(b"c\r\n")) == ""
-    assert beside_the_lines(document(crlf), document(b"")) == ""
+    assert invisible_changes(document(b"a\nb\r\n"), document(b"a\r\nb\n")) == "line endings change"
+    assert invisible_changes(document(crlf), document(b"c\r\n")) == ""
+    assert invisible_changes(document(crlf), document(b"")) == ""
 
 
 # --- shortened ----------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_a_long_line_is_cut_with_a_word_about_it() -> None:
 
 def test_a_diff_of_many_wide_lines_is_cut_too() -> None:
     text = shortened(made(None, ("x" * 900 + "\n") * 1_000), 2_000)
-    assert len(text) < diff.SIZE + 100
+    assert len(text) < diff.MAX_DIFF_BYTES + 100
     assert text.endswith("more lines of this diff not shown …]")
 
 

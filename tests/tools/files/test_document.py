@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.tools.files.document import (
-    Change,
     Document,
+    TextChange,
     as_lines_of,
     change,
     decode,
@@ -95,7 +95,7 @@ def changed(data: bytes, *changes: tuple[str, str]) -> bytes:
     spans = []
     for old, new in changes:
         at = made.text.index(old, at)
-        spans.append(Change(at, at + len(old), new))
+        spans.append(TextChange(at, at + len(old), new))
         at += len(old)
     return encode(change(made, spans))
 
@@ -142,7 +142,7 @@ def test_every_byte_outside_of_a_change_stays_as_it_was(
     end = data.draw(st.integers(start, len(pieces)))
     new = data.draw(st.text("abx\n", max_size=4))
 
-    made = encode(change(document(raw.encode()), [Change(start, end, new)])).decode()
+    made = encode(change(document(raw.encode()), [TextChange(start, end, new)])).decode()
 
     before, after = "".join(pieces[:start]), "".join(pieces[end:])
     assert made.startswith(before)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.tools.files import fuzzy_match
 from holdfast.tools.files.document import Document, decode, encode
-from holdfast.tools.files.edits import Edit, Problem, apply
+from holdfast.tools.files.edits import Edit, EditError, apply
 
 
 def edited(text: str, *edits: tuple[Any, ...]) -> str:
@@ -22,7 +22,7 @@ def edited(text: str, *edits: tuple[Any, ...]) -> str:
 
 
 def refusal(text: str, *edits: tuple[Any, ...]) -> str:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(EditError) as caught:
         edited(text, *edits)
     return str(caught.value)
 
@@ -228,9 +228,9 @@ def test_so_many_places_that_it_would_take_too_long_are_not_compared(
 ) -> None:
     text = "  a\n  b\n" * 3
     edit = ("\ta\n\tb\n", "\tc\n", True)
-    monkeypatch.setattr(fuzzy_match, "COMPARED", 6)
+    monkeypatch.setattr(fuzzy_match, "MAX_COMPARED_LINES", 6)
     assert edited(text, edit) == "  c\n" * 3
-    monkeypatch.setattr(fuzzy_match, "COMPARED", 5)
+    monkeypatch.setattr(fuzzy_match, "MAX_COMPARED_LINES", 5)
     assert "not found" in refusal(text, edit)
 
 
@@ -259,7 +259,7 @@ def test_what_is_not_found_is_missed_in_a_moment() -> None:
     lines = ["".join(rng.choices("abcdefgh ", k=300)) for _ in range(6_001)]
     wanted = lines.pop()
     began = time.process_time()
-    with pytest.raises(Problem):
+    with pytest.raises(EditError):
         apply(Document("\n".join(lines)), [Edit(wanted, "x")])
     assert time.process_time() - began < 4
 
@@ -277,6 +277,6 @@ def test_a_text_does_not_grow_without_bound() -> None:
 def test_what_is_in_an_old_encoding_gets_no_other_one_mixed_in() -> None:
     latin = decode("café au lait".encode("latin-1"))
     assert latin is not None
-    with pytest.raises(Problem, match="not UTF-8, so only ASCII can be inserted"):
+    with pytest.raises(EditError, match="not UTF-8, so only ASCII can be inserted"):
         apply(latin, [Edit("lait", "crème")])
     assert encode(apply(latin, [Edit("lait", "soja")])) == "café au soja".encode("latin-1")

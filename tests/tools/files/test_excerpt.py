@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.tools.files import excerpt as module
-from holdfast.tools.files.excerpt import Part, part
+from holdfast.tools.files.excerpt import Excerpt, part
 
 
-def read(data: bytes, first: int, count: int, until: float = math.inf) -> Part:
+def read(data: bytes, first: int, count: int, until: float = math.inf) -> Excerpt:
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -35,18 +35,18 @@ def test_any_part_has_the_lines_that_were_asked_for(
     data = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
     whole = data.decode().removesuffix("\n").split("\n") if data else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK", chunk)
+        patch.setattr(module, "READ_SIZE", chunk)
         found = read(data, first, count)
     assert found.total == len(whole)
     assert found.lines == whole[first - 1 : first - 1 + count]
 
 
 def test_of_a_line_without_an_end_only_the_beginning_is_kept() -> None:
-    found = read(b"x" * (3 * module.CHUNK) + b"\nlast", 1, 2)
-    assert [len(line) for line in found.lines] == [module.LONGEST, 4]
+    found = read(b"x" * (3 * module.READ_SIZE) + b"\nlast", 1, 2)
+    assert [len(line) for line in found.lines] == [module.MAX_LINE_BYTES, 4]
 
 
 def test_counting_stops_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(module, "READ_SIZE", 2)
     found = read(b"a\nb\nc\nd\n", 1, 1, until=0.0)
-    assert found == Part(["a"], 1, complete=False)
+    assert found == Excerpt(["a"], 1, complete=False)

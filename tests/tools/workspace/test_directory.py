@@ -21,7 +21,7 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.tools.workspace import replace
-from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
+from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
 from holdfast.tools.workspace.openat import openat2, opener, walk
 
 LIMIT: Final = 1_000
@@ -89,7 +89,7 @@ def test_the_best_way_to_open_is_taken_by_itself(top: Path) -> None:
     [
         ("missing", "does not exist: create it, or name another directory"),
         ("file", "is not a directory: name one"),
-        ("nul\0", "has a NUL character"),
+        ("nul\0", "contains a NUL character"),
         ("", "does not exist"),
     ],
 )
@@ -118,7 +118,7 @@ def test_it_stays_the_same_directory_when_its_name_is_given_to_another(
     try:
         directory.write("new/file", b"new")
         assert (moved / "new" / "file").read_bytes() == b"new"
-        assert "is not there" in refused(moved, lambda: directory.read("secret", LIMIT))
+        assert "does not exist" in refused(moved, lambda: directory.read("secret", LIMIT))
     finally:
         top.unlink()
         moved.rename(top)
@@ -240,9 +240,9 @@ def test_of_the_root_every_absolute_path_is_inside() -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("", "'' is no path: use . for the directory itself"),
-        ("file\0", r"'file\x00' has a NUL character in it"),
-        ("\ud800", r"'\ud800' has a character in it that no name can have here"),
+        ("", "'' is not a path: use . for the directory itself"),
+        ("file\0", r"'file\x00' contains a NUL character"),
+        ("\ud800", r"'\ud800' contains a character that no name can have here"),
         ("x" * 300, "…"),
         ("x" * 300, "has a name that is too long: use a shorter one"),
         ("dir/" * 2_000, "has a name that is too long: use a shorter one"),
@@ -320,7 +320,7 @@ def test_a_file_that_is_too_large_is_refused_with_its_size(top: Path, directory:
     (top / "large").write_bytes(b"x" * 1_001)
     assert len(directory.read("large", 1_001).data) == 1_001
     assert refused(top, lambda: directory.read("large", 1_000)) == (
-        "large has 1,001 bytes, and at most 1,000 can be read: look at a part of it with a "
+        "large has 1,001 bytes, and at most 1,000 can be read: read a part of it with a "
         "command, such as grep or sed"
     )
 
@@ -380,13 +380,13 @@ def test_a_device_is_refused() -> None:
         ("file/", "file/ needs a directory where there is a file: check the path"),
         ("file/x", "file/x needs a directory where there is a file: check the path"),
         ("loop", "loop is a loop of links: use the path of the file itself"),
-        ("dangling", "dangling is a link to something that is not there: use another path"),
-        ("nothing", "nothing is not there"),
-        ("FILE", "FILE is not there: there is file"),
-        ("dir/iner", "dir/iner is not there: there is dir/inner"),
-        ("dri/inner", "dri/inner is not there: there is dir"),
+        ("dangling", "dangling is a link to something that does not exist: use another path"),
+        ("nothing", "nothing does not exist"),
+        ("FILE", "FILE does not exist: there is file"),
+        ("dir/iner", "dir/iner does not exist: there is dir/inner"),
+        ("dri/inner", "dri/inner does not exist: there is dir"),
         ("~/file", "~/file would be in a directory named ~ here: use a path inside {top}"),
-        ("repotr-0", "repotr-0 is not there: there is report-0, report-{n} and report-{n}"),
+        ("repotr-0", "repotr-0 does not exist: there is report-0, report-{n} and report-{n}"),
     ],
 )
 def test_a_refusal_says_what_to_do(top: Path, directory: Directory, path: str, words: str) -> None:
@@ -452,17 +452,21 @@ def test_entries_are_sorted_and_links_are_not_followed(top: Path, directory: Dir
     (top / "dangling").symlink_to("gone")
     os.mkfifo(top / "fifo")
     assert directory.entries() == [
-        Entry("Z", "file", 0),
-        Entry("dangling", "link", 0),
-        Entry("dir", "directory", 0),
-        Entry("fifo", "other", 0),
-        Entry("file", "file", 3),
-        Entry("line\nbreak", "file", 5),
-        Entry("out", "link", 0),
-        Entry("to-dir", "link", 0),
-        Entry("ö", "directory", 0),
+        DirectoryEntry("Z", "file", 0),
+        DirectoryEntry("dangling", "link", 0),
+        DirectoryEntry("dir", "directory", 0),
+        DirectoryEntry("fifo", "other", 0),
+        DirectoryEntry("file", "file", 3),
+        DirectoryEntry("line\nbreak", "file", 5),
+        DirectoryEntry("out", "link", 0),
+        DirectoryEntry("to-dir", "link", 0),
+        DirectoryEntry("ö", "directory", 0),
     ]
-    assert directory.entries("to-dir") == directory.entries("dir") == [Entry("inner", "file", 5)]
+    assert (
+        directory.entries("to-dir")
+        == directory.entries("dir")
+        == [DirectoryEntry("inner", "file", 5)]
+    )
     assert directory.entries("ö/") == []
 
 
@@ -479,7 +483,7 @@ def test_a_name_that_is_not_utf8_is_listed_read_and_written(
     directory.write(f"dir/{name}", b"new")
     assert (top / "dir" / name).read_bytes() == b"new"
     message = refused(top, lambda: directory.read("dir/caf", LIMIT))
-    assert message.encode() == rb"dir/caf is not there: there is 'dir/caf\udce9'"
+    assert message.encode() == rb"dir/caf does not exist: there is 'dir/caf\udce9'"
 
 
 def test_entries_of_what_is_no_directory_are_refused(top: Path, directory: Directory) -> None:
@@ -616,8 +620,8 @@ def test_the_file_that_a_dangling_link_wants_is_made(top: Path, directory: Direc
         ("file/x", "file/x needs a directory where there is a file"),
         ("loop", "loop is a loop of links"),
         ("loop/x", "loop/x is a loop of links"),
-        ("dangling/x", "dangling/x cannot be made: dangling is a link to something that is not"),
-        ("made/../x", "made/../x is not there"),
+        ("dangling/x", "dangling/x cannot be created: dangling is a link to something that"),
+        ("made/../x", "made/../x does not exist"),
         ("made/" + "x" * 255 + "y", "has a name that is too long"),
         ("made/too/" + "x" * 300 + "/y", "has a name that is too long"),
     ],
@@ -706,7 +710,7 @@ def test_a_file_is_made_only_where_none_is(top: Path, directory: Directory) -> N
     directory.write("made/new", b"new", unless_changed="")
     for path in ("made/new", "file"):
         act = partial(directory.write, path, b"mine", unless_changed="")
-        assert f"{path} exists already: read it before you replace it" in refused(top, act)
+        assert f"{path} already exists: read it before you replace it" in refused(top, act)
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -770,7 +774,7 @@ def test_what_exists_is_not_created_again_nor_followed(top: Path, directory: Dir
     for path in ("file", "dir", "dangling", "out"):
         message = refused(top, partial(directory.create, path))
         assert message == (
-            f"nothing was changed: {path} exists already: use another name, or replace it"
+            f"nothing was changed: {path} already exists: use another name, or replace it"
         )
     assert "is a directory" in refused(top, lambda: directory.create("made/"))
 

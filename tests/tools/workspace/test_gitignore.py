@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.tools.workspace.directory import Directory
-from holdfast.tools.workspace.gitignore import DIRECTORIES, Ignored, rule_in
-from holdfast.tools.workspace.walk import Walk
+from holdfast.tools.workspace.gitignore import IGNORED_DIRECTORIES, IgnoreRules, rule_in
+from holdfast.tools.workspace.walk import DirectoryWalk
 
 NAMES = st.sampled_from(["a", "b", "ab", "a.o", "b.o", "!x", "#x", "a b", "a*", "[a]"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -56,7 +56,7 @@ def kept_by_git(top: Path) -> list[str]:
 
 def kept_by_us(top: Path) -> list[str]:
     with Directory(top) as directory:
-        seen = list(Walk(directory))
+        seen = list(DirectoryWalk(directory))
     return sorted(each.path for each in seen if each.entry.kind == "file" and not each.left_out)
 
 
@@ -115,14 +115,14 @@ def test_brackets_mean_what_they_mean_to_git(tmp_path: Path, lines: str) -> None
 
 def left_out(text: str | bytes, path: str, *, is_directory: bool = False) -> bool:
     data = text if isinstance(text, bytes) else text.encode()
-    return Ignored().and_file(0, data).holds(path, is_directory)
+    return IgnoreRules().and_file(0, data).holds(path, is_directory)
 
 
-@pytest.mark.parametrize("name", sorted(DIRECTORIES))
+@pytest.mark.parametrize("name", sorted(IGNORED_DIRECTORIES))
 def test_a_directory_that_tools_make_is_left_out(name: str) -> None:
-    assert Ignored().holds(name, is_directory=True)
-    assert Ignored().holds(f"deep/down/{name}", is_directory=True)
-    assert not Ignored().holds(name, is_directory=False)
+    assert IgnoreRules().holds(name, is_directory=True)
+    assert IgnoreRules().holds(f"deep/down/{name}", is_directory=True)
+    assert not IgnoreRules().holds(name, is_directory=False)
 
 
 def test_no_file_can_let_in_what_tools_make() -> None:
@@ -130,7 +130,7 @@ def test_no_file_can_let_in_what_tools_make() -> None:
 
 
 def test_a_file_speaks_of_its_own_directory() -> None:
-    inner = Ignored().and_file(0, b"*.log").and_file(1, b"/x\n!keep.log")
+    inner = IgnoreRules().and_file(0, b"*.log").and_file(1, b"/x\n!keep.log")
     assert inner.holds("a/x", is_directory=False)
     assert not inner.holds("a/b/x", is_directory=False)
     assert inner.holds("a/b/y.log", is_directory=False)
@@ -162,6 +162,6 @@ def test_a_line_that_was_made_to_take_for_ever_takes_no_time() -> None:
 
 def test_of_a_file_with_very_many_rules_the_first_count() -> None:
     began = time.process_time()
-    ignored = Ignored().and_file(0, b"\n".join(b"a*%d" % n for n in range(35_000)))
+    ignored = IgnoreRules().and_file(0, b"\n".join(b"a*%d" % n for n in range(35_000)))
     assert time.process_time() - began < 2
     assert ignored.holds("ab999", is_directory=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.tools.escape import on_one_line
-from holdfast.tools.workspace.directory import Directory, Entry, PathRefused
-from holdfast.tools.workspace.walk import Walk
+from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
+from holdfast.tools.workspace.walk import DirectoryWalk
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def write(directory: Directory, *paths: str, text: str = "") -> None:
         target.write_text(text)
 
 
-def paths(walk: Walk) -> list[str]:
+def paths(walk: DirectoryWalk) -> list[str]:
     """What was seen; in brackets what was left out."""
     return [f"[{seen.path}]" if seen.left_out else seen.path for seen in walk]
 
@@ -37,20 +37,20 @@ def test_entries_come_sorted_and_what_is_in_a_directory_right_behind_it(
     directory: Directory,
 ) -> None:
     write(directory, "b/z", "b/a/x", "c", "a", "b.txt")
-    assert paths(Walk(directory)) == ["a", "b", "b/a", "b/a/x", "b/z", "b.txt", "c"]
+    assert paths(DirectoryWalk(directory)) == ["a", "b", "b/a", "b/a/x", "b/z", "b.txt", "c"]
 
 
 def test_a_walk_starts_where_it_is_told_and_says_paths_from_the_top(directory: Directory) -> None:
     write(directory, "a/b/c", "a/d", "e")
-    assert paths(Walk(directory, "a")) == ["a/b", "a/b/c", "a/d"]
-    assert paths(Walk(directory, f"{directory.path}/a/b/")) == ["a/b/c"]
+    assert paths(DirectoryWalk(directory, "a")) == ["a/b", "a/b/c", "a/d"]
+    assert paths(DirectoryWalk(directory, f"{directory.path}/a/b/")) == ["a/b/c"]
 
 
 def test_a_directory_is_listed_when_the_walk_gets_there_and_not_before(
     directory: Directory,
 ) -> None:
     write(directory, "a/old")
-    walk = iter(Walk(directory))
+    walk = iter(DirectoryWalk(directory))
     assert next(walk).path == "a"
     write(directory, "a/new")
     assert next(walk).path == "a/new"
@@ -61,7 +61,7 @@ def test_a_walk_goes_no_deeper_than_it_is_told(
     directory: Directory, depth: int, seen: list[str] | int
 ) -> None:
     write(directory, "a/b/c/d")
-    found = paths(Walk(directory, depth=depth))
+    found = paths(DirectoryWalk(directory, depth=depth))
     assert (found if isinstance(seen, list) else len(found)) == seen
 
 
@@ -70,7 +70,7 @@ def test_a_tree_may_be_deeper_than_functions_may_nest(directory: Directory) -> N
     for level in levels:
         os.mkdir(level)
     try:
-        assert len(paths(Walk(directory))) == len(levels)
+        assert len(paths(DirectoryWalk(directory))) == len(levels)
     finally:
         for level in reversed(levels):  # who tidies up after the test may not be able to
             os.rmdir(level)
@@ -82,25 +82,25 @@ def test_links_are_seen_and_not_followed(directory: Directory, tmp_path: Path) -
     write(directory, "inside/file")
     for name, target in {"in": "inside", "loop": ".", "out": f"{tmp_path}/outside"}.items():
         Path(directory.path, name).symlink_to(target)
-    assert paths(Walk(directory)) == ["in", "inside", "inside/file", "loop", "out"]
-    assert paths(Walk(directory, "in")) == ["in/file"]
+    assert paths(DirectoryWalk(directory)) == ["in", "inside", "inside/file", "loop", "out"]
+    assert paths(DirectoryWalk(directory, "in")) == ["in/file"]
     with pytest.raises(PathRefused, match="outside"):
-        paths(Walk(directory, "out"))
+        paths(DirectoryWalk(directory, "out"))
 
 
 def test_a_walk_stops_at_its_limit_and_says_so(directory: Directory) -> None:
     write(directory, "a", "b", "c")
-    short = Walk(directory, limit=2)
+    short = DirectoryWalk(directory, limit=2)
     assert paths(short) == ["a", "b"]
     assert short.stopped
-    whole = Walk(directory, limit=3)
+    whole = DirectoryWalk(directory, limit=3)
     assert len(paths(whole)) == 3
     assert not whole.stopped
 
 
 def test_a_directory_that_vanished_or_may_not_be_read_is_counted(directory: Directory) -> None:
     write(directory, "a/x", "b")
-    walk = Walk(directory)
+    walk = DirectoryWalk(directory)
     found = []
     for seen in walk:
         found.append(seen.path)
@@ -115,7 +115,7 @@ def test_a_directory_that_vanished_or_may_not_be_read_is_counted(directory: Dire
 def test_a_start_that_cannot_be_listed_is_refused(directory: Directory, path: str) -> None:
     write(directory, "file")
     with pytest.raises(PathRefused):
-        paths(Walk(directory, path))
+        paths(DirectoryWalk(directory, path))
 
 
 # --- What is ignored ----------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_a_start_that_cannot_be_listed_is_refused(directory: Directory, path: st
 def test_what_is_ignored_is_seen_and_not_entered(directory: Directory) -> None:
     write(directory, "node_modules/x/y", "build/z", "a.log", "src/a.log", "src/b")
     write(directory, ".gitignore", text="build/\n*.log\n")
-    walk = Walk(directory)
+    walk = DirectoryWalk(directory)
     assert paths(walk) == [
         ".gitignore", "[a.log]", "[build]", "[node_modules]", "src", "[src/a.log]", "src/b",
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def test_what_is_ignored_is_seen_and_not_entered(directory: Directory) -> None:
 def test_everything_is_entered_when_all_is_wanted(directory: Directory) -> None:
     write(directory, "node_modules/x", "build/z")
     write(directory, ".gitignore", text="build/\n")
-    assert paths(Walk(directory, all=True)) == [
+    assert paths(DirectoryWalk(directory, all=True)) == [
         ".gitignore", "build", "build/z", "node_modules", "node_modules/x",
     ]  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_files_of_the_directories_above_the_start_count(directory: Directory) ->
     write(directory, "a/b/x.log", "a/b/y.tmp", "a/b/z")
     write(directory, ".gitignore", text="*.log\n")
     write(directory, "a/.gitignore", text="/b/*.tmp\n")
-    assert paths(Walk(directory, "a/b")) == ["[a/b/x.log]", "[a/b/y.tmp]", "a/b/z"]
+    assert paths(DirectoryWalk(directory, "a/b")) == ["[a/b/x.log]", "[a/b/y.tmp]", "a/b/z"]
 
 
 @pytest.mark.parametrize("start", ["build", "build/deep", "node_modules", "cache"])
@@ -151,14 +151,14 @@ def test_what_is_asked_for_by_name_is_entered(directory: Directory, start: str) 
     write(directory, "build/deep/x", "node_modules/x", "cache/x")
     write(directory, ".gitignore", text="build\ncache\n")
     write(directory, "cache/.gitignore", text="*\n")
-    found = paths(Walk(directory, start))
+    found = paths(DirectoryWalk(directory, start))
     assert found
     assert not any(path.startswith("[") for path in found)
 
 
 def test_inside_of_what_is_asked_for_the_names_of_tools_still_hold(directory: Directory) -> None:
     write(directory, "node_modules/a/node_modules/b", "node_modules/a/c")
-    assert paths(Walk(directory, "node_modules/a")) == [
+    assert paths(DirectoryWalk(directory, "node_modules/a")) == [
         "node_modules/a/c", "[node_modules/a/node_modules]",
     ]  # fmt: skip
 
@@ -168,14 +168,14 @@ def test_a_gitignore_that_is_no_file_of_text_is_no_error(directory: Directory) -
     Path(directory.path, "a/.gitignore").mkdir()
     Path(directory.path, "b/.gitignore").symlink_to("nowhere")
     Path(directory.path, "c/.gitignore").write_bytes(b"\xff\0\n[z-a]\n\\\n")
-    assert not any(seen.left_out for seen in Walk(directory))
+    assert not any(seen.left_out for seen in DirectoryWalk(directory))
 
 
 def test_a_path_with_dots_is_walked_by_what_is_in_it(directory: Directory) -> None:
     write(directory, "a/x", "b.log")
     write(directory, ".gitignore", text="*.log\n")
-    assert paths(Walk(directory, "a/../a")) == ["a/../a/x"]
-    assert "[a/../b.log]" in paths(Walk(directory, "a/.."))
+    assert paths(DirectoryWalk(directory, "a/../a")) == ["a/../a/x"]
+    assert "[a/../b.log]" in paths(DirectoryWalk(directory, "a/.."))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_no_more_of_a_huge_directory_is_listed_than_is_looked_at(tmp_path: Path)
     class Counting(Directory):
         listed = 0
 
-        def entries(self, path: str = ".", most: int | None = None) -> list[Entry]:
+        def entries(self, path: str = ".", most: int | None = None) -> list[DirectoryEntry]:
             found = super().entries(path, most)
             self.listed += len(found)
             return found
@@ -206,7 +206,7 @@ def test_no_more_of_a_huge_directory_is_listed_than_is_looked_at(tmp_path: Path)
         (tmp_path / f"{number}").touch()
     directory = Counting(tmp_path)
     with directory:
-        walk = Walk(directory, limit=10)
+        walk = DirectoryWalk(directory, limit=10)
         assert len(list(walk)) == 10
         assert walk.stopped
         assert directory.listed == 11
