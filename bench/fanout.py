@@ -228,7 +228,7 @@ def path_of(chat: Any) -> str:
 
 
 async def ours(who: str, chats: int) -> dict[str, Any]:
-    from holdfast import TextDelta
+    from holdfast.events import TextDelta
 
     async with serving_api() as (host, server, port):
         made = [await host.create("go", owner="ann") for _ in range(chats)]
@@ -289,8 +289,8 @@ async def serve(database: str) -> None:
 
 
 async def relay(who: str, chats: int) -> dict[str, Any]:
-    from holdfast import TextDelta
     from holdfast.chat.transitions import claims
+    from holdfast.events import TextDelta
     from holdfast.server.relay.secret import ClusterSecret
     from holdfast.testing.postgres import running
 
@@ -321,7 +321,7 @@ async def relay(who: str, chats: int) -> dict[str, Any]:
 
 async def turn(host: Any, server: Any, port: int, stalled: int) -> tuple[float, float]:
     """Seconds that a turn takes with stalled readers, and megabytes buffered at its end."""
-    from holdfast import TextDelta
+    from holdfast.events import TextDelta
 
     chat = await host.create("go", owner="ann")
     writer = await writer_of(host, chat)

@@ -12,7 +12,8 @@ from typing import Final
 
 from bench.measure import API
 from bench.wire_holdfast import model
-from holdfast import Agent, TextDelta
+from holdfast import Agent
+from holdfast.events import TextDelta
 
 STREAMS: Final = int(os.environ.get("BENCH_STREAMS", "1000"))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bench.measure import API, measure_chunks
-from holdfast import Agent, Model, TextDelta
+from holdfast import Agent
+from holdfast.events import TextDelta
+from holdfast.models import Model
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.openai_chat import OpenAIChat
 

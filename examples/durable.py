@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 import holdfast
-from holdfast import Agent, LiveDelta, MessageChanged, TextDelta, ToolStarted, tool
+from holdfast import Agent, tool
+from holdfast.events import LiveDelta, MessageChanged, TextDelta, ToolStarted
 
 WORK = "call charge customer=ann amount=3, then call charge customer=bob amount=4, then say done"
 

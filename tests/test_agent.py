@@ -9,39 +9,22 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import (
-    Agent,
-    Allow,
-    Block,
-    ConfigError,
-    Context,
-    Delta,
-    Fallback,
-    Finished,
-    FormatError,
-    Message,
-    Policy,
-    ProviderTool,
-    Request,
-    RunFailed,
-    Settings,
-    Stopping,
-    Text,
-    Tool,
-    ToolCall,
-    ToolResult,
-    approve,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, Tool, approve, tool
+from holdfast.errors import ConfigError, FormatError, RunFailed
+from holdfast.events import Delta, Finished
+from holdfast.hooks import Allow, Stopping
 from holdfast.kernel.prepare import model_of
+from holdfast.messages import Message, Text, ToolCall, ToolResult, dump, load
+from holdfast.models import Block, Fallback, ProviderTool, Request, Settings
+from holdfast.options import Context, Policy
 from holdfast.testing import ScriptedModel, call, fail, ports
+from tests.namespace import FRONT, NAMESPACES, public_names
 
 
 def add(a: int, b: int = 1) -> int:
@@ -259,7 +242,7 @@ def test_instructions_are_one_cached_block_and_none_when_empty() -> None:
 
 def test_a_model_may_be_given_by_its_name() -> None:
     one = Agent(model="ollama:qwen3")
-    assert isinstance(one.model, holdfast.OpenAIChat)
+    assert isinstance(one.model, holdfast.models.OpenAIChat)
     assert one.model.name == "ollama:qwen3"
     assert one.replace(effort="low").model is one.model
 
@@ -481,8 +464,9 @@ def test_an_option_of_the_wrong_kind_is_refused_when_it_is_given(wrong: Callable
 
 
 def test_what_is_exported_can_be_looked_up_in_help() -> None:
-    for name in set(holdfast.__all__) - {"__version__"}:
-        pydoc.render_doc(getattr(holdfast, name))
+    for namespace in (FRONT, *NAMESPACES):
+        for name, home in public_names(namespace).items():
+            pydoc.render_doc(getattr(import_module(home), name))
     assert "model" in inspect.signature(holdfast.Agent).parameters
 
 

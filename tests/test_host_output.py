@@ -9,7 +9,8 @@ from typing import Any, Literal, assert_type
 import anyio
 import pytest
 
-from holdfast import InvalidOutput, approve
+from holdfast import approve
+from holdfast.errors import InvalidOutput
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, finish, pause, say
 from tests.client.served import connected

@@ -22,6 +22,18 @@ HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
     {"worker": ("worker", "host"), "tools": ("tools",)},
     {"server": ("server", "client")},
     {"cli": ("cli", "config", "__main__")},
+    {
+        "public": (
+            "__init__",
+            "chats",
+            "errors",
+            "events",
+            "hooks",
+            "messages",
+            "models",
+            "options",
+        )
+    },
 )
 """The layers from the lowest up, each with the names in `holdfast` that it is made of."""
 

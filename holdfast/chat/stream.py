@@ -137,6 +137,7 @@ class Reset(Tagged, frozen=True, tag="reset"):
 StreamEvent: TypeAlias = Union[
     ChatChanged, MessageChanged, Superseded, QueueChanged, ActionsChanged, LiveDelta, Reset
 ]
+"""What the stream of a durable chat emits."""
 
 
 class _Found(Struct, frozen=True, kw_only=True):

@@ -213,6 +213,7 @@ Delta: TypeAlias = Union[
     Notice,
     Finished,
 ]
+"""What a model's stream consists of: fragments of the answer, then `Finished`."""
 
 
 class Model(Protocol):

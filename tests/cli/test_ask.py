@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from holdfast import Action, Agent, Deny, RunResult, Tool, ToolCall, approve, tool
+from holdfast import Agent, RunResult, Tool, approve, tool
 from holdfast.cli.ask import (
     ApprovalMode,
     Asker,
@@ -22,7 +22,10 @@ from holdfast.cli.ask import (
     question_text,
 )
 from holdfast.cli.tty import Tty
+from holdfast.events import Action
+from holdfast.hooks import Deny
 from holdfast.kernel.decide import Approved
+from holdfast.messages import ToolCall
 from holdfast.testing import ScriptedModel, call, call_raw
 from holdfast.tools.ask_user import Question, QuestionOption, UserAnswer, ask_user
 from tests.cli.test_tty import Person

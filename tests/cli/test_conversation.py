@@ -12,13 +12,16 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Agent, Event, Message, Rewrite, RunEnded, RunResult, Tool, load, tool
+from holdfast import Agent, RunResult, Tool, tool
 from holdfast.cli.ask import ApprovalMode, Asker
 from holdfast.cli.conversation import Conversation
 from holdfast.cli.history import SavedHistory
 from holdfast.cli.locked_file import NotSaved
 from holdfast.cli.signals import SIGNALS
+from holdfast.events import Event, RunEnded
+from holdfast.hooks import Rewrite
 from holdfast.kernel.model import TextDelta
+from holdfast.messages import Message, load
 from holdfast.testing import call, fail, hang, pause, say
 from holdfast.tools.ask_user import ask_user
 from tests.cli.test_ask import Scripted

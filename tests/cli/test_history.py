@@ -15,21 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
-    Agent,
-    ConfigError,
-    Message,
-    MessageCommitted,
-    RunFailed,
-    RunResult,
-    Tool,
-    ToolResult,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, RunResult, Tool, tool
 from holdfast.cli.history import LOST_RESULT, SavedHistory
 from holdfast.cli.locked_file import NotSaved
+from holdfast.errors import ConfigError, RunFailed
+from holdfast.events import MessageCommitted
+from holdfast.messages import Message, ToolResult, dump, load
 from holdfast.testing import ScriptedModel, call, pause
 from tests.cli.test_locked_file import at_most
 from tests.kernel import histories

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import ConfigError, Tool
+from holdfast import Tool
 from holdfast.cli.import_tools import load_tools
+from holdfast.errors import ConfigError
 
 NUMBERS = count()
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import pytest
 
-from holdfast import ConfigError
 from holdfast.cli import locked_file
 from holdfast.cli.locked_file import LockedFile, NotSaved
+from holdfast.errors import ConfigError
 
 NOBODY: Final = 65534
 

@@ -12,9 +12,10 @@ from typing import BinaryIO
 
 import pytest
 
-from holdfast import ConfigError, File, Text
 from holdfast.cli import prompt
 from holdfast.cli.prompt import attachment, prompt_of, read_stdin
+from holdfast.errors import ConfigError
+from holdfast.messages import File, Text
 
 
 def test_words_and_what_is_piped_in_are_one_prompt() -> None:

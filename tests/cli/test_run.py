@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Action, ConfigError, Message, Policy, ToolCall, ToolResult, dump, tool
+from holdfast import tool
 from holdfast.cli import run
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.run import at_rest, bundled_tools, colored, waiting
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.tty import Tty
 from holdfast.config import NAMED_BY_OPTION, RunOptions
+from holdfast.errors import ConfigError
+from holdfast.events import Action
 from holdfast.kernel.messages import injected, note
+from holdfast.messages import Message, ToolCall, ToolResult, dump
+from holdfast.options import Policy
 from holdfast.testing import call, fail, say
 from tests.kernel.histories import answer, prompt, results
 from tests.kernel.histories import call as called

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast import Message, Text, ToolCall, ToolResult
 from holdfast.chat.rows import Queued, Rest, Retry, Status, Stored
 from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.chat.stream import (
@@ -37,6 +36,7 @@ from holdfast.kernel.events import (
 from holdfast.kernel.messages import note
 from holdfast.kernel.model import TextDelta
 from holdfast.live.fragments import Fragment, Omitted
+from holdfast.messages import Message, Text, ToolCall, ToolResult
 
 SNAPSHOT = Snapshot(
     id="c1",

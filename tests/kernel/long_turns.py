@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast import Context, Policy, Tool, tool
+from holdfast import Tool, tool
 from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.context import estimate_all
 from holdfast.kernel.model import Request
+from holdfast.options import Context, Policy
 from holdfast.testing import ScriptedModel, call, usage
 
 WINDOW: Final = 32_000

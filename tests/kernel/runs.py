@@ -9,8 +9,13 @@ from typing import Any, TypeVar
 
 import anyio
 
-from holdfast import Agent, Event, Message, Policy, Request, Run, RunFailed, RunResult, Tool, tool
+from holdfast import Agent, Run, RunResult, Tool, tool
+from holdfast.errors import RunFailed
+from holdfast.events import Event
 from holdfast.kernel.events import MessageCommitted, RunEnded, RunStarted, ToolFinished, ToolStarted
+from holdfast.messages import Message
+from holdfast.models import Request
+from holdfast.options import Policy
 from holdfast.testing import ScriptedModel, ports
 from holdfast.testing.script import Turn
 

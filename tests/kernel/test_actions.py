@@ -8,28 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Action,
-    Agent,
-    Approved,
-    Calls,
-    ConfigError,
-    Deny,
-    Policy,
-    Rewrite,
-    RunResult,
-    Text,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    approve,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, RunResult, Tool, ToolContext, approve, tool
+from holdfast.errors import ConfigError
+from holdfast.events import Action
+from holdfast.hooks import Approved, Deny, Rewrite
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.tool import Values
+from holdfast.messages import Text, ToolCall, ToolResult, dump, load
+from holdfast.options import Calls, Policy
 from holdfast.testing import ScriptedModel, call, call_raw, say
 from tests.kernel.runs import (
     act,

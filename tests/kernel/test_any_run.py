@@ -11,27 +11,15 @@ import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import (
-    Agent,
-    Deny,
-    Event,
-    Inject,
-    Message,
-    Policy,
-    Request,
-    Retry,
-    Run,
-    RunOver,
-    RunResult,
-    Stopping,
-    ToolContext,
-    approve,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, Run, RunResult, ToolContext, approve, tool
+from holdfast.errors import RunOver
+from holdfast.events import Event
+from holdfast.hooks import Deny, Inject, Stopping
 from holdfast.kernel.events import MessageCommitted, RunEnded, RunStarted, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
+from holdfast.messages import Message, dump, load
+from holdfast.models import Request
+from holdfast.options import Policy, Retry
 from holdfast.testing import call, call_raw, cut, fail, finish, pause, say, think
 from tests.kernel.runs import (
     asks_client,

@@ -11,26 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
-    Action,
-    Agent,
-    Approved,
-    ConfigError,
-    Deny,
-    Rewrite,
-    RunResult,
-    Text,
-    Tool,
-    ToolCall,
-    ToolResult,
-    approve,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, RunResult, Tool, approve, tool
+from holdfast.errors import ConfigError
+from holdfast.events import Action
+from holdfast.hooks import Approved, Deny, Rewrite
 from holdfast.kernel.approval import canonical, digest
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted
 from holdfast.kernel.tool import Values
+from holdfast.messages import Text, ToolCall, ToolResult, dump, load
 from holdfast.testing import ScriptedModel, call, call_raw
 from tests.kernel.runs import only
 from tests.kernel.toolkit import agent_for, assert_valid, finished, outcomes, results_in, watched

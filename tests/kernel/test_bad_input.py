@@ -14,30 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import (
-    Agent,
-    Calls,
-    ConfigError,
-    File,
-    Message,
-    Policy,
-    Reasoning,
-    Request,
-    Retry,
-    Run,
-    RunOver,
-    RunResult,
-    Settings,
-    Source,
-    Text,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, Run, RunResult, Tool, ToolContext, tool
+from holdfast.errors import ConfigError, RunOver
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.events import Event, RunEnded, ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.messages import FinishReason
@@ -56,6 +34,19 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.kernel.tool import Values
+from holdfast.messages import (
+    File,
+    Message,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    dump,
+    load,
+)
+from holdfast.models import Request, Settings
+from holdfast.options import Calls, Policy, Retry
 from holdfast.testing import Item, ScriptedModel, call, call_raw, cut, fail, finish, pause, ports
 from tests.kernel.runs import only, outcome
 from tests.kernel.toolkit import agent_for, assert_valid, outcomes, results_in, turns

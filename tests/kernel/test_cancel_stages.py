@@ -7,10 +7,11 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
-from holdfast import Tool, ToolCall
+from holdfast import Tool
 from holdfast.kernel.admission import Proceed
 from holdfast.kernel.events import RunEnded
 from holdfast.kernel.tool import Values
+from holdfast.messages import ToolCall
 from holdfast.testing import ScriptedModel, call
 from tests.kernel.runs import events_of, only
 from tests.kernel.toolkit import agent_for, outcomes, progress

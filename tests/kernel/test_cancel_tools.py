@@ -11,10 +11,12 @@ from typing import Any, Literal
 import anyio
 import pytest
 
-from holdfast import Calls, Policy, Ports, Tool, ToolCall, ToolContext, ToolResult, tool
+from holdfast import Tool, ToolContext, tool
 from holdfast.kernel.admission import Proceed
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted, Warned
 from holdfast.kernel.tool import Values
+from holdfast.messages import ToolCall, ToolResult
+from holdfast.options import Calls, Policy, Ports
 from holdfast.testing import Item, ScriptedModel, call, run_virtual
 from tests.kernel.runs import events_of, now, only
 from tests.kernel.toolkit import (

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, Policy, ToolContext, tool
+from holdfast import Agent, ToolContext, tool
 from holdfast.kernel.channel import Channel
 from holdfast.kernel.events import Event, RunEnded, ToolFinished, ToolProgressed, Warned
+from holdfast.options import Policy
 from holdfast.testing import ScriptedModel, call, ports, say
 
 

@@ -8,20 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
-    Agent,
-    Context,
-    Inject,
-    Policy,
-    ProviderError,
-    Retry,
-    Run,
-    RunFailed,
-    RunResult,
-    Stopping,
-    Tool,
-    tool,
-)
+from holdfast import Agent, Run, RunResult, Tool, tool
+from holdfast.errors import ProviderError, RunFailed
+from holdfast.hooks import Inject, Stopping
 from holdfast.kernel.compact import (
     SUMMARY_INSTRUCTIONS,
     SUMMARY_PREFIX,
@@ -59,6 +48,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Model, Request, TextDelta
+from holdfast.options import Context, Policy, Retry
 from holdfast.testing import (
     Item,
     ScriptedModel,

@@ -7,19 +7,12 @@ from typing import Any, Literal
 import anyio
 import pytest
 
-from holdfast import (
-    ConfigError,
-    Message,
-    Policy,
-    Retry,
-    RunEnded,
-    RunFailed,
-    Text,
-    dump,
-    load,
-    tool,
-)
+from holdfast import tool
+from holdfast.errors import ConfigError, RunFailed
+from holdfast.events import RunEnded
 from holdfast.kernel.messages import user_message
+from holdfast.messages import Message, Text, dump, load
+from holdfast.options import Policy, Retry
 from holdfast.testing import (
     call,
     call_raw,

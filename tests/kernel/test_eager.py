@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Agent,
-    ConfigError,
-    Policy,
-    Retry,
-    Run,
-    RunFailed,
-    Tool,
-    ToolContext,
-    tool,
-)
+from holdfast import Agent, Run, Tool, ToolContext, tool
+from holdfast.errors import ConfigError, RunFailed
 from holdfast.kernel.events import (
     MessageCommitted,
     Retrying,
@@ -28,6 +19,7 @@ from holdfast.kernel.events import (
     Warned,
 )
 from holdfast.kernel.model import TextDelta
+from holdfast.options import Policy, Retry
 from holdfast.testing import ScriptedModel, call, call_raw, cut, fail, finish, hang, pause, say
 from tests.kernel.runs import events_of, now, only
 from tests.kernel.toolkit import (

@@ -9,29 +9,16 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 import pytest
 
-from holdfast import (
-    Allow,
-    Calls,
-    Deny,
-    ExpectedFailure,
-    Policy,
-    Rewrite,
-    Text,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolFailed,
-    ToolResult,
-    approve,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Tool, ToolContext, approve, tool
+from holdfast.errors import ExpectedFailure, ToolFailed
+from holdfast.hooks import Allow, Deny, Rewrite
 from holdfast.kernel.admission import Gate, Proceed
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted, Warned
 from holdfast.kernel.messages import ToolOutcome
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Decision, Values
+from holdfast.messages import Text, ToolCall, ToolResult, dump, load
+from holdfast.options import Calls, Policy
 from holdfast.testing import Clock, ScriptedModel, call, call_raw, pause, ports
 from tests.kernel.runs import only
 from tests.kernel.toolkit import agent_for, outcomes, result_of, results_in, watched

@@ -8,26 +8,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from holdfast import (
-    Agent,
-    ConfigError,
-    Context,
-    Fallback,
-    Policy,
-    ProviderError,
-    ProviderTool,
-    Retry,
-    Run,
-    RunFailed,
-    RunResult,
-    Stream,
-    tool,
-)
+from holdfast import Agent, Run, RunResult, tool
+from holdfast.errors import ConfigError, ProviderError, RunFailed
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.errors import FAILURE_KINDS, FailureKind
 from holdfast.kernel.events import Event, Retrying, RunEnded, Warned
 from holdfast.kernel.messages import Message, Text, ToolCall, user_message
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
+from holdfast.models import Fallback, ProviderTool
+from holdfast.options import Context, Policy, Retry, Stream
 from holdfast.testing import (
     Item,
     ScriptedModel,

@@ -8,7 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from holdfast import Agent, Context, Policy, Retry, Run, RunFailed, RunResult, Stream, tool
+from holdfast import Agent, Run, RunResult, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.errors import FailureKind, ProviderError
 from holdfast.kernel.events import (
     Compacted,
@@ -33,6 +34,7 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
+from holdfast.options import Context, Policy, Retry, Stream
 from holdfast.testing import (
     Item,
     ScriptedModel,

@@ -8,26 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import (
-    Agent,
-    Message,
-    Policy,
-    Reasoning,
-    Retry,
-    Run,
-    RunFailed,
-    RunResult,
-    Text,
-    ToolCall,
-    ToolResult,
-    Wording,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Agent, Run, RunResult, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished
+from holdfast.messages import Message, Reasoning, Text, ToolCall, ToolResult, dump, load
+from holdfast.options import Policy, Retry, Wording
 from holdfast.testing import call, call_raw, cut, fail, finish, hang, pause, say, think, usage
 from tests.kernel.runs import (
     act,

@@ -6,19 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    ConfigError,
-    Event,
-    Message,
-    Policy,
-    Ports,
-    Request,
-    Retry,
-    RunFailed,
-    Text,
-    Usage,
-    tool,
-)
+from holdfast import tool
+from holdfast.errors import ConfigError, RunFailed
+from holdfast.events import Event
 from holdfast.kernel.events import (
     MessageCommitted,
     Retrying,
@@ -33,6 +23,9 @@ from holdfast.kernel.events import (
 )
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
+from holdfast.messages import Message, Text, Usage
+from holdfast.models import Request
+from holdfast.options import Policy, Ports, Retry
 from holdfast.testing import (
     START,
     call,

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from holdfast import ConfigError, Inject, Message, Policy, RunFailed, Stopping, Text, tool
+from holdfast import tool
+from holdfast.errors import ConfigError, RunFailed
+from holdfast.hooks import Inject, Stopping
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.events import Delivered, RunEnded
@@ -23,6 +25,8 @@ from holdfast.kernel.messages import Injection, encode, injected, note
 from holdfast.kernel.model import PartAdded
 from holdfast.kernel.output import Fits, Misfit, Output, Repair, judge, spoken
 from holdfast.kernel.policy import Wording
+from holdfast.messages import Message, Text
+from holdfast.options import Policy
 from holdfast.testing import Item, call, fail, finish, pause, say
 from tests.kernel.histories import (
     answer,

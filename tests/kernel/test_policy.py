@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 import holdfast
-from holdfast import Calls, ConfigError, Context, Policy, Retry, Stream, Wording
+from holdfast.errors import ConfigError
 from holdfast.kernel.policy import max_result
+from holdfast.options import Calls, Context, Policy, Retry, Stream, Wording
 from holdfast.testing import ScriptedModel
 
 GROUPS: Final[tuple[type[Struct], ...]] = (Retry, Stream, Calls, Context, Wording, Policy)

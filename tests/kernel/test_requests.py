@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Block,
-    Message,
-    Policy,
-    ProviderTool,
-    Settings,
-)
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Retrying,
 )
 from holdfast.kernel.messages import Text, ToolCall, ToolResult, results_message, user_message
+from holdfast.messages import Message
+from holdfast.models import Block, ProviderTool, Settings
+from holdfast.options import Policy
 from holdfast.testing import (
     call,
     fail,

@@ -18,22 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import (
-    Calls,
-    ConfigError,
-    Context,
-    File,
-    Policy,
-    Text,
-    Tool,
-    ToolResult,
-    dump,
-    load,
-    tool,
-)
+from holdfast import Tool, tool
+from holdfast.errors import ConfigError
 from holdfast.kernel.messages import Content, ToolCall, results_message
 from holdfast.kernel.policy import max_result
 from holdfast.kernel.results import cut_middle, returned
+from holdfast.messages import File, Text, ToolResult, dump, load
+from holdfast.options import Calls, Context, Policy
 from holdfast.testing import ScriptedModel, call, finish
 from tests.kernel.toolkit import agent_for, result_of, results_in
 

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, Policy, Ports, Retry, RunFailed, RunResult, Stream, tool
+from holdfast import Agent, RunResult, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel import retry
 from holdfast.kernel.errors import Failure, FailureKind, ProviderError, classify
 from holdfast.kernel.events import Event, MessageCommitted, Retrying, RunEnded
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.retry import GiveUp, RetryDecision, Wait
+from holdfast.options import Policy, Ports, Retry, Stream
 from holdfast.testing import (
     START,
     ScriptedModel,

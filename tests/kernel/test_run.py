@@ -11,23 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import (
-    Agent,
-    Calls,
-    ConfigError,
-    Event,
-    Message,
-    Policy,
-    Reasoning,
-    Run,
-    RunFailed,
-    RunOver,
-    Text,
-    ToolCall,
-    tool,
-)
+from holdfast import Agent, Run, tool
+from holdfast.errors import ConfigError, RunFailed, RunOver
+from holdfast.events import Event
 from holdfast.kernel.events import RunEnded, ToolFinished
 from holdfast.kernel.model import TextDelta
+from holdfast.messages import Message, Reasoning, Text, ToolCall
+from holdfast.options import Calls, Policy
 from holdfast.testing import call, fail, hang, pause, say
 from tests.kernel.runs import (
     a_few_turns,

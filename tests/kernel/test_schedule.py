@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Calls, Policy, Ports, Tool, ToolContext, tool
+from holdfast import Tool, ToolContext, tool
 from holdfast.kernel.events import (
     Event,
     MessageCommitted,
@@ -20,6 +20,7 @@ from holdfast.kernel.events import (
     ToolStarted,
 )
 from holdfast.kernel.tool import Values
+from holdfast.options import Calls, Policy, Ports
 from holdfast.testing import ScriptedModel, call, ports
 from tests.kernel.runs import now, only
 from tests.kernel.toolkit import agent_for, finished, outcomes, progress, results_in, watched

@@ -8,9 +8,12 @@ from typing import Any
 
 import anyio
 
-from holdfast import Agent, Event, Policy, Request, ToolContext, tool
+from holdfast import Agent, ToolContext, tool
+from holdfast.events import Event
 from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.model import Delta, Finished, TextDelta
+from holdfast.models import Request
+from holdfast.options import Policy
 from holdfast.testing import call
 from tests.kernel.runs import (
     a_few_turns,

@@ -8,7 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Agent, Inject, Message, Policy, Run, RunOver, Text, tool
+from holdfast import Agent, Run, tool
+from holdfast.errors import RunOver
+from holdfast.hooks import Inject
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Delivered,
@@ -19,6 +21,8 @@ from holdfast.kernel.events import (
     ToolStarted,
 )
 from holdfast.kernel.messages import user_message
+from holdfast.messages import Message, Text
+from holdfast.options import Policy
 from holdfast.testing import call, fail, finish, hang, pause, say
 from tests.kernel.runs import (
     act,

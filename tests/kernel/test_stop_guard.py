@@ -8,8 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Escalate, Inject, Policy, RunFailed, Stopping, tool
+from holdfast import tool
+from holdfast.errors import RunFailed
+from holdfast.hooks import Escalate, Inject, Stopping
 from holdfast.kernel.events import Delivered
+from holdfast.options import Policy
 from holdfast.testing import call, fail, finish, hang
 from tests.kernel.runs import (
     act,

@@ -9,9 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Inject, Message, Policy, Retry, Run, Stopping, ToolResult, tool
+from holdfast import Run, tool
+from holdfast.hooks import Inject, Stopping
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
+from holdfast.messages import Message, ToolResult
+from holdfast.options import Policy, Retry
 from holdfast.testing import call, call_raw, fail, pause, say
 from tests.kernel.runs import (
     act,

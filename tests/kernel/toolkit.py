@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast import Agent, Message, Run, RunResult, Tool, ToolResult
+from holdfast import Agent, Run, RunResult, Tool
 from holdfast.kernel.events import Event, ToolFinished, ToolProgressed
+from holdfast.messages import Message, ToolResult
 from holdfast.testing import ScriptedModel, Turn, call_raw, ports
 from tests.kernel.runs import events_of, only
 

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast import Agent, Policy, Retry, RunFailed, __version__, tool
+from holdfast import Agent, __version__, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
 from holdfast.kernel.messages import Reasoning, Text, ToolCall, Usage, user_message
 from holdfast.kernel.model import Delta, Finished, Notice, Request, Settings, TextDelta, check_model
+from holdfast.options import Policy, Retry
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.http import Connections
 from holdfast.providers.profile import Price, Profile

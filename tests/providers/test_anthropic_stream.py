@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast import Agent, Policy, Retry, RunFailed, tool
+from holdfast import Agent, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, ProviderError, classify
 from holdfast.kernel.messages import (
@@ -37,6 +38,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.options import Policy, Retry
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.anthropic.stream import FINISHES, Decoder, in_words
 from holdfast.providers.profile import Price

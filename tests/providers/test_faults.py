@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import Agent, Policy, RunResult, Stream
+from holdfast import Agent, RunResult
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.events import Event, Retrying
 from holdfast.kernel.messages import Message, Usage
 from holdfast.kernel.model import Finished, Ping, TextDelta
+from holdfast.options import Policy, Stream
 from holdfast.testing import call_raw, cut, fail, finish, pause, ports, say, think, usage
 from holdfast.testing.conformance.bench import ask, hear, told
 from holdfast.testing.fake.dialect import Received

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from holdfast import Agent, ConfigError, Policy, ProviderError, RunFailed, tool
+from holdfast import Agent, tool
+from holdfast.errors import ConfigError, ProviderError, RunFailed
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import FailureKind, classify
 from holdfast.kernel.events import Retrying, Warned
@@ -46,6 +47,7 @@ from holdfast.kernel.model import (
     ToolSpec,
 )
 from holdfast.kernel.policy import Retry
+from holdfast.options import Policy
 from holdfast.providers import profiles
 from holdfast.providers.google import Google
 from holdfast.providers.google.stream import Decoder

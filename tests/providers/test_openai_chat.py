@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Agent, Policy, Retry, RunFailed, tool
+from holdfast import Agent, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, StreamCut, classify
 from holdfast.kernel.messages import Message, Reasoning, Text, Usage, dump, load, user_message
 from holdfast.kernel.model import (
@@ -22,6 +23,7 @@ from holdfast.kernel.model import (
     TextDelta,
     ToolSpec,
 )
+from holdfast.options import Policy, Retry
 from holdfast.providers.failure import refused
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.openai_chat.quirks import QUIRKS, Quirks

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Agent, Policy, Retry, RunFailed, tool
+from holdfast import Agent, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.events import Retrying
 from holdfast.kernel.messages import (
@@ -21,6 +22,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import CallEnded, CallStarted, Notice, Request, Settings
+from holdfast.options import Policy, Retry
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.testing import Turn, call, fail, file, finish, ports, say, think
 from holdfast.testing.fake.faults import opens, raw, respond

@@ -7,10 +7,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from holdfast import Agent, Policy, Retry, RunFailed
+from holdfast import Agent
+from holdfast.errors import RunFailed
 from holdfast.kernel.events import Retrying
 from holdfast.kernel.messages import Message, dump, load, user_message
 from holdfast.kernel.model import Notice, Request, Settings
+from holdfast.options import Policy, Retry
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.profiles import lookup
 from holdfast.testing import fail, ports, say, think

@@ -49,7 +49,7 @@ from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
 
-from holdfast import Agent, Policy, Retry
+from holdfast import Agent
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
 from holdfast.kernel.events import Retrying
 from holdfast.kernel.messages import (
@@ -83,6 +83,7 @@ from holdfast.kernel.model import (
     TextDelta,
     ToolSpec,
 )
+from holdfast.options import Policy, Retry
 from holdfast.providers.pydantic_ai import PydanticAI
 from holdfast.providers.pydantic_ai.failure import translated
 from holdfast.providers.pydantic_ai.stream import Reading

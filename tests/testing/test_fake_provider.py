@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, ConfigError, Model, RunFailed, TextDelta
+from holdfast import Agent
+from holdfast.errors import ConfigError, RunFailed
+from holdfast.events import TextDelta
+from holdfast.models import Model
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.http import SHARED
 from holdfast.testing import FakeProvider, endless, fail, lost, opens, respond, say

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, ConfigError, RunResult
+from holdfast import Agent, RunResult
+from holdfast.errors import ConfigError
 from holdfast.testing import ScriptedModel, call, call_raw
 from holdfast.tools.ask_user import (
     Question,

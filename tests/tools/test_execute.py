@@ -789,11 +789,14 @@ async def test_commands_that_run_at_once_do_not_disturb_each_other(directory: Di
 
 
 def children() -> list[int]:
-    return [
-        int(pid)
-        for thread in Path("/proc/self/task").iterdir()
-        for pid in (thread / "children").read_text().split()
-    ]
+    return [pid for thread in Path("/proc/self/task").iterdir() for pid in children_of(thread)]
+
+
+def children_of(thread: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (thread / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):  # it ended since the directory was listed
+        return []
 
 
 def test_fifty_commands_leave_neither_descriptors_nor_processes(directory: Directory) -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, File, Text, ToolResult
+from holdfast import Agent
 from holdfast.kernel.events import ToolStarted
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool
+from holdfast.messages import File, Text, ToolResult
 from holdfast.testing import ScriptedModel, call
 from holdfast.tools.files.read_versions import KnownVersion, seen
 from holdfast.tools.read_file import MAX_BYTES, describe, read_file, turn_to

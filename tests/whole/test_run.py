@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import load
+from holdfast.messages import load
 from tests.whole.program import (
     PATIENCE,
     PROGRAM,

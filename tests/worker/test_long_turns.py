@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Policy
 from holdfast.chat.rows import Status
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
+from holdfast.options import Context, Policy
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, say, usage
 from tests.kernel.long_turns import POLICY, TOOLS, WINDOW, LongTurn

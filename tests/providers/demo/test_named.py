@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import ConfigError, model
+from holdfast import model
+from holdfast.errors import ConfigError
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.demo import Demo
 from holdfast.providers.registry import usable_providers

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Agent, Deny, Message, approve, dump, load
+from holdfast import Agent, approve
+from holdfast.hooks import Deny
 from holdfast.kernel.events import Compacted, Retrying
 from holdfast.kernel.title import cleaned, title_request
+from holdfast.messages import Message, dump, load
 from holdfast.providers.demo import SPEECH, Demo
 from holdfast.testing import ports
 from holdfast.tools.ask_user import UserAnswer, answered, ask_user, questions

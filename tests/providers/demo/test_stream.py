@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast import ConfigError, File, Settings, Text
+from holdfast.errors import ConfigError
 from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS
 from holdfast.kernel.errors import ProviderError, classify
 from holdfast.kernel.messages import (
@@ -22,6 +22,8 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Block, Delta, Finished, Request, Shape, TextDelta
+from holdfast.messages import File, Text
+from holdfast.models import Settings
 from holdfast.providers.demo import SPEECH, Demo
 from holdfast.providers.demo.intents import FAILURES
 from tests.kernel.runs import now

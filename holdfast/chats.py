@@ -1,0 +1,33 @@
+"""Durable chats: handles, snapshots, queued messages, and hosts that are on a server.
+
+`holdfast.open` and `holdfast.connect` return a host; a host returns chats.
+"""
+
+from __future__ import annotations
+
+from holdfast.chat.queries import (
+    Spent as Spent,
+)
+from holdfast.chat.rows import (
+    Queued as Queued,
+    Rule as Rule,
+    Status as Status,
+    Stored as Stored,
+)
+from holdfast.chat.snapshots import (
+    ChatResult as ChatResult,
+    Pending as Pending,
+    Receipt as Receipt,
+    Revision as Revision,
+    Snapshot as Snapshot,
+)
+from holdfast.chat.stream import (
+    ChatStream as ChatStream,
+    Cursor as Cursor,
+)
+from holdfast.client.chat import (
+    RemoteChat as RemoteChat,
+)
+from holdfast.client.host import (
+    RemoteHost as RemoteHost,
+)

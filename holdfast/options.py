@@ -1,0 +1,18 @@
+"""Options: the policy of an agent, the worker of a host, and the ports to the outside world."""
+
+from __future__ import annotations
+
+from holdfast.kernel.policy import (
+    Calls as Calls,
+    Context as Context,
+    Policy as Policy,
+    Retry as Retry,
+    Stream as Stream,
+    Wording as Wording,
+)
+from holdfast.kernel.ports import (
+    Ports as Ports,
+)
+from holdfast.worker.options import (
+    WorkerOptions as WorkerOptions,
+)
