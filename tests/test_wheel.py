@@ -24,6 +24,8 @@ BUDGET: Final = 250_000
 class Published(NamedTuple):
     wheel: Mapping[str, bytes]
     """The page alone, by paths below it."""
+    modules: frozenset[str]
+    """Everything else in the wheel."""
     sdist: frozenset[str]
 
 
@@ -41,9 +43,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
             for name in opened.namelist()
             if name.startswith(PAGE)
         }
+        modules = frozenset(name for name in opened.namelist() if not name.startswith(PAGE))
     with tarfile.open(sdist) as archive:
         names = frozenset(name.partition("/")[2] for name in archive.getnames())
-    return Published(page, names)
+    return Published(page, modules, names)
 
 
 def loaded(page: Mapping[str, bytes]) -> list[str]:
@@ -94,3 +97,7 @@ def test_an_sdist_has_the_page_and_what_it_is_made_from(published: Published) ->
         published.sdist
     )
     assert not [name for name in published.sdist if "node_modules" in name]
+
+
+def test_a_wheel_has_the_public_names_and_their_types(published: Published) -> None:
+    assert {"holdfast/__init__.pyi", "holdfast/events.py", "holdfast/py.typed"} <= published.modules
