@@ -96,7 +96,7 @@ class Bench:
         self._failed: Chat | None = None
         self._all_idle = asyncio.Event()
         agents = {"agent": self._agent()}
-        self.worker = Worker(db, Live(), agents, ports, options, rested=self._rested)
+        self.worker = Worker(db, Live(), agents, ports, options, on_idle=self._rested)
 
     def _agent(self) -> Agent:
         @tool(effect="pure")

@@ -111,8 +111,8 @@ async def serving(
             world,
             worker,
             url=url,
-            rested=named_by,
-            missed=None if named_by is None else named_by.missed,
+            on_idle=named_by,
+            needs_follow_up=None if named_by is None else named_by.without_title,
             observer=observer,
         )
         feed.worker = driving.id

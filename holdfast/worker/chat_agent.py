@@ -1,5 +1,4 @@
-"""The agent as one chat uses it: the chat's own model and effort, and the reported context
-window."""
+"""An agent as one chat uses it: with the chat's own model, effort and reported context window."""
 
 from __future__ import annotations
 
@@ -18,54 +17,54 @@ from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
 
 
-class Setup:
-    """Values derived from the agent and the chat, recomputed only when those change."""
+class ChatAgent:
+    """The agent of one chat and the values derived from it, recomputed only when it changes."""
 
     agent: Agent
     model: Model
     rules: Rules
     toolbox: Toolbox
 
-    def __init__(self, agent: Agent, around: tuple[Middleware, ...] = ()) -> None:
-        """`around` wraps tool calls outside of the agent's own middleware."""
-        self._base = agent
-        self._around = around
-        self._chosen: tuple[str | None, str | None] = (None, None)
-        self._reported: int | None = None
+    def __init__(self, agent: Agent, outer_middleware: tuple[Middleware, ...] = ()) -> None:
+        """`outer_middleware` runs around the agent's own middleware."""
+        self._configured = agent
+        self._outer_middleware = outer_middleware
+        self._overrides: tuple[str | None, str | None] = (None, None)
+        self._reported_window: int | None = None
         self.active: frozenset[str] | None = None
-        """Names of the tools that the last answer could use; None for all."""
+        """Names of the tools that the last answer could call; None for all."""
         self._use(agent)
 
     def follow(self, chat: Chat) -> None:
-        """Follow a change of the chat's model or effort."""
-        if (chat.model, chat.effort) == self._chosen:
+        """Apply a change of the chat's model or effort."""
+        if (chat.model, chat.effort) == self._overrides:
             return
         changes: dict[str, Any] = {}
         if chat.model is not None:
             changes["model"] = chat.model
         if chat.effort is not None:
             changes["effort"] = chat.effort
-        self._reported = None
-        self._use(self._base.replace(**changes) if changes else self._base)
-        self._chosen = (chat.model, chat.effort)
+        self._reported_window = None
+        self._use(self._configured.replace(**changes) if changes else self._configured)
+        self._overrides = (chat.model, chat.effort)
 
     def _use(self, agent: Agent) -> None:
         self.agent = agent
         self.model = prepare.model_of(agent)
-        self._take_window(self._reported)
+        self._apply_window(self._reported_window)
 
-    def hear_window(self, reported: int | None) -> None:
-        """Take a context window that a provider reported."""
-        if reported not in (None, self._reported):
-            self._take_window(reported)
+    def set_reported_window(self, window: int | None) -> None:
+        """Use a context window that a provider reported."""
+        if window not in (None, self._reported_window):
+            self._apply_window(window)
 
-    def _take_window(self, reported: int | None) -> None:
-        self._reported = reported
+    def _apply_window(self, reported: int | None) -> None:
+        self._reported_window = reported
         self._window = prepare.window_of(self.agent, reported)
         self.rules = prepare.rules_of(self.agent, self._window)
         self.toolbox = prepare.toolbox_of(self.agent, self._window)
-        if self._around:
-            middleware = (*self._around, *self.toolbox.middleware)
+        if self._outer_middleware:
+            middleware = (*self._outer_middleware, *self.toolbox.middleware)
             self.toolbox = replace(self.toolbox, middleware=middleware)
 
     def request(self, history: History, avoid: frozenset[str]) -> Request:
@@ -73,13 +72,13 @@ class Setup:
         self.active = prepare.active_after(self.agent, history.messages)
         return prepare.build_request(self.agent, history, self.active, avoid)
 
-    def look_back(self, history: History) -> None:
-        """Find the tools that the last answer could use, when another process requested it."""
+    def restore_active(self, history: History) -> None:
+        """Determine which tools the last answer could call, if another process requested it."""
         if self.active is None and self.agent.active is not None:
             self.active = prepare.active_after(self.agent, history.before_last_calls())
 
-    def situation(self, history: History, asked_by: AskedBy | None) -> CompactionInput:
-        """Return what a compaction is decided on."""
+    def compaction_input(self, history: History, asked_by: AskedBy | None) -> CompactionInput:
+        """Return the values on which a compaction is decided."""
         messages: list[Message] = list(history.messages)
         return CompactionInput(
             messages,

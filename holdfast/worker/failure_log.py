@@ -1,4 +1,4 @@
-"""The log lines of a worker that cannot do its regular work, once for each outage."""
+"""Log lines for the failures of a worker's periodic tasks: once for each outage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOG: Final = logging.getLogger("holdfast.worker")
 class FailureLog:
     """Logs a failure when it begins, when its reason changes and when it is over.
 
-    A worker tries every few seconds: a line each time would bury the one that says what to do.
+    A worker retries every few seconds: one line per attempt would hide the useful one.
     """
 
     def __init__(self, worker: str) -> None:

@@ -1,8 +1,8 @@
-"""A runner's copy of its chat: what is committed, kept up to date with every write.
+"""A runner's copy of its chat: the committed state, updated with each of the runner's writes.
 
-Decisions are made on `chat`, `history`, `journal` and `queue` as of the last load or own write, and
-every write names that state: its fence. Changes by others are announced by notices and read
-separately. They change nothing here until the runner loads the chat again.
+Decisions are based on `chat`, `history`, `journal` and `queue` as of the last load or own write,
+and every write names that state: its fence. Changes by others are announced by notices and read
+separately. They do not change this copy until the runner loads the chat again.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from holdfast.worker.options import MICRO
 T = TypeVar("T")
 
 LOG: Final = logging.getLogger("holdfast.worker")
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 10.0
-FEW: Final = 8
-"""Number of messages up to which a load counts as short."""
+FIRST_RETRY_DELAY: Final = 0.1
+LONGEST_RETRY_DELAY: Final = 10.0
+SHORT_HISTORY: Final = 8
+"""Maximum number of messages with which a load counts as a short transaction."""
 
 
-class Moved(Exception):
-    """A write found that the chat has changed: load it again."""
+class ChatMoved(Exception):
+    """The chat has changed since it was loaded, so a write was refused: load it again."""
 
 
-class Gone(Exception):
-    """The chat has another owner, or was deleted. Nothing may be written."""
+class OwnershipLost(Exception):
+    """The chat has another owner, or was deleted: this runner may write nothing more."""
 
 
 class FencedChat:
-    """One chat as its runner knows it, with its fenced writes."""
+    """A runner's copy of one chat, with its fenced writes."""
 
-    def __init__(self, db: Database, claimed: Chat, trim: Trim) -> None:
+    def __init__(self, db: Database, chat: Chat, trim: Trim) -> None:
         self._db = db
         self._trim = trim
-        self._epoch = claimed.epoch
-        self.chat = claimed
-        self.fence = fence_of(claimed)
+        self._epoch = chat.epoch
+        self.chat = chat
+        self.fence = fence_of(chat)
         self.history = History((), trim)
         self._history_at: int | None = None
-        """The version of `history`."""
+        """`history_version` of the chat as of `history`."""
         self.journal: dict[str, Call] = {}
         self.queue: tuple[Queued, ...] = ()
         self.partial: Partial | None = None
@@ -71,47 +71,49 @@ class FencedChat:
         """Number of the message that contains the open calls, if there are any."""
         self.partial_written = False
         """Whether there may be a partial answer that a commit has to delete."""
-        self.seen = claimed
-        """The newest row seen by this process."""
+        self.newest = chat
+        """The newest row that this process has read or written."""
         self._refs: set[str] = set()
         """References to files in the history whose bytes are not in it."""
-        self._looked_for: set[str] = set()
+        self._requested_refs: set[str] = set()
         self._files: dict[str, bytes] = {}
-        self._writing = 0
+        self._writes_under_way = 0
         """Number of own writes under way: several when calls start or finish in parallel."""
-        self._written = 0
-        self._heard = 0
-        self._news = anyio.Event()
-        self.behind = False
-        """Whether others may have written to the journal: call `catch_up`."""
-        self._recorded = 0
-        """Number of results recorded while other calls ran, which `journal` does not contain."""
+        self._own_writes = 0
+        """Number of own writes that have ended."""
+        self._announced = 0
+        """Highest version that a notice announced."""
+        self._notice = anyio.Event()
+        self.journal_stale = False
+        """Whether other transactions may have changed the journal: call `catch_up`."""
+        self._results_recorded = 0
+        """Number of results recorded while other calls ran; `journal` does not contain them."""
 
     # --- reading ---
 
     async def load(self) -> None:
-        """Load the chat from the database. Raises `Gone`."""
-        loaded, before = None, self.seen
-        while loaded is None or self._overtaken(loaded.chat, before):
-            before = self.seen
+        """Load the chat from the database. Raises `OwnershipLost`."""
+        loaded, newest_before = None, self.newest
+        while loaded is None or self._is_outdated(loaded.chat, newest_before):
+            newest_before = self.newest
             loaded = await self._read_all()
-        self._check_mine(loaded.chat)
+        self._check_owner(loaded.chat)
         self._take_row(loaded.chat)
-        self.seen = loaded.chat  # also an older one: a fail-over may have lost the last commits
+        self.newest = loaded.chat  # also an older one: a fail-over may have lost the last commits
         if not loaded.known:
             self._take_history(loaded.history, loaded.void)
         self.queue, self.journal = loaded.queue, loaded.journal
         self.partial = loaded.partial
         self.partial_written |= loaded.begun  # a write under way may be committed after this query
-        at = loaded.chat.retry_at
-        self.retry_in = None if at is None else (at - loaded.now) / MICRO
-        self.behind = False
+        retry_at = loaded.chat.retry_at
+        self.retry_in = None if retry_at is None else (retry_at - loaded.now) / MICRO
+        self.journal_stale = False
 
     def _take_history(self, history: Sequence[Stored], void: AbstractSet[str]) -> None:
         self.history = History([stored.message for stored in history], self._trim)
         self.history.call_ids |= void
         self._refs = files.refs_in(stored.message for stored in history)
-        answers = [s.number for s in history if _may_ask(s.message)]
+        answers = [s.number for s in history if _may_have_calls(s.message)]
         self.answer = answers[-1] if answers else 0
         self._history_at = self.chat.history_version
 
@@ -122,44 +124,44 @@ class FencedChat:
 
     async def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages with the bytes of their files, each read once."""
-        wanted = self._refs - self._looked_for
-        if wanted:
+        missing_refs = self._refs - self._requested_refs
+        if missing_refs:
             owner = self.chat.owner
-            self._files |= await self._patiently(
-                lambda: self._db.read(lambda tx: files.read_refs(tx, owner, wanted))
+            self._files |= await self._until_available(
+                lambda: self._db.read(lambda tx: files.read_refs(tx, owner, missing_refs))
             )
-            self._looked_for |= wanted
+            self._requested_refs |= missing_refs
         return files.filled(messages, self._files) if self._files else messages
 
-    async def look(self) -> None:
-        """Read only the row of the chat, when the rest cannot be decoded. Raises `Gone`."""
+    async def read_row(self) -> None:
+        """Read only the row of the chat, as the rest may not be decodable. Raises
+        `OwnershipLost`."""
         chat_id = self.chat.id
         try:
-            chat = await self._patiently(
+            chat = await self._until_available(
                 lambda: self._db.read(lambda tx: read_chat(tx, chat_id), short=True)
             )
         except ChatNotFound:
-            raise Gone from None
-        self._check_mine(chat)
+            raise OwnershipLost from None
+        self._check_owner(chat)
         self._take_row(chat)
 
-    def _check_mine(self, chat: Chat) -> None:
+    def _check_owner(self, chat: Chat) -> None:
         if chat.epoch != self._epoch or chat.worker_id is None:
-            raise Gone
+            raise OwnershipLost
 
-    def _overtaken(self, chat: Chat, before: Chat) -> bool:
-        """Return whether a query of `news`, begun later, returned earlier than this one with
-        more."""
-        seen = self.seen
-        return seen is not before and seen.snapshot_version > chat.snapshot_version
+    def _is_outdated(self, chat: Chat, newest_before: Chat) -> bool:
+        """Return whether `next_change` read a newer row while this row was being read."""
+        newest = self.newest
+        return newest is not newest_before and newest.snapshot_version > chat.snapshot_version
 
     async def _read_all(self) -> queries.Loaded:
         try:
-            return await self._patiently(
-                lambda: self._db.read(self._load, short=self.chat.messages <= FEW)
+            return await self._until_available(
+                lambda: self._db.read(self._load, short=self.chat.messages <= SHORT_HISTORY)
             )
         except ChatNotFound:
-            raise Gone from None
+            raise OwnershipLost from None
 
     async def _load(self, tx: Tx) -> queries.Loaded:
         return await queries.load(tx, self.chat.id, self._history_at)
@@ -167,106 +169,111 @@ class FencedChat:
     def _take_row(self, chat: Chat) -> None:
         self.chat = chat
         self.fence = fence_of(chat)
-        if chat.snapshot_version >= self.seen.snapshot_version:
-            self.seen = chat
+        if chat.snapshot_version >= self.newest.snapshot_version:
+            self.newest = chat
 
     @property
     def steering(self) -> bool:
-        """Whether a message waits for the next step boundary."""
+        """Whether a queued message is to be delivered at the next step boundary."""
         return bool(self.queue) and bool(steering(self.queue))
 
     def facts(self) -> dict[str, CallState]:
         """Return the states of the open calls for `decide`."""
         if not self.journal:
             return {}
-        known = {call.id: self.journal.get(call.id) for call in self.history.turn.open}
-        facts = {id: call.fact for id, call in known.items() if call is not None}
+        rows = {call.id: self.journal.get(call.id) for call in self.history.turn.open}
+        facts = {id: call.fact for id, call in rows.items() if call is not None}
         return {id: fact for id, fact in facts.items() if fact is not None}
 
     async def catch_up(self) -> None:
-        """Read the journal when it is `behind`: answers to actions."""
-        self.behind = False
+        """Read the journal again after `journal_stale`: an action may have been resolved."""
+        self.journal_stale = False
         chat_id = self.chat.id
-        self.journal = await self._patiently(
+        self.journal = await self._until_available(
             lambda: self._db.read(lambda tx: read_journal(tx, chat_id), short=True)
         )
 
     async def children(self) -> Sequence[Mapping[str, Any]]:
         """Return the chats that this chat has spawned, with their current state."""
         chat_id = self.chat.id
-        return await self._patiently(
+        return await self._until_available(
             lambda: self._db.read(lambda tx: list_children(tx, chat_id), short=True)
         )
 
-    # --- news ---
+    # --- changes by others ---
 
-    def hear(self, version: int | None) -> None:
+    def receive_notice(self, version: int | None) -> None:
         """Receive a notice of a version; None when notices may have been lost."""
         if version is None:
-            version = self.seen.snapshot_version + 1
-        if version > self._heard:
-            self._heard = version
-        self._rouse()
+            version = self.newest.snapshot_version + 1
+        if version > self._announced:
+            self._announced = version
+        self._wake_reader()
 
-    def _rouse(self) -> None:
+    def _wake_reader(self) -> None:
         # Not during a write: the notice is most likely our own.
-        if not self._writing and self._heard > self.seen.snapshot_version:
-            self._news.set()
+        if not self._writes_under_way and self._announced > self.newest.snapshot_version:
+            self._notice.set()
 
-    async def news(self) -> Chat:
-        """Wait for a version that others wrote, and return its row. Raises `Gone`."""
+    async def next_change(self) -> Chat:
+        """Wait for a version that another transaction wrote. Returns its row, or raises
+        `OwnershipLost`."""
         while True:
-            await self._news.wait()
-            self._news = anyio.Event()
-            written, heard = self._written, self._heard
+            await self._notice.wait()
+            self._notice = anyio.Event()
+            own_writes, announced = self._own_writes, self._announced
             try:
-                chat, queue = await self._patiently(lambda: self._db.read(self._look, short=True))
+                chat, queue = await self._until_available(
+                    lambda: self._db.read(self._read_row_and_queue, short=True)
+                )
             except ChatNotFound:
-                raise Gone from None
-            if self._writing or written != self._written:
+                raise OwnershipLost from None
+            if self._writes_under_way or own_writes != self._own_writes:
                 continue  # may be our own write: any other change is found after the write
-            self._heard = max(chat.snapshot_version, self._heard if self._heard > heard else 0)
-            self._check_mine(chat)
-            if chat.snapshot_version > self.seen.snapshot_version:
-                self.seen = chat
+            self._announced = max(
+                chat.snapshot_version, self._announced if self._announced > announced else 0
+            )
+            self._check_owner(chat)
+            if chat.snapshot_version > self.newest.snapshot_version:
+                self.newest = chat
                 self.queue = queue
-                self.behind = True
+                self.journal_stale = True
                 return chat
 
-    async def _look(self, tx: Tx) -> tuple[Chat, tuple[Queued, ...]]:
+    async def _read_row_and_queue(self, tx: Tx) -> tuple[Chat, tuple[Queued, ...]]:
         chat = await read_chat(tx, self.chat.id)
-        if chat.queue_version <= self.seen.queue_version:
+        if chat.queue_version <= self.newest.queue_version:
             return chat, self.queue
         return chat, tuple(await read_queue(tx, chat.id))
 
     # --- writing ---
 
     async def commit(self, messages: tuple[Message, ...]) -> None:
-        """Commit a step that only appends, the usual one."""
+        """Commit a step that only appends messages, the usual case."""
         if self.partial_written:
             await self.write(runner.commit_step, runner.Outcome(messages=messages))
             return
         step = Step(self.fence, messages)
         with _OwnWrite(self):
-            made = await self._patiently(self._db.write_together, COMMIT_STEP, step)
-            if not isinstance(made, Committed):
-                raise Moved
-            row = self.seen
-            if made.version > row.snapshot_version + 1:
-                row = await self._meanwhile()
-            self._take_commit(row, made)
-            self._append(messages, made.messages - len(messages) + 1)
+            committed = await self._until_available(self._db.write_together, COMMIT_STEP, step)
+            if not isinstance(committed, Committed):
+                raise ChatMoved
+            row = self.newest
+            if committed.version > row.snapshot_version + 1:
+                row = await self._read_other_changes()
+            self._take_commit(row, committed)
+            self._append(messages, committed.messages - len(messages) + 1)
 
-    def _take_commit(self, row: Chat, made: Committed) -> None:
-        """Update the row with our commit, on top of what others wrote before it."""
+    def _take_commit(self, row: Chat, committed: Committed) -> None:
+        """Apply our commit to `row`, which contains all changes by others before it."""
         self._take_row(
             structs.replace(
                 row,
                 status=self.chat.status,
-                snapshot_version=made.version,
-                history_version=made.version,
-                queue_version=made.queue_version,
-                messages=made.messages,
+                snapshot_version=committed.version,
+                history_version=committed.version,
+                queue_version=committed.queue_version,
+                messages=committed.messages,
                 attempt=1,
                 retry=None,
                 retry_at=None,
@@ -274,144 +281,152 @@ class FencedChat:
             )
         )
 
-    async def _meanwhile(self) -> Chat:
-        """Read what others changed before our commit: a message, another model, an approval or an
-        answer. Raises `Gone`."""
+    async def _read_other_changes(self) -> Chat:
+        """Read the changes by others before our commit, such as a message or an approval.
+
+        Raises `OwnershipLost`.
+        """
         try:
-            chat, self.queue = await self._patiently(lambda: self._db.read(self._look, short=True))
+            chat, self.queue = await self._until_available(
+                lambda: self._db.read(self._read_row_and_queue, short=True)
+            )
         except ChatNotFound:
-            raise Gone from None
-        self._check_mine(chat)
-        self.behind = True
-        self._heard = max(self._heard, chat.snapshot_version)
+            raise OwnershipLost from None
+        self._check_owner(chat)
+        self.journal_stale = True
+        self._announced = max(self._announced, chat.snapshot_version)
         return chat
 
     async def write(
-        self, transition: Callable[..., Awaitable[Advanced]], *args: Any, **more: Any
+        self, transition: Callable[..., Awaitable[Advanced]], *args: Any, **kwargs: Any
     ) -> Chat:
-        """Run one transition of a runner, and apply its result. Raises `Moved`."""
+        """Run one transition of a runner, and apply its result. Raises `ChatMoved`."""
         with _OwnWrite(self):
-            return await self._write(transition, args, more)
+            return await self._write(transition, args, kwargs)
 
     async def _write(
         self,
         transition: Callable[..., Awaitable[Advanced]],
         args: Sequence[Any],
-        more: Mapping[str, Any],
+        kwargs: Mapping[str, Any],
     ) -> Chat:
-        fence, recorded, waiting = self.fence, self._recorded, self.queue
-        known = self.seen.queue_version
+        fence, results_recorded, queue_before = self.fence, self._results_recorded, self.queue
+        queue_version = self.newest.queue_version
 
         async def change(tx: Tx) -> tuple[Advanced, tuple[Queued, ...], dict[str, Call]]:
-            made = await transition(tx, fence, *args, **more)
-            changed = made.chat.queue_version != known
-            queue = tuple(await read_queue(tx, fence.chat)) if changed else waiting
+            advanced = await transition(tx, fence, *args, **kwargs)
+            queue_changed = advanced.chat.queue_version != queue_version
+            queue = tuple(await read_queue(tx, fence.chat)) if queue_changed else queue_before
             # An idle chat has no journal.
-            journal = await read_journal(tx, fence.chat) if made.chat.busy else {}
-            return made, queue, journal
+            journal = await read_journal(tx, fence.chat) if advanced.chat.busy else {}
+            return advanced, queue, journal
 
         try:
-            made, queue, journal = await self._patiently(lambda: self._db.write(change, short=True))
+            advanced, queue, journal = await self._until_available(
+                lambda: self._db.write(change, short=True)
+            )
         except Fenced:
-            raise Moved from None
-        if made.chat.snapshot_version >= self.chat.snapshot_version:
+            raise ChatMoved from None
+        if advanced.chat.snapshot_version >= self.chat.snapshot_version:
             # Several calls may start at once, and finish their writes in another order.
-            self._take_row(made.chat)
+            self._take_row(advanced.chat)
             self.queue, self.journal = queue, journal
-            self.behind = recorded != self._recorded
-        if made.appended:
-            self._append([s.message for s in made.appended], made.appended[0].number)
-        if made.chat.history_version != fence.history_version:
+            self.journal_stale = results_recorded != self._results_recorded
+        if advanced.appended:
+            self._append([s.message for s in advanced.appended], advanced.appended[0].number)
+        if advanced.chat.history_version != fence.history_version:
             self.partial_written, self.partial = False, None
-        return made.chat
+        return advanced.chat
 
     async def fail(self, failure: Failure, charges: Sequence[Charge]) -> None:
-        """Stop with an error, even if other parts of the chat cannot be read. Raises `Moved`."""
+        """Set the chat to an error, even if its history cannot be read. Raises `ChatMoved`."""
         fence = self.fence
         with _OwnWrite(self):
             try:
-                made = await self._patiently(
+                advanced = await self._until_available(
                     lambda: self._db.write(
                         lambda tx: runner.fail(tx, fence, failure, None, charges), short=True
                     )
                 )
             except Fenced:
-                raise Moved from None
-            self._take_row(made.chat)
+                raise ChatMoved from None
+            self._take_row(advanced.chat)
 
     async def record(self, call: Call) -> bool:
-        """Record the result of one call while others still run."""
+        """Record the result of one call while other calls still run."""
         chat_id = self.chat.id
         with _OwnWrite(self):
             try:
-                return await self._patiently(
+                return await self._until_available(
                     lambda: self._db.write(
                         lambda tx: runner.finish_call(tx, chat_id, call), short=True
                     )
                 )
             finally:
-                self._recorded += 1
-                self.behind = True
+                self._results_recorded += 1
+                self.journal_stale = True
 
-    async def charge(self, fence: Fence, last: int, charges: Sequence[Charge]) -> None:
-        """Charge an attempt on a history up to message `last`, unless its answer is in the
-        history."""
-        await self._patiently(
+    async def charge(self, fence: Fence, last_number: int, charges: Sequence[Charge]) -> None:
+        """Charge an attempt, unless its answer is in the history.
+
+        The attempt was made on the messages up to `last_number`.
+        """
+        await self._until_available(
             lambda: self._db.write(
-                lambda tx: runner.charge_abandoned(tx, fence, last, charges), short=True
+                lambda tx: runner.charge_abandoned(tx, fence, last_number, charges), short=True
             )
         )
 
     async def keep_partial(self, fence: Fence, seq: int, message: Message) -> None:
-        """Save the part of an answer that has arrived."""
+        """Save a partial answer: what has arrived of it so far."""
         self.partial_written = True
         await self._db.write(lambda tx: runner.write_partial(tx, fence, seq, message), short=True)
 
-    def _append(self, messages: Sequence[Message], first: int) -> None:
+    def _append(self, messages: Sequence[Message], first_number: int) -> None:
         """Append messages to the history, after the row of their write was taken."""
         self._refs |= files.refs_in(messages)
-        for place, message in enumerate(messages):
+        for offset, message in enumerate(messages):
             self.history.append(message)
-            if _may_ask(message):
-                self.answer = first + place
+            if _may_have_calls(message):
+                self.answer = first_number + offset
         self._history_at = self.chat.history_version
 
-    async def _patiently(self, ask: Callable[..., Awaitable[T]], *about: Any) -> T:
+    async def _until_available(self, operation: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Retry a database operation until it succeeds. Only the write is repeated, never the step.
 
-        A write whose acknowledgement was lost is simply repeated: if it had been committed, its
-        fence no longer holds, and the history that is then loaded contains the step.
+        A write whose acknowledgement was lost is repeated, too: if it had been committed, its fence
+        no longer matches, and the history that is then loaded contains the step.
         """
-        wait = FIRST_WAIT
+        delay = FIRST_RETRY_DELAY
         while True:
             try:
-                return await ask(*about)
+                return await operation(*args)
             except Closed:
-                raise Gone from None
+                raise OwnershipLost from None
             except (Unavailable, OutcomeUnknown) as error:
                 LOG.warning("chat %s: database unavailable, will retry: %s", self.chat.id, error)
-            await anyio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+            await anyio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY_DELAY)
 
 
-def _may_ask(message: Message) -> bool:
-    """Return whether a message may contain open calls; a failed answer shown to people does not."""
+def _may_have_calls(message: Message) -> bool:
+    """Return whether a message may contain open calls. An answer shown only to people may not."""
     return message.kind == "answer" and message.visibility != "user"
 
 
 class _OwnWrite:
-    """Marks an own write: notices during the block are handled after it."""
+    """Marks the block of an own write: notices that arrive in it are handled after it."""
 
-    __slots__ = ("_book",)
+    __slots__ = ("_chat",)
 
-    def __init__(self, book: FencedChat) -> None:
-        self._book = book
+    def __init__(self, chat: FencedChat) -> None:
+        self._chat = chat
 
     def __enter__(self) -> None:
-        self._book._writing += 1
+        self._chat._writes_under_way += 1
 
     def __exit__(self, *_: object) -> None:
-        book = self._book
-        book._writing -= 1
-        book._written += 1
-        book._rouse()
+        chat = self._chat
+        chat._writes_under_way -= 1
+        chat._own_writes += 1
+        chat._wake_reader()

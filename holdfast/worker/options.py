@@ -16,7 +16,7 @@ MICRO: Final = 1_000_000
 class WorkerOptions(Struct, frozen=True, kw_only=True):
     """How a process drives chats: capacity, lease, polling and shutdown.
 
-    The defaults are used everywhere: by claims, by notices, by the documentation.
+    These defaults are the only ones: the command line and the documentation read them from here.
     """
 
     heartbeat: float = 5.0
@@ -31,12 +31,12 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """Maximum number of child chats that a process drives at once, counted separately so that a
     parent never takes the room of its children."""
     batch: int = 16
-    """Maximum number of chats per claim, where other processes may want some too."""
+    """Maximum number of chats per claim, so that other processes get some too."""
     hold: float = 30.0
     """If the next retry is further away than this, the worker releases the chat, so that an outage
     cannot occupy all workers."""
     grace: float = 30.0
-    """How long running steps may continue after the process was told to stop."""
+    """How long running steps may continue after the process was asked to stop."""
     partial: float = 1.0
     """Interval at which the partial answer is saved."""
     troubles: int = 3
@@ -45,11 +45,11 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """How long a chat waits before it is reported as stranded: no live worker has its agent."""
 
     def __post_init__(self) -> None:
-        if found := "; ".join(self._mistakes()):
-            raise ConfigError(found)
+        if problems := "; ".join(self._problems()):
+            raise ConfigError(problems)
 
-    def _mistakes(self) -> Iterator[str]:
-        """Return all mistakes at once, so that they can be fixed together.
+    def _problems(self) -> Iterator[str]:
+        """Yield every invalid option, so that all can be fixed together.
 
         TOML has `nan`, for which every comparison is false, and `inf`.
         """

@@ -1,4 +1,4 @@
-"""The running step: how it is stopped, where its events go, and what it has produced so far."""
+"""The running step: its interruption, the sink for its events, and its outcome so far."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The step was stopped from outside. Its `RunningStep` keeps what it produced."""
+    """The step was stopped from outside. Its `RunningStep` keeps its outcome so far."""
 
 
 class Unfinished(Struct, frozen=True, kw_only=True):
-    """What is left of a step that was not committed."""
+    """Outcome of a step that was not committed."""
 
     partial: Message | None = None
-    """The part of the answer that arrived; also a complete one."""
+    """The received part of the answer, which may be all of it."""
     half_written: Message | None = None
     """Incomplete calls, shown to people only."""
     whole: bool = False
-    """Whether the answer is complete and only has to be committed."""
+    """Whether the answer is complete and only needs to be committed."""
     results: Sequence[ToolResult] = ()
     charges: tuple[Charge, ...] = ()
     asking: bool = False
@@ -42,29 +42,30 @@ NOTHING: Final = Unfinished()
 
 
 class Leftover(Struct, frozen=True):
-    """What a step left, with the fence and the last message that it was begun on."""
+    """Outcome of an uncommitted step, with the state of the chat that the step started from."""
 
-    left: Unfinished
+    unfinished: Unfinished
     fence: Fence
-    last: int
+    last_number: int
+    """Number of the last message that was committed then."""
 
 
-def without(writes: Container[str], made: Sequence[ToolResult]) -> list[ToolResult]:
-    """Return the results that count by themselves, without those that depend on writes."""
-    return [one for one in made if one.call_id not in writes]
+def without(writes: Container[str], tool_results: Sequence[ToolResult]) -> list[ToolResult]:
+    """Return the results of calls without writes: the others are valid only with their writes."""
+    return [result for result in tool_results if result.call_id not in writes]
 
 
-def _to_nobody(event: Event) -> None:
-    """Discard an event: no attempt is running."""
+def _discard(event: Event) -> None:
+    """Discard an event, because no attempt is running."""
 
 
 class Screen:
-    """The sink for the events of a step: the live stream of the attempt. Never full."""
+    """Sends the events of a step to the live stream of the attempt. Never full."""
 
     def __init__(self, live: Live) -> None:
         self.full = False
         self.warnings: list[str] = []
-        self.put: Callable[[Event], None] = _to_nobody
+        self.put: Callable[[Event], None] = _discard
         """Emits an event. Bound to the attempt directly, so that a delta costs one call less."""
         self._live = live
         self._writer: DeltaWriter | None = None
@@ -78,7 +79,7 @@ class Screen:
         return 0 if self._writer is None else self._writer.seq
 
     def open(self, fence: Fence) -> None:
-        """Begin an attempt. Fragments of an earlier one are void; its calls continue."""
+        """Begin an attempt. Deltas of an earlier one become void; its calls continue."""
         attempt = AttemptId(fence.epoch, fence.history_version, fence.attempt)
         if self._writer is None or self._writer.attempt != attempt:
             self._writer = self._live.open(fence.chat, attempt, after=self._writer)
@@ -86,7 +87,7 @@ class Screen:
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
-        self.put = _to_nobody
+        self.put = _discard
         if writer is not None:
             writer.close()
 
@@ -108,54 +109,56 @@ class RunningStep:
         self.interruption = self.inbox.interruption
         self.batch: Batch | None = None
         """The calls of an answer, from the stream that brings them to their results."""
-        self.left = NOTHING
+        self.unfinished = NOTHING
 
     def stop(self) -> None:
-        """Stop the step, whatever it is doing."""
+        """Interrupt the step, whatever it is doing."""
         self.interruption.request()
 
     def steer(self) -> None:
-        """Announce to the step that a steering message waits."""
+        """Notify the step that a steering message is queued."""
         if self.inbox.on_steer is not None:
             self.inbox.on_steer()
 
     def begin(self) -> None:
-        """Begin a step, unless it was stopped before. The one before it is committed, so nothing of
-        that is left to keep."""
-        self.left = NOTHING
+        """Begin a step, or raise `Stopped`. Nothing is kept: the step before it was committed."""
+        self.unfinished = NOTHING
         self.end_if_stopped()
 
     def end_if_stopped(self) -> None:
         if self.interruption.requested:
             raise Stopped
 
-    async def until_stopped(self, ask: Callable[[Interruption], Awaitable[T]]) -> T:
+    async def unless_stopped(self, hook: Callable[[Interruption], Awaitable[T]]) -> T:
         """Await a hook, and raise `Stopped` if the step was interrupted meanwhile."""
-        made = await ask(self.interruption)
+        value = await hook(self.interruption)
         self.end_if_stopped()
-        return made
+        return value
 
     def abandon(self) -> None:
-        """Cancel everything that the step has started, without waiting: the runner ends by an
-        error."""
+        """Cancel everything that the step has started, without waiting, as after an error."""
         batch, self.batch = self.batch, None
         if batch is not None:
             batch.interrupt()
 
     async def unwind(self, open_calls: Sequence[ToolCall]) -> Unfinished:
-        """End everything that the step has started, and return what it had produced.
+        """End everything that the step has started, and return its outcome so far.
 
-        Bounded: a tool that does not stop is abandoned after its grace.
+        Time is bounded: a tool that does not stop is abandoned after its grace period.
         """
         batch, self.batch = self.batch, None
-        left = self.left
+        unfinished = self.unfinished
         if batch is not None and batch.busy:
             await batch.discard()
-            calls = left.partial.calls if left.partial is not None else open_calls
-            known = {one.call_id for one in left.results}
-            more = [one for one in batch.ran(calls) if one.call_id not in known]
-            left = replace(left, results=(*left.results, *without(batch.writes, more)))
+            calls = unfinished.partial.calls if unfinished.partial is not None else open_calls
+            call_ids = {result.call_id for result in unfinished.results}
+            other_results = [
+                result for result in batch.ran(calls) if result.call_id not in call_ids
+            ]
+            unfinished = replace(
+                unfinished, results=(*unfinished.results, *without(batch.writes, other_results))
+            )
         self.screen.close()
         self.interruption.requested = False
-        self.left = NOTHING
-        return left
+        self.unfinished = NOTHING
+        return unfinished

@@ -1,8 +1,8 @@
 """Titles of chats: a model writes one when a turn has ended.
 
-A failure never affects the turn: it is logged and charged, and the chat is called by the opening
-words of its prompt. A model is asked again after the next turn, or when a worker starts, because a
-process may have ended just after a chat's only turn. A title that a person gave is never changed.
+A failure never affects the turn: it is logged, its usage is charged, and the opening words of the
+prompt become the title. The next attempt follows the next turn, or the start of a worker, because
+a process may have ended just after a chat's only turn. A title set by a person is never changed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from holdfast.observe.observer import UNOBSERVED, UNOBSERVED_CHAT, ObservedModel
 from holdfast.store.database import Database, Tx
 
 LOG: Final = logging.getLogger("holdfast.worker")
-PATIENCE: Final = 30.0
-"""Timeout of a title in seconds."""
-LATELY: Final = 24 * 3600 * 1_000_000
-"""Microseconds for which a chat may have been idle for a starting worker to write its missing
-title."""
-AT_ONCE: Final = 8
+TITLE_TIMEOUT: Final = 30.0
+"""Seconds after which the generation of a title is cancelled."""
+MAX_IDLE_TIME: Final = 24 * 3600 * 1_000_000
+"""A starting worker writes the missing title of a chat that was idle for fewer microseconds."""
+TITLES_AT_START: Final = 8
 """Maximum number of missing titles that a starting worker writes."""
 
 
@@ -52,7 +51,7 @@ class Unusable(Exception):
 
 
 class Titles:
-    """Writes titles when chats come to rest."""
+    """Writes the titles of chats that have become idle."""
 
     def __init__(
         self,
@@ -83,12 +82,12 @@ class Titles:
 
     async def rewrite(self, chat: Chat, key: Key | None) -> Chat:
         """Replace the title of a chat on request. Raises `TitleFailed`."""
-        prompt, answer = await self._db.read(lambda tx: _about(tx, chat.id))
+        prompt, answer = await self._db.read(lambda tx: _texts_of(tx, chat.id))
         if not (prompt.strip() or answer.strip()):
             raise InvalidInput("the chat has no text for a title: send a message first")
         charges: list[Charge] = []
         try:
-            title = await self._written(chat, prompt, answer, charges)
+            title = await self._generate(chat, prompt, answer, charges)
         except Exception as error:
             await self._db.write(lambda tx: user.retitle(tx, chat, None, charges))
             raise TitleFailed(_reason(error)) from error
@@ -96,70 +95,70 @@ class Titles:
             self._db, key, Chat, lambda tx: user.retitle(tx, chat, title, charges), short=True
         )
 
-    async def missed(self) -> list[Chat]:
-        """Return recent chats without a title, most likely because their process ended."""
-        agents, since = tuple(self._agents), self._ports.now() - LATELY
-        return await self._db.read(lambda tx: queries.unnamed(tx, agents, since, AT_ONCE))
+    async def without_title(self) -> list[Chat]:
+        """Return recent chats that have no title, most likely because their process ended."""
+        agents, since = tuple(self._agents), self._ports.now() - MAX_IDLE_TIME
+        return await self._db.read(lambda tx: queries.unnamed(tx, agents, since, TITLES_AT_START))
 
     async def _name(self, chat: Chat) -> None:
         """Set a title that a model writes, or else the opening words of the prompt."""
-        prompt, answer = await self._db.read(lambda tx: _about(tx, chat.id))
+        prompt, answer = await self._db.read(lambda tx: _texts_of(tx, chat.id))
         if not (prompt.strip() or answer.strip()):
             return
-        give, charges = user.set_generated_title, list[Charge]()
+        set_title, charges = user.set_generated_title, list[Charge]()
         try:
-            title: str | None = await self._written(chat, prompt, answer, charges)
+            title: str | None = await self._generate(chat, prompt, answer, charges)
         except Exception as error:
-            why = _reason(error)
-            LOG.warning("chat %s: the model wrote no title, using the prompt: %s", chat.id, why)
-            give, title = user.set_provisional_title, None if chat.title else cleaned(prompt)
+            reason = _reason(error)
+            LOG.warning("chat %s: the model wrote no title, using the prompt: %s", chat.id, reason)
+            set_title, title = user.set_provisional_title, None if chat.title else cleaned(prompt)
         if charges or title is not None:
-            await self._db.write(lambda tx: give(tx, chat.id, title, charges))
+            await self._db.write(lambda tx: set_title(tx, chat.id, title, charges))
 
-    async def _written(self, chat: Chat, prompt: str, answer: str, charges: list[Charge]) -> str:
+    async def _generate(self, chat: Chat, prompt: str, answer: str, charges: list[Charge]) -> str:
         """Have a model write a title. Adds the usage to `charges`, also on failure."""
         agent = self._agents[chat.agent]
         model = self._writer_of(agent, chat)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TITLE_TIMEOUT):
             for effort in _efforts_for(model):
-                said = Assembly(model.name, self._ports)
+                assembly = Assembly(model.name, self._ports)
                 request = title_request(prompt, answer, effort)
                 try:
-                    await self._ask(agent, self._watched(model, chat), request, said)
+                    await self._ask(agent, self._observed(model, chat), request, assembly)
                     break
                 except Exception as error:
                     if effort is None or classify(error, model.name).kind != "invalid_request":
                         raise
                 finally:
-                    charges.extend(self._cost(said))
-        title = cleaned(said.message().text)
+                    charges.extend(self._cost(assembly))
+        title = cleaned(assembly.message().text)
         if title is None:
-            raise Unusable(said.message().text)
+            raise Unusable(assembly.message().text)
         return title
 
-    def _cost(self, said: Assembly) -> Sequence[Charge]:
-        if said.usage is None:
+    def _cost(self, assembly: Assembly) -> Sequence[Charge]:
+        if assembly.usage is None:
             return ()
         id = f"title {self._ports.new_id()}"  # so that each call is charged
-        return (Charge(id, "title", said.usage, said.model),)
+        return (Charge(id, "title", assembly.usage, assembly.model),)
 
     def _writer_of(self, agent: Agent, chat: Chat) -> Model:
         if self._model is not None:
             return self._model
         return model_of(agent if chat.model is None else agent.replace(model=chat.model))
 
-    def _watched(self, model: Model, chat: Chat) -> Model:
+    def _observed(self, model: Model, chat: Chat) -> Model:
         stretch = Stretch(chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: 1)
-        witness = self._observer.names(stretch)
-        if witness is UNOBSERVED_CHAT:
+        chat_observer = self._observer.names(stretch)
+        if chat_observer is UNOBSERVED_CHAT:
             return model
-        return ObservedModel(model, witness, asyncio.get_running_loop().time, why="title")
+        return ObservedModel(model, chat_observer, asyncio.get_running_loop().time, why="title")
 
-    async def _ask(self, agent: Agent, model: Model, request: Request, said: Assembly) -> None:
-        """Return the model's complete answer. No retries: the next turn asks again."""
-        caller = ModelCaller(agent.policy.stream, _Nowhere(), Interruption(), RunCounters())
+    async def _ask(self, agent: Agent, model: Model, request: Request, assembly: Assembly) -> None:
+        """Stream the model's answer into `assembly`. Not retried: the next turn tries again."""
+        caller = ModelCaller(agent.policy.stream, _NullSink(), Interruption(), RunCounters())
         try:
-            await caller.call(model, request, said)
+            await caller.call(model, request, assembly)
         finally:
             caller.close()
 
@@ -167,22 +166,24 @@ class Titles:
 def _reason(error: Exception) -> str:
     """Explain to people why there is no title."""
     if isinstance(error, TimeoutError):
-        return f"the model took more than {PATIENCE:g} s"
+        return f"the model took more than {TITLE_TIMEOUT:g} s"
     return str(error) if isinstance(error, Unusable) else classify(error).message.rstrip(".")
 
 
 def _efforts_for(model: Model) -> tuple[Effort | None, ...]:
-    """Return the efforts to try in order: none where an endpoint refuses it, or is not known to
-    take one."""
+    """Return the efforts to try, in order; None sends no effort.
+
+    An endpoint may refuse an effort, and some are not known to take one at all.
+    """
     return (None,) if known_efforts(model) is None else ("none", None)
 
 
-async def _about(tx: Tx, chat_id: str) -> tuple[str, str]:
+async def _texts_of(tx: Tx, chat_id: str) -> tuple[str, str]:
     return await read_first_prompt(tx, chat_id), await read_answer(tx, chat_id)
 
 
-class _Nowhere:
-    """A `Sink` that discards everything: the writing of a title is not shown."""
+class _NullSink:
+    """A `Sink` that discards all events: clients do not see how a title is written."""
 
     full = False
 

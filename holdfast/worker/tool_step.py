@@ -1,5 +1,4 @@
-"""The tool step: runs calls with the journal. A call with an effect is recorded before it
-starts."""
+"""The tool step: runs calls. One with an effect is recorded in the journal before it starts."""
 
 from __future__ import annotations
 
@@ -26,141 +25,138 @@ from holdfast.kernel.messages import ToolCall, ToolResult, results_message
 from holdfast.kernel.tool import Tool
 from holdfast.observe.observer import UNOBSERVED_CHAT, ChatObserver
 from holdfast.observe.sizes import result_bytes
-from holdfast.worker.chat_agent import Setup
-from holdfast.worker.fenced_chat import FencedChat, Moved
+from holdfast.worker.chat_agent import ChatAgent
+from holdfast.worker.fenced_chat import ChatMoved, FencedChat
 from holdfast.worker.options import MICRO
 from holdfast.worker.step import RunningStep, Unfinished, without
 
 LOG: Final = logging.getLogger("holdfast.worker")
 
 
-class Calling:
-    """The tool calls of one chat."""
+class ToolSteps:
+    """Performs the tool calls of one chat."""
 
     def __init__(
         self,
-        book: FencedChat,
-        setup: Setup,
-        flight: RunningStep,
-        beside: Callable[..., Any],
-        witness: ChatObserver,
+        fenced: FencedChat,
+        chat_agent: ChatAgent,
+        step: RunningStep,
+        in_background: Callable[..., Any],
+        chat_observer: ChatObserver,
     ) -> None:
-        self._book = book
-        self._setup = setup
-        self._flight = flight
-        self._beside = beside
-        self._witness = witness
+        self._fenced = fenced
+        self._chat_agent = chat_agent
+        self._step = step
+        self._in_background = in_background
+        self._chat_observer = chat_observer
         self._loop = asyncio.get_running_loop()
-        self._called: set[str] = set()
-        """Calls whose function was called by this runner, or may have been by an earlier one with
-        the same claim."""
-        self._allowed: dict[str, Approved] = {}
-        """Calls that a rule of the chat allows."""
-        self._trouble: Exception | None = None
+        self._reached: set[str] = set()
+        """Ids of calls whose function this runner has called, or whose start an earlier runner has
+        recorded."""
+        self._approved_by_rule: dict[str, Approved] = {}
+        """Approvals given by the chat's rules, by call id."""
+        self._start_error: Exception | None = None
         """Internal error that prevented a call from starting."""
         self._recording: set[str] = set()
-        self._recorded: asyncio.Future[None] | None = None
+        self._all_recorded: asyncio.Future[None] | None = None
 
-    # --- what is known of calls ---
+    # --- the states of calls ---
 
     def begin(self) -> None:
-        """Note which calls had started at the first load: not by this runner."""
-        rows = self._book.journal.values()
-        self._called.update(row.call_id for row in rows if row.state == "started")
+        """Note the calls that had started before the first load, and so not in this runner."""
+        rows = self._fenced.journal.values()
+        self._reached.update(row.call_id for row in rows if row.state == "started")
 
     def states(self) -> Mapping[str, CallState]:
-        """Return the states of the open calls: from the journal, and from what the stream has
-        started."""
-        states: Mapping[str, CallState] = {**self._book.facts(), **self._allowed}
-        batch = self._flight.batch
+        """Return the states of the open calls, from the journal and from the running batch."""
+        states: Mapping[str, CallState] = {**self._fenced.facts(), **self._approved_by_rule}
+        batch = self._step.batch
         if batch is not None and batch.busy:
-            if self._book.steering:  # steering may have arrived while no batch was listening
+            if self._fenced.steering:  # steering may have arrived while no batch was listening
                 batch.steer()
             states = {**states, **batch.states()}
         return states
 
     def new_batch(self) -> Batch:
-        """Return a batch for the calls of the next answer, or of one whose calls have not
-        started."""
-        book = self._book
-        self._trouble = None
+        """Return a batch for the calls of an answer, none of which has started here."""
+        fenced = self._fenced
+        self._start_error = None
         context = CallContext(
-            turn=book.history.turn,
-            active=self._setup.active,
-            states=self._known(),
-            history=lambda: tuple(book.history.messages),
-            chat=book.chat.id,
-            children=book.children,
-            starting=self._starting,
-            finished=self._finished,
+            turn=fenced.history.turn,
+            active=self._chat_agent.active,
+            states=self._states_of_open_calls(),
+            history=lambda: tuple(fenced.history.messages),
+            chat=fenced.chat.id,
+            children=fenced.children,
+            starting=self._on_start,
+            finished=self._on_finished,
         )
-        batch = self._flight.batch = Batch(self._setup.toolbox, self._flight.screen, context)
+        batch = self._step.batch = Batch(self._chat_agent.toolbox, self._step.screen, context)
         return batch
 
-    def _known(self) -> dict[str, CallState]:
-        """Return the journal's state of the open calls, whatever happened to its writer."""
-        known: dict[str, CallState] = dict(self._allowed)
-        for call in self._book.history.turn.open:
-            row = self._book.journal.get(call.id)
+    def _states_of_open_calls(self) -> dict[str, CallState]:
+        """Return the states of the open calls by the journal; its writer may have died."""
+        states: dict[str, CallState] = dict(self._approved_by_rule)
+        for call in self._fenced.history.turn.open:
+            row = self._fenced.journal.get(call.id)
             if row is None:
                 continue
             if row.state == "started":
                 if row.effect == "once" and not self._never_called(row):
-                    known[call.id] = self._in_doubt(call, row)
+                    states[call.id] = self._in_doubt(call, row)
             elif row.state == "approved" and row.asked is not None and row.asked.again:
-                known[call.id] = Doubtful(row.asked.attempt, row.approved)
+                states[call.id] = Doubtful(row.asked.attempt, row.approved)
             elif row.fact is not None and not isinstance(row.fact, AwaitingAction):
-                known[call.id] = row.fact
-        return known
+                states[call.id] = row.fact
+        return states
 
     def _in_doubt(self, call: ToolCall, row: Call) -> CallState:
-        tool = self._setup.agent.toolset.get(call.tool)
+        tool = self._chat_agent.agent.toolset.get(call.tool)
         if tool is not None and tool.on_lost == "ask":
             return Doubtful(row.attempt)
         lost = results.result(call, "lost", WHY["lost"])
         return Recorded(replace(lost, started_at=row.started_at))
 
     def _never_called(self, row: Call) -> bool:
-        """Return whether the function certainly was not called: this runner wrote the row and did
-        not reach it."""
-        return row.epoch == self._book.fence.epoch and row.call_id not in self._called
+        """Return whether this runner wrote the row, and then did not call the function."""
+        return row.epoch == self._fenced.fence.epoch and row.call_id not in self._reached
 
     # --- running them ---
 
     async def run(self, calls: Sequence[ToolCall]) -> None:
-        """Run calls of the last answer, and commit the results of those that finished."""
-        executed, batch = await self._execute(calls)
-        waiting = [action for action in executed.waiting if not self._allows(action)]
+        """Run calls of the last answer, and commit the results of the finished ones."""
+        outcome, batch = await self._execute(calls)
+        waiting = [action for action in outcome.waiting if not self._allowed_by_rule(action)]
         if waiting:
-            rows = [self._waiting(action) for action in waiting]
-            await self._book.write(runner.start_calls, rows, self._patience(waiting))
-        if executed.results:
-            await self.answer(executed.results, batch.writes)
+            rows = [self._waiting_row(action) for action in waiting]
+            await self._fenced.write(runner.start_calls, rows, self._timeouts(waiting))
+        if outcome.results:
+            await self.answer(outcome.results, batch.writes)
 
     async def _execute(self, calls: Sequence[ToolCall]) -> tuple[BatchOutcome, Batch]:
-        flight = self._flight
-        flight.end_if_stopped()  # steering may have arrived while the journal was read
-        self._setup.look_back(self._book.history)
-        flight.screen.open(self._book.fence)
-        batch = flight.batch or self.new_batch()
-        flight.inbox.on_steer = batch.steer
-        flight.interruption.stop = batch.interrupt
+        step = self._step
+        step.end_if_stopped()  # steering may have arrived while the journal was read
+        self._chat_agent.restore_active(self._fenced.history)
+        step.screen.open(self._fenced.fence)
+        batch = step.batch or self.new_batch()
+        step.inbox.on_steer = batch.steer
+        step.interruption.stop = batch.interrupt
         try:
-            executed = await batch.run(calls)
+            outcome = await batch.run(calls)
         finally:
-            flight.inbox.on_steer = None
-            flight.interruption.stop = None
-        flight.batch = None
-        flight.left = Unfinished(results=without(batch.writes, executed.results))
+            step.inbox.on_steer = None
+            step.interruption.stop = None
+        step.batch = None
+        step.unfinished = Unfinished(results=without(batch.writes, outcome.results))
         if self._recording:
             await self.drain()
-        flight.end_if_stopped()
-        if self._trouble is not None:
-            self._raise_trouble(self._trouble)
-        return executed, batch
+        step.end_if_stopped()
+        if self._start_error is not None:
+            self._raise_start_error(self._start_error)
+        return outcome, batch
 
-    def _raise_trouble(self, error: Exception) -> NoReturn:
-        self._trouble = None
+    def _raise_start_error(self, error: Exception) -> NoReturn:
+        self._start_error = None
         try:
             raise error
         finally:
@@ -170,187 +166,197 @@ class Calling:
         """Refuse the calls of an answer in which an exclusive tool is not the only call."""
 
         def refusal(call: ToolCall) -> ToolResult:
-            alone = call.tool in self._setup.rules.exclusive
+            alone = call.tool in self._chat_agent.rules.exclusive
             return results.refused_exclusive(call, exclusive, alone)
 
-        batch = self._flight.batch or self.new_batch()
-        made = await batch.refuse(calls, refusal)
-        self._flight.batch = None
-        await self.answer(made)
+        batch = self._step.batch or self.new_batch()
+        tool_results = await batch.refuse(calls, refusal)
+        self._step.batch = None
+        await self.answer(tool_results)
 
     async def answer(
-        self, made: Sequence[ToolResult], writes: Mapping[str, tuple[Write, ...]] | None = None
+        self,
+        tool_results: Sequence[ToolResult],
+        writes: Mapping[str, tuple[Write, ...]] | None = None,
     ) -> None:
-        """Commit results. Plain ones, which the journal does not contain, are the usual case."""
-        book = self._book
-        self._flight.left = Unfinished(results=without(writes or (), made))
-        if book.behind:
-            await book.catch_up()
-        if not writes and not (book.journal and any(one.call_id in book.journal for one in made)):
-            await book.commit((results_message(made),))
+        """Commit results. Usually no call is in the journal, and the commit only appends."""
+        fenced = self._fenced
+        self._step.unfinished = Unfinished(results=without(writes or (), tool_results))
+        if fenced.journal_stale:
+            await fenced.catch_up()
+        if not writes and not (
+            fenced.journal and any(result.call_id in fenced.journal for result in tool_results)
+        ):
+            await fenced.commit((results_message(tool_results),))
         else:
-            await self._commit_with(made, writes or {})
-        for one in made:
-            self._allowed.pop(one.call_id, None)
-        self._flight.screen.close()
+            await self._commit_with(tool_results, writes or {})
+        for result in tool_results:
+            self._approved_by_rule.pop(result.call_id, None)
+        self._step.screen.close()
 
     async def _commit_with(
-        self, made: Sequence[ToolResult], writes: Mapping[str, tuple[Write, ...]]
+        self, tool_results: Sequence[ToolResult], writes: Mapping[str, tuple[Write, ...]]
     ) -> None:
-        book = self._book
+        fenced = self._fenced
         try:
-            await book.write(runner.commit_step, Outcome(results=tuple(made), writes=writes))
+            await fenced.write(
+                runner.commit_step, Outcome(results=tuple(tool_results), writes=writes)
+            )
         except ChatError as error:  # a write of a call was refused: inform the model
             text, unknown = results.content(f"Not done: {error}"), isinstance(error, ChatNotFound)
-            told = [
-                replace(one, content=text, outcome="failed", expected=unknown)
-                if one.call_id in writes
-                else one
-                for one in made
+            with_refusals = [
+                replace(result, content=text, outcome="failed", expected=unknown)
+                if result.call_id in writes
+                else result
+                for result in tool_results
             ]
-            await book.write(runner.commit_step, Outcome(results=tuple(told)))
+            await fenced.write(runner.commit_step, Outcome(results=tuple(with_refusals)))
 
     # --- the journal ---
 
-    async def _starting(self, call: ToolCall, tool: Tool) -> bool:
-        """Record that a call starts, before it does. False when it may not start any more."""
-        book = self._book
-        row = book.journal.get(call.id)
-        if row is None or row.state != "started" or row.epoch != book.fence.epoch:
-            started = Call(
+    async def _on_start(self, call: ToolCall, tool: Tool) -> bool:
+        """Record the start of a call before it starts. False if it may no longer start."""
+        fenced = self._fenced
+        row = fenced.journal.get(call.id)
+        if row is None or row.state != "started" or row.epoch != fenced.fence.epoch:
+            started_row = Call(
                 call_id=call.id,
-                number=book.answer,
+                number=fenced.answer,
                 tool=call.tool,
                 effect=tool.effect,
                 state="started",
                 action=None if row is None else row.action,
                 asked=None if row is None else row.asked,
                 approved=None if row is None else row.approved,
-                epoch=book.fence.epoch,
-                started_at=self._setup.agent.ports.now(),
+                epoch=fenced.fence.epoch,
+                started_at=self._chat_agent.agent.ports.now(),
             )
             try:
-                await book.write(runner.start_calls, [started])
-            except Moved:
-                self._flight.stop()
+                await fenced.write(runner.start_calls, [started_row])
+            except ChatMoved:
+                self._step.stop()
                 return False
-            except Exception as error:  # raised to the runner: no tool has failed
-                self._trouble = error
-                if self._flight.batch is not None:
-                    self._flight.batch.halt()
+            except Exception as error:  # raised in the runner: the tool has not failed
+                self._start_error = error
+                if self._step.batch is not None:
+                    self._step.batch.halt()
                 return False
-        self._called.add(call.id)
+        self._reached.add(call.id)
         return True
 
-    def _finished(self, finished: ToolFinished) -> None:
-        """Handle a finished call. While others still run, its result is recorded separately."""
-        made, batch = finished.result, self._flight.batch
-        if self._witness is not UNOBSERVED_CHAT:
-            known = made.tool if made.tool in self._setup.agent.toolset else ""
-            self._witness.called(known, made.outcome, finished.seconds, result_bytes(made))
-        if batch is None or batch.left < 2 or not self._asked(made):
+    def _on_finished(self, finished: ToolFinished) -> None:
+        """Handle a finished call. Its result is recorded separately if other calls still run."""
+        result, batch = finished.result, self._step.batch
+        if self._chat_observer is not UNOBSERVED_CHAT:
+            tool_name = result.tool if result.tool in self._chat_agent.agent.toolset else ""
+            self._chat_observer.called(
+                tool_name, result.outcome, finished.seconds, result_bytes(result)
+            )
+        if batch is None or batch.left < 2 or not self._is_in_history(result):
             return
-        if made.call_id in batch.writes:  # recorded only together with its writes
+        if result.call_id in batch.writes:  # recorded only together with its writes
             return
-        if made.outcome == "interrupted":  # or by our own shutdown: left to the settlement
+        if result.outcome == "interrupted":  # also by our own shutdown: the settlement writes it
             return
-        self._recording.add(made.call_id)
-        self._beside(self._record, made)
+        self._recording.add(result.call_id)
+        self._in_background(self._record, result)
 
-    def _asked(self, made: ToolResult) -> bool:
+    def _is_in_history(self, result: ToolResult) -> bool:
         """Return whether the answer that contains this call is in the history."""
-        return any(call.id == made.call_id for call in self._book.history.turn.open)
+        return any(call.id == result.call_id for call in self._fenced.history.turn.open)
 
-    async def _record(self, made: ToolResult) -> None:
+    async def _record(self, result: ToolResult) -> None:
         try:
-            await self._book.record(self._row_of(made))
-        except Exception:  # it is also in memory, and is committed with its siblings
-            LOG.warning("could not record the result of %s", made.call_id, exc_info=True)
+            await self._fenced.record(self._row_of(result))
+        except Exception:  # it is also in memory, and is committed with the other results
+            LOG.warning("could not record the result of %s", result.call_id, exc_info=True)
         finally:
-            self._recording.discard(made.call_id)
-            if not self._recording and self._recorded is not None:
-                if not self._recorded.done():  # the waiter may be gone
-                    self._recorded.set_result(None)
-                self._recorded = None
+            self._recording.discard(result.call_id)
+            if not self._recording and self._all_recorded is not None:
+                if not self._all_recorded.done():  # the waiter may have been cancelled
+                    self._all_recorded.set_result(None)
+                self._all_recorded = None
 
     async def drain(self) -> None:
-        """Wait until every result under way is recorded."""
+        """Wait until all results that are being recorded are."""
         if self._recording:
-            self._recorded = self._loop.create_future()
-            await self._recorded
+            self._all_recorded = self._loop.create_future()
+            await self._all_recorded
 
-    def _row_of(self, made: ToolResult) -> Call:
-        tool = self._setup.agent.toolset.get(made.tool)
+    def _row_of(self, result: ToolResult) -> Call:
+        tool = self._chat_agent.agent.toolset.get(result.tool)
         return Call(
-            call_id=made.call_id,
-            number=self._book.answer,
-            tool=made.tool,
+            call_id=result.call_id,
+            number=self._fenced.answer,
+            tool=result.tool,
             effect="pure" if tool is None else tool.effect,
             state="finished",
-            epoch=self._book.fence.epoch,
-            result=made,
-            outcome=made.outcome,
+            epoch=self._fenced.fence.epoch,
+            result=result,
+            outcome=result.outcome,
         )
 
-    async def hand_over(self, left: Unfinished) -> None:
+    async def hand_over(self, unfinished: Unfinished) -> None:
         """Record all results before the chat is released, so that no call is repeated."""
-        for made in left.results:
-            if made.outcome != "interrupted" and self._asked(made):
-                await self._record(made)
+        for result in unfinished.results:
+            if result.outcome != "interrupted" and self._is_in_history(result):
+                await self._record(result)
 
-    # --- waiting for somebody outside ---
+    # --- pending actions ---
 
     async def require_action(self, calls: Sequence[ToolCall]) -> bool:
-        """Wait for actions, once their requests have been checked."""
-        unchecked = [call for call in calls if call.id not in self._book.journal]
+        """Let the chat wait for actions, once their requests have been validated.
+
+        Returns whether the runner continues.
+        """
+        new_calls = [call for call in calls if call.id not in self._fenced.journal]
         actions: list[Action] = []
-        if unchecked:
-            executed, batch = await self._execute(unchecked)
-            if executed.results:  # not requested yet
-                await self.answer(executed.results, batch.writes)
-            actions = [action for action in executed.waiting if not self._allows(action)]
-            if len(actions) < len(executed.waiting):
+        if new_calls:
+            outcome, batch = await self._execute(new_calls)
+            if outcome.results:  # not requested yet
+                await self.answer(outcome.results, batch.writes)
+            actions = [action for action in outcome.waiting if not self._allowed_by_rule(action)]
+            if len(actions) < len(outcome.waiting):
                 return True
-        self._flight.screen.close()
-        chat = await self._book.write(
+        self._step.screen.close()
+        chat = await self._fenced.write(
             runner.require_action,
-            [self._waiting(action) for action in actions],
+            [self._waiting_row(action) for action in actions],
             {action.call.id: awaited_by(action) for action in actions if action.kind == "child"},
-            self._patience(actions),
+            self._timeouts(actions),
         )
-        self._witness.turned("requires_action")
+        self._chat_observer.turned("requires_action")
         return chat.worker_id is not None
 
-    def _allows(self, action: Action) -> bool:
-        """Return whether a rule of the chat allows this call. Re-runs are never allowed by a
-        rule."""
+    def _allowed_by_rule(self, action: Action) -> bool:
+        """Return whether a rule of the chat allows this call; no rule allows a re-run."""
         if action.kind != "approval" or action.again:
             return False
-        for rule in self._book.chat.rules:
+        for rule in self._fenced.chat.rules:
             if rule.tool == action.call.tool and rule.arguments in (None, action.arguments):
-                self._allowed[action.call.id] = Approved(action.digest)
+                self._approved_by_rule[action.call.id] = Approved(action.digest)
                 return True
         return False
 
-    def _waiting(self, action: Action) -> Call:
-        tool = self._setup.agent.toolset.get(action.call.tool)
-        before = self._book.journal.get(action.call.id)
+    def _waiting_row(self, action: Action) -> Call:
+        tool = self._chat_agent.agent.toolset.get(action.call.tool)
+        earlier_row = self._fenced.journal.get(action.call.id)
         return Call(
             call_id=action.call.id,
-            number=self._book.answer,
+            number=self._fenced.answer,
             tool=action.call.tool,
             effect="once" if tool is None else tool.effect,
             state="waiting",
             action=action.kind,
             asked=action,
-            started_at=None if before is None else before.started_at,
+            started_at=None if earlier_row is None else earlier_row.started_at,
         )
 
-    def _patience(self, actions: Sequence[Action]) -> dict[str, int]:
-        """Return the microseconds after which waiting actions time out, for those that do."""
-        patience = {}
+    def _timeouts(self, actions: Sequence[Action]) -> dict[str, int]:
+        """Return the timeouts of actions in microseconds, by call id."""
+        timeouts = {}
         for action in actions:
-            tool = self._setup.agent.toolset.get(action.call.tool)
+            tool = self._chat_agent.agent.toolset.get(action.call.tool)
             if tool is not None and tool.timeout is not None and action.kind != "approval":
-                patience[action.call.id] = int(tool.timeout * MICRO)
-        return patience
+                timeouts[action.call.id] = int(tool.timeout * MICRO)
+        return timeouts

@@ -1,4 +1,4 @@
-"""The worker of a process: a lease, a claim loop, and a runner for each chat."""
+"""The worker of a process: its lease, its claim loop, and a runner for each of its chats."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.runner import Runner
 
 LOG: Final = logging.getLogger("holdfast.worker")
-LAST_WRITE: Final = 5.0
-SILENCE: Final = 1.0
+LAST_WRITE_TIMEOUT: Final = 5.0
+"""Seconds that a stopping worker waits for a database that does not answer."""
+SHUTDOWN_LOG_DELAY: Final = 1.0
 """Seconds after which a stopping worker logs what it waits for."""
-ALONE: Final = 64
-"""Maximum number of chats per claim where no other process can want them."""
-TIDY_EVERY: Final = 720
-"""Polls between two clean-ups: about an hour."""
+CLAIMS_IF_EXCLUSIVE: Final = 64
+"""Maximum number of chats per claim of an exclusive database: no other worker claims any."""
+POLLS_PER_CLEANUP: Final = 720
+"""Number of polls between two clean-ups: about an hour."""
 
 POOLS: Final[Sequence[Pool]] = ("urgent", "root", "child")
 
-Rested = Callable[[Chat], Awaitable[None]]
-Unfollowed = Callable[[], Awaitable[Sequence[Chat]]]
-TAKEN: Final[WeakSet[Database]] = WeakSet()
+IdleHook = Callable[[Chat], Awaitable[None]]
+FollowUpQuery = Callable[[], Awaitable[Sequence[Chat]]]
+DRIVEN: Final[WeakSet[Database]] = WeakSet()
 """Exclusive databases that already have a worker here. Such a worker treats every other owner as
 dead, so two would steal from each other."""
 
@@ -67,8 +68,9 @@ async def _claim_again(me: claims.Worker, chat: Chat, tx: Tx) -> Chat | None:
 class Worker:
     """Claims and drives as many chats at once as its options allow.
 
-    `rested` is called for each chat whose turn ended here, in whatever way, and at the start for
-    those that `missed` returns; `observer` for everything worth counting.
+    `on_idle` is called for each chat whose turn ended here, whether it finished or failed, and at
+    the start for the chats that `needs_follow_up` returns. `observer` is notified of everything
+    worth counting.
     """
 
     def __init__(
@@ -80,8 +82,8 @@ class Worker:
         options: WorkerOptions,
         *,
         url: str | None = None,
-        rested: Rested | None = None,
-        missed: Unfollowed | None = None,
+        on_idle: IdleHook | None = None,
+        needs_follow_up: FollowUpQuery | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
         self._db = db
@@ -89,8 +91,8 @@ class Worker:
         self._agents = agents
         self._ports = ports
         self._options = options
-        self._rested = rested
-        self._missed = missed
+        self._on_idle = on_idle
+        self._needs_follow_up = needs_follow_up
         self._observer = observer
         self._me = claims.Worker(
             id=ports.new_id(),
@@ -101,14 +103,14 @@ class Worker:
         )
         self._failures = FailureLog(self._me.id)
         self._runners: dict[str, Runner] = {}
-        self._dropped: set[str] = set()
-        """Chats whose runner ended by a defect, and which this worker still owns."""
+        self._without_runner: set[str] = set()
+        """Owned chats whose runner ended with an unexpected error."""
         self._group: TaskGroup
-        self._wake = anyio.Event()
-        self._claimed = anyio.Event()
-        """Set when the last claim was made."""
-        self._full = False
-        """Whether there was no room for more chats at the last claim."""
+        self._wakeup = anyio.Event()
+        self._claiming_ended = anyio.Event()
+        """Set when the claim loop has ended."""
+        self._was_full = False
+        """Whether a pool had no room for more chats at the last claim."""
         self._stopping = False
         self._empty = anyio.Event()
 
@@ -117,13 +119,13 @@ class Worker:
         """Id of the worker."""
         return self._me.id
 
-    # --- beginning and end ---
+    # --- start and shutdown ---
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Worker]:
-        """Claim and drive chats for as long as the block lasts, then release them."""
+        """Claim and drive chats until the block ends, then release them."""
         with self._only_one():
-            async with self._at_work():
+            async with self._working():
                 yield self
 
     @contextmanager
@@ -131,67 +133,68 @@ class Worker:
         if not self._db.exclusive:
             yield
             return
-        if self._db in TAKEN:
+        if self._db in DRIVEN:
             raise ConfigError(
                 "this database already has a worker in this process: use the host that has it, "
                 "or a second one with worker=None"
             )
-        TAKEN.add(self._db)
+        DRIVEN.add(self._db)
         try:
             yield
         finally:
-            TAKEN.discard(self._db)
+            DRIVEN.discard(self._db)
 
     @asynccontextmanager
-    async def _at_work(self) -> AsyncIterator[None]:
+    async def _working(self) -> AsyncIterator[None]:
         await self._db.write(lambda tx: claims.beat(tx, self._me))
-        end = self._db.listen(self._hear)
-        raised: BaseException | None = None
+        stop_listening = self._db.listen(self._on_notice)
+        block_error: BaseException | None = None
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
                 group.start_soon(self._beat)
                 group.start_soon(self._claim)
-                group.start_soon(self._make_up)
+                group.start_soon(self._catch_up)
                 try:
                     yield
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
                 except BaseException as error:  # an error of the block, not of this task group
-                    raised = error
+                    block_error = error
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self.stop()
                     group.cancel_scope.cancel()
-            if raised is not None:
-                raise raised
+            if block_error is not None:
+                raise block_error
         finally:
-            end()
-            with anyio.move_on_after(LAST_WRITE, shield=True):
-                await self._quietly("leave", lambda tx: claims.leave(tx, self._me.id))
+            stop_listening()
+            with anyio.move_on_after(LAST_WRITE_TIMEOUT, shield=True):
+                await self._try_write("leave", lambda tx: claims.leave(tx, self._me.id))
 
     async def stop(self) -> None:
-        """Stop claiming, let running steps finish within the grace, then release all chats."""
+        """Stop claiming, let running steps finish within the grace period, then release all
+        chats."""
         self._stopping = True
-        self._wake.set()
+        self._wakeup.set()
         for runner in tuple(self._runners.values()):
             runner.drain()
-        self._group.start_soon(self._say_that_it_waits)
+        self._group.start_soon(self._log_wait)
         with anyio.move_on_after(self._options.grace):
-            await self._claimed.wait()  # chats that it claims are to be released too
+            await self._claiming_ended.wait()  # chats of the last claim must be released, too
             await self._none_left()
         for runner in tuple(self._runners.values()):
-            runner.cut()
-        # A tool has its grace to clean up, and then is abandoned. A database that does not answer
-        # may not delay the end either: the lease then expires.
+            runner.stop_now()
+        # A tool may clean up during its grace period, and is then abandoned. Nor may a database
+        # that does not answer delay the shutdown: the lease then expires.
         tools = max((agent.policy.calls.grace for agent in self._agents.values()), default=0.0)
-        with anyio.move_on_after(tools + LAST_WRITE):
-            await self._claimed.wait()
+        with anyio.move_on_after(tools + LAST_WRITE_TIMEOUT):
+            await self._claiming_ended.wait()
             await self._none_left()
 
-    async def _say_that_it_waits(self) -> None:
-        """Log what the worker waits for: otherwise the process would seem to hang."""
-        await anyio.sleep(SILENCE)
+    async def _log_wait(self) -> None:
+        """Log what the shutdown waits for: without it the process would seem to hang."""
+        await anyio.sleep(SHUTDOWN_LOG_DELAY)
         if self._runners:
             chats, grace = len(self._runners), self._options.grace
             LOG.warning(
@@ -210,13 +213,12 @@ class Worker:
     # --- the lease ---
 
     async def _beat(self) -> None:
-        """Write heartbeats, from the event loop itself: a process whose loop hangs loses its
-        lease."""
+        """Write heartbeats on the event loop: a process whose loop hangs loses its lease."""
         while True:
             await anyio.sleep(self._options.heartbeat)
-            await self._quietly("renew its lease", lambda tx: claims.beat(tx, self._me))
+            await self._try_write("renew its lease", lambda tx: claims.beat(tx, self._me))
 
-    async def _quietly(self, task: str, write: Callable[[Tx], Awaitable[None]]) -> None:
+    async def _try_write(self, task: str, write: Callable[[Tx], Awaitable[None]]) -> None:
         try:
             await self._db.write(write, short=True)
         except StoreError as error:
@@ -226,63 +228,67 @@ class Worker:
 
     # --- claiming ---
 
-    def _hear(self, notice: Notice) -> None:
+    def _on_notice(self, notice: Notice) -> None:
         if type(notice) is Changed:  # sent with every step of every chat
             runner = self._runners.get(notice.chat)
             if runner is not None:
-                runner.hear(notice.version)
+                runner.receive_notice(notice.version)
             return
-        self._wake.set()
+        self._wakeup.set()
         if type(notice) is Missed:
             for runner in self._runners.values():
-                runner.hear(None)
+                runner.receive_notice(None)
 
     async def _claim(self) -> None:
         try:
-            await self._claim_on()
+            await self._claim_repeatedly()
         finally:
-            self._claimed.set()
+            self._claiming_ended.set()
 
-    async def _claim_on(self) -> None:
-        polls, due, waited = 0, anyio.current_time() + self._options.poll, False
+    async def _claim_repeatedly(self) -> None:
+        polls, next_poll, timed_out = 0, anyio.current_time() + self._options.poll, False
         while not self._stopping:
-            self._wake = anyio.Event()
-            if waited or anyio.current_time() >= due:  # on time, however much there is to claim
-                polls, due = polls + 1, anyio.current_time() + self._options.poll
-                await self._look_after()
+            self._wakeup = anyio.Event()
+            if (
+                timed_out or anyio.current_time() >= next_poll
+            ):  # on time, however much there is to claim
+                polls, next_poll = polls + 1, anyio.current_time() + self._options.poll
+                await self._check_owned()
             try:
                 more = await self._claim_once()
-                if not polls % TIDY_EVERY:
+                if not polls % POLLS_PER_CLEANUP:
                     polls += 1
-                    await self._db.write(self._tidy)
+                    await self._db.write(self._clean_up)
             except (StoreError, ChatError) as error:
                 self._failures.failed("claim chats", error)
                 more = False
             else:
                 self._failures.succeeded("claim chats")
-            waited = not more and not await self._woken(due)
+            timed_out = not more and not await self._woken(next_poll)
 
-    async def _woken(self, due: float) -> bool:
-        """Wait until there may be something to claim; False at the timeout.
+    async def _woken(self, deadline: float) -> bool:
+        """Wait until there may be something to claim; False at the deadline.
 
-        The clock cannot tell: a timer may fire slightly early.
+        The caller cannot compare the clock instead: a timer may fire slightly early.
         """
-        with anyio.CancelScope(deadline=due):
-            await self._wake.wait()
+        with anyio.CancelScope(deadline=deadline):
+            await self._wakeup.wait()
             return True
         return False
 
-    async def _tidy(self, tx: Tx) -> None:
+    async def _clean_up(self, tx: Tx) -> None:
         await claims.forget_dead(tx, self._me.lease)
         await forget_old_keys(tx)
         await forget_gone(tx)
 
     async def _claim_once(self) -> bool:
-        """Claim once. Returns whether there may be more."""
-        at_once = max(self._options.batch, ALONE) if self._me.alone else self._options.batch
-        limits = {pool: min(at_once, self._room(pool)) for pool in POOLS}
+        """Claim chats once. Returns whether there may be more."""
+        batch = (
+            max(self._options.batch, CLAIMS_IF_EXCLUSIVE) if self._me.alone else self._options.batch
+        )
+        limits = {pool: min(batch, self._room(pool)) for pool in POOLS}
         limits = {pool: limit for pool, limit in limits.items() if limit > 0}
-        self._full = len(limits) < len(POOLS)
+        self._was_full = len(limits) < len(POOLS)
         claimed = await self._db.write(partial(_claim, self._me, limits), short=True)
         for chat in chain.from_iterable(claimed.values()):
             self._observer.claimed(taken_over=chat.crashes > 0)
@@ -300,12 +306,12 @@ class Worker:
     def _start(self, chat: Chat) -> None:
         running = self._runners.get(chat.id)
         if running is not None:  # it lost the chat and claimed it again: the new runner waits
-            running.cut()
+            running.stop_now()
             self._group.start_soon(self._start_after, running, chat)
             return
         agent = self._agents[chat.agent]
         runner = Runner(
-            self._db, self._live, agent, chat, self._options, self._on_rest, self._observer
+            self._db, self._live, agent, chat, self._options, self._follow_up_on, self._observer
         )
         if self._stopping:
             runner.drain()
@@ -321,17 +327,17 @@ class Worker:
             await runner.run()
         except Exception:
             LOG.exception("the runner of chat %s ended with an error", runner.chat_id)
-            self._dropped.add(runner.chat_id)
+            self._without_runner.add(runner.chat_id)
         finally:
             if self._runners.get(runner.chat_id) is runner:
                 del self._runners[runner.chat_id]
             runner.ended.set()
             self._empty.set()
-            if self._full:
-                self._wake.set()
+            if self._was_full:
+                self._wakeup.set()
 
-    async def _look_after(self) -> None:
-        """Start runners for owned chats without one; rouse runners whose notice was lost."""
+    async def _check_owned(self) -> None:
+        """Start the missing runners of owned chats, and notify runners whose notice was lost."""
         try:
             owned = await self._db.read(lambda tx: claims.owned(tx, self._me.id))
         except (StoreError, ChatError) as error:
@@ -341,51 +347,54 @@ class Worker:
         for chat in owned:
             runner = self._runners.get(chat.id)
             if runner is not None:
-                runner.hear(chat.snapshot_version)
+                runner.receive_notice(chat.snapshot_version)
             elif not self._stopping:
                 await self._start_again(chat)
-        held = {chat.id for chat in owned}
-        self._dropped &= held
+        owned_ids = {chat.id for chat in owned}
+        self._without_runner &= owned_ids
         for chat_id, runner in self._runners.items():
-            if chat_id not in held:
-                runner.hear(None)
+            if chat_id not in owned_ids:
+                runner.receive_notice(None)
 
     async def _start_again(self, chat: Chat) -> None:
-        """Start a runner for a chat whose runner ended, or whose claim was not acknowledged."""
-        again: Chat | None = chat
-        if chat.id in self._dropped:
+        """Start a runner for an owned chat without one.
+
+        Its runner ended with an error, or the claim was not acknowledged.
+        """
+        claimed: Chat | None = chat
+        if chat.id in self._without_runner:
             try:
-                again = await self._db.write(partial(_claim_again, self._me, chat))
+                claimed = await self._db.write(partial(_claim_again, self._me, chat))
             except (StoreError, ChatError) as error:
                 LOG.warning("worker %s cannot claim chat %s: %s", self._me.id, chat.id, error)
                 if isinstance(error, OutcomeUnknown):  # the claim may be committed
-                    self._dropped.discard(chat.id)
+                    self._without_runner.discard(chat.id)
                 return
-        if again is not None:
-            self._dropped.discard(chat.id)
-            self._start(again)
+        if claimed is not None:
+            self._without_runner.discard(chat.id)
+            self._start(claimed)
 
-    # --- what comes after ---
+    # --- follow-up work ---
 
-    def _on_rest(self, chat: Chat) -> None:
-        """Start the work that follows a turn. It can neither fail nor repeat a step."""
-        if self._rested is not None and not self._stopping:
-            self._group.start_soon(self._after, self._rested, chat)
+    def _follow_up_on(self, chat: Chat) -> None:
+        """Start the follow-up work of a turn. It can neither fail nor repeat a step."""
+        if self._on_idle is not None and not self._stopping:
+            self._group.start_soon(self._follow_up, self._on_idle, chat)
 
-    async def _make_up(self) -> None:
-        """Start the work that a process missed when it ended just after a turn."""
-        if self._missed is None:
+    async def _catch_up(self) -> None:
+        """Start the follow-up work of chats whose process ended just after a turn."""
+        if self._needs_follow_up is None:
             return
         try:
-            missed = await self._missed()
+            needs_follow_up = await self._needs_follow_up()
         except Exception:
             LOG.warning("could not read which chats need follow-up work", exc_info=True)
             return
-        for chat in missed:
-            self._on_rest(chat)
+        for chat in needs_follow_up:
+            self._follow_up_on(chat)
 
-    async def _after(self, rested: Rested, chat: Chat) -> None:
+    async def _follow_up(self, on_idle: IdleHook, chat: Chat) -> None:
         try:
-            await rested(chat)
+            await on_idle(chat)
         except Exception:
             LOG.warning("follow-up work of chat %s failed", chat.id, exc_info=True)

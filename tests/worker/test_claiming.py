@@ -197,7 +197,7 @@ async def test_tidying_up_is_not_done_at_every_claim(db: Database, clock: Clock)
     async with living(db, ["Done."] * 20, clock=clock) as life:
         for _ in range(20):
             await life.rest(await life.begin())
-        assert life.link.writes["tidy"] == 1
+        assert life.link.writes["clean_up"] == 1
 
 
 async def test_a_worker_with_room_looks_for_chats_once_for_each(db: Database, clock: Clock) -> None:

@@ -263,8 +263,8 @@ async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
         async def look_at_it() -> None:
             committed.set()
             await anyio.sleep(0.5)
-            flight = life.worker._runners[chat_id]._flight
-            stopped.append(flight.interruption.requested)
+            step = life.worker._runners[chat_id]._step
+            stopped.append(step.interruption.requested)
 
         life.link.read = late  # type: ignore[method-assign]
         await life.machine.update(chat_id, {"title": "news"})
@@ -367,7 +367,7 @@ async def test_a_database_that_forgot_what_was_seen_is_asked_once_and_not_again_
         async def forgetful(transaction: Transaction[T], *, short: bool = False) -> T:
             asked.append(name_of(transaction))
             made: Any = await read(transaction, short=short)
-            if asked == ["look"]:
+            if asked == ["read_row_and_queue"]:
                 chat, queue = made
                 made = replace(chat, snapshot_version=chat.snapshot_version + 100), queue
             return made  # type: ignore[no-any-return]
@@ -379,5 +379,5 @@ async def test_a_database_that_forgot_what_was_seen_is_asked_once_and_not_again_
         await life.machine.update(chat_id, {"title": "news"})
         await life.rest(chat_id)
         assert asked.count("load") == 1
-        assert asked.count("look") <= 3
+        assert asked.count("read_row_and_queue") <= 3
         assert (await life.told(chat_id))[-1] == "answer: Done."

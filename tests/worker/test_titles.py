@@ -23,7 +23,7 @@ from holdfast.providers.profile import Profile
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, FakeProvider, ScriptedModel, fail, hang, pause, usage
 from holdfast.testing.fake.dialect import Received
-from holdfast.worker.titles import AT_ONCE
+from holdfast.worker.titles import TITLES_AT_START
 from tests.worker.workers import world_of
 
 
@@ -389,14 +389,14 @@ async def test_a_start_asks_for_no_titles_but_those_of_recent_chats_at_rest(
 async def test_no_more_chats_are_named_at_a_start_than_anybody_expects(
     db: Database, clock: Clock
 ) -> None:
-    async with hosting(db, clock, ["Done."] * (AT_ONCE + 2), titles=False) as host:
-        for number in range(AT_ONCE + 2):
+    async with hosting(db, clock, ["Done."] * (TITLES_AT_START + 2), titles=False) as host:
+        for number in range(TITLES_AT_START + 2):
             await (await host.create(str(number))).rest()
             await anyio.sleep(1)
-    async with hosting(db, clock, ["A title"] * (AT_ONCE + 2), seed=1) as host:
+    async with hosting(db, clock, ["A title"] * (TITLES_AT_START + 2), seed=1) as host:
         await anyio.sleep(60)
         titles = [chat.title for chat in await host.list()]
-    assert titles.count("A title") == AT_ONCE
+    assert titles.count("A title") == TITLES_AT_START
 
 
 async def test_a_host_that_ends_does_not_wait_for_titles(db: Database, clock: Clock) -> None:

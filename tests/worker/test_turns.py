@@ -432,7 +432,7 @@ async def test_whoever_wants_to_know_is_told_once_how_each_turn_ended(
     told = Told()
     script = ["One.", fail(kind="auth"), call("asks"), [say("Half"), hang()], "Two."]
     async with living(db, script, [asks], clock=clock) as life:
-        life.worker._rested = told
+        life.worker._on_idle = told
         chat_id = await life.begin()
         await life.rest(chat_id)
         await life.send(chat_id, "and?")
