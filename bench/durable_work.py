@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from holdfast.agent import Agent
-from holdfast.chat.idempotency import Machine
-from holdfast.chat.rows import Chat
+from holdfast.chat.idempotency import UserOperations
+from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import (
@@ -91,9 +91,9 @@ class Bench:
         """CPU time of this process at each call."""
         self._ports = ports
         self._pause = pause
-        self._machine = Machine(db, ports)
+        self._machine = UserOperations(db, ports)
         self._busy = 0
-        self._failed: Chat | None = None
+        self._failed: ChatRow | None = None
         self._all_idle = asyncio.Event()
         agents = {"agent": self._agent()}
         self.worker = Worker(db, Live(), agents, ports, options, on_idle=self._rested)
@@ -111,7 +111,7 @@ class Bench:
         endless = Policy(max_steps=10_000_000)
         return Agent(model=self.model, tools=[tick], policy=endless, ports=self._ports)
 
-    async def _rested(self, chat: Chat) -> None:
+    async def _rested(self, chat: ChatRow) -> None:
         self._busy -= 1
         if chat.outcome is None or chat.outcome.reason != "stop":
             self._failed = chat

@@ -299,8 +299,8 @@ async def relay(who: str, chats: int) -> dict[str, Any]:
             host, db, owner, port = place
             made = [await host.create("go", owner="ann") for _ in range(chats)]
             url, agents = f"http://127.0.0.1:{port}", tuple(host.agents)
-            me = claims.Worker(id="a", agents=agents, url=url, lease=10**9)
-            await db.write(lambda tx: claims.beat(tx, me))
+            me = claims.WorkerRow(id="a", agents=agents, url=url, lease=10**9)
+            await db.write(lambda tx: claims.write_heartbeat(tx, me))
             await db.write(lambda tx: claims.claim(tx, me, {"root": chats}))
             writers = [await writer_of(host, chat) for chat in made]
             other = await process("serve", postgres.url(), "[]")

@@ -14,9 +14,9 @@ from types import MappingProxyType
 
 from holdfast.agent import Agent
 from holdfast.chat.change_feed import Feed
-from holdfast.chat.handle import Desk
+from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
-from holdfast.chat.snapshots import Watch
+from holdfast.chat.snapshots import StrandedLimits
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model
 from holdfast.kernel.ports import Ports
@@ -94,12 +94,12 @@ async def serving(
     if not isinstance(worker, WorkerOptions | None):
         raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
     options, live = worker or WorkerOptions(), Live()
-    watch = Watch(int(options.lease * MICRO), int(options.stranded * MICRO))
-    feed = Feed(db, live, watch, options.poll)
+    limits = StrandedLimits(int(options.lease * MICRO), int(options.stranded * MICRO))
+    feed = Feed(db, live, limits, options.poll)
     named_by = _titling(db, named, world, titles, observer)
     rewrite = None if named_by is None else named_by.rewrite
-    host = Host(Desk(db, named, feed, world, worker is not None, rewrite))
-    end = db.listen(feed.hear)
+    host = Host(HostContext(db, named, feed, world, worker is not None, rewrite))
+    end = db.listen(feed.receive_notice)
     try:
         if worker is None:
             yield host
@@ -154,5 +154,5 @@ async def open(
             ) as host:
                 warn_of_polling(db, (worker or WorkerOptions()).poll)
                 # Readers that still wait then query once more, and find the database closed.
-                closed.callback(host.feed.hear, Missed())
+                closed.callback(host.feed.receive_notice, Missed())
                 yield host

@@ -452,8 +452,8 @@ async def test_a_chat_that_nobody_can_run_says_so_after_a_minute(
         assert (await chat.read()).stranded
         (listed,) = await host.list()
         assert listed.stranded
-        me = claims.Worker(id="w", agents=("agent",), lease=15_000_000)
-        await db.write(lambda tx: claims.beat(tx, me))
+        me = claims.WorkerRow(id="w", agents=("agent",), lease=15_000_000)
+        await db.write(lambda tx: claims.write_heartbeat(tx, me))
         assert not (await chat.read()).stranded
 
 

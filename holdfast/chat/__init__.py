@@ -1,8 +1,8 @@
-"""Durable chats: the rows of a chat, the state machine that changes them, and what is read of them.
+"""Durable chats: the rows of a chat, the state machine that changes them, and queries on them.
 
-The row of a chat is the only authority, and this package is the only code that writes it. Nothing
-here calls a model, runs a tool or knows HTTP: runners (`holdfast.worker`) and the server
-(`holdfast.server`) call transitions, and read the result.
+The row of a chat is the only authority, and only this package writes it. It calls no model, runs
+no tool and knows nothing of HTTP: runners (`holdfast.worker`) and the server (`holdfast.server`)
+call its transitions and read the result.
 
 Read `state_machine.py` first: which transition is allowed in which status, and why. Then
 `row_lock.py` (how a transition locks, changes and writes a chat) and `transitions/`.
@@ -13,8 +13,8 @@ Three ideas:
   write, commit. Notices are sent after the commit, and are only hints.
 - A runner's write names the state that it was started on (`rows.Fence`). If that no longer holds,
   nothing is written, and the runner reads the chat again.
-- Every change raises `snapshot_version`, so a reader with a version can be sent what changed since
-  (`stream.py`).
+- Every change raises `snapshot_version`, so that a reader with an older version receives only the
+  changes since then (`stream.py`).
 
 `host.py` and `handle.py` are the interface for programs; `doctor.py` checks every invariant.
 """

@@ -1,5 +1,4 @@
-"""The backlog: counts of chats and messages that wait for workers, for the metrics of a
-database."""
+"""The backlog of a database: counts of waiting chats and queued messages, for the metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from holdfast.chat.rows import IS_BUSY
 from holdfast.store.database import Tx
 
 
-class Load(Struct, frozen=True):
+class Backlog(Struct, frozen=True):
     """Counts of waiting and driven work in one database."""
 
     waiting: int
@@ -25,7 +24,7 @@ class Load(Struct, frozen=True):
     """Number of queued messages in all chats."""
 
 
-async def read_load(tx: Tx) -> Load:
+async def read_backlog(tx: Tx) -> Backlog:
     """Count the backlog. Reads busy chats only, through their index."""
     now = await now_of(tx)
     rows = await tx.fetch(
@@ -45,7 +44,7 @@ async def read_load(tx: Tx) -> Load:
     waiting, since = parts.get("waiting", (0, None))
     queued = await tx.one("SELECT COUNT(*) FROM queue")
     assert queued is not None
-    return Load(
+    return Backlog(
         waiting=waiting,
         longest=0.0 if since is None else max(0.0, (now - since) / 1_000_000),
         driven=parts.get("driven", (0, None))[0],

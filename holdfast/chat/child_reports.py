@@ -17,8 +17,8 @@ from holdfast.kernel.title import cleaned
 from holdfast.store.database import Tx
 
 
-async def children_rest(tx: Tx, chat_id: str, call_id: str | None = None) -> bool:
-    """Return whether all children that the chat, or one of its calls, waits for are idle."""
+async def children_are_idle(tx: Tx, chat_id: str, call_id: str | None = None) -> bool:
+    """Return whether all awaited children of the chat, or of one of its calls, are idle."""
     row = await tx.one(
         f"""
         SELECT sum(CASE WHEN c.{IS_BUSY} THEN 1 ELSE 0 END)
@@ -30,9 +30,9 @@ async def children_rest(tx: Tx, chat_id: str, call_id: str | None = None) -> boo
     return row is not None and not row[0]
 
 
-async def report_of_children(tx: Tx, chat_id: str, asked: Action) -> ToolResult:
+async def report_of_children(tx: Tx, chat_id: str, action: Action) -> ToolResult:
     """Return the reports of the awaited children that are idle, and the state of the others."""
-    call = asked.call
+    call = action.call
     rows = await tx.fetch(
         """
         SELECT c.id, c.title, c.status, c.error,
@@ -46,10 +46,10 @@ async def report_of_children(tx: Tx, chat_id: str, asked: Action) -> ToolResult:
         {"id": chat_id, "call": call.id},
     )
     reports = {row[0]: _report(*row) for row in rows}
-    # In the order in which the model named them, then any other that is awaited.
-    ids = dict.fromkeys((*awaited_by(asked), *reports))
-    listed = [reports.get(id, {"agent": id, "status": "unknown"}) for id in ids]
-    return ToolResult(call.id, call.tool, content(listed))
+    # First in the order of the model's arguments, then any other awaited child.
+    ids = dict.fromkeys((*awaited_by(action), *reports))
+    entries = [reports.get(id, {"agent": id, "status": "unknown"}) for id in ids]
+    return ToolResult(call.id, call.tool, content(entries))
 
 
 def _report(
@@ -65,12 +65,12 @@ def _report(
     return report
 
 
-def awaited_by(asked: Action) -> list[str]:
+def awaited_by(action: Action) -> list[str]:
     """Return the ids of the chats that a call waits for, from its validated arguments."""
     # Text that a database cannot hold is not the id of any chat.
-    arguments = json.decode(encode(loads(asked.arguments)))
+    arguments = json.decode(encode(loads(action.arguments)))
     agents = arguments.get("agents") if isinstance(arguments, dict) else None
-    return [one for one in agents if isinstance(one, str)] if isinstance(agents, list) else []
+    return [agent for agent in agents if isinstance(agent, str)] if isinstance(agents, list) else []
 
 
 async def list_children(tx: Tx, chat_id: str) -> Sequence[dict[str, Any]]:

@@ -39,7 +39,7 @@ class ChatError(HoldfastError):
 
 
 class ChatNotFound(ChatError):
-    """No chat has this id, or the caller may not know of it."""
+    """No chat has this id, or the caller may not know that it exists."""
 
     kind = "chat_not_found"
 
@@ -80,7 +80,7 @@ class NotArchived(ChatError):
 
 
 class QueueFull(ChatError):
-    """The queue holds as many messages as it may."""
+    """The queue has reached its maximum length."""
 
     kind = "queue_full"
 
@@ -147,7 +147,7 @@ class NothingWaits(ChatError):
 
 
 class WrongAnswer(ChatError):
-    """An answer does not fit the action that it was given for."""
+    """An answer is not valid for its action."""
 
     kind = "wrong_answer"
 
@@ -189,7 +189,7 @@ class FamilyBusy(ChatError):
 
 
 class NotARoot(ChatError):
-    """The requested operation applies to the root of the family only."""
+    """The requested operation is only possible on the root of a chat's family."""
 
     kind = "not_a_root"
 
@@ -254,5 +254,7 @@ class Corrupt(ChatError):
 
 
 class Fenced(Exception):
-    """The chat changed since the runner read it, so its write was rejected: reload and decide
-    again. Not a `ChatError`: it never reaches a caller."""
+    """The chat changed since the runner read it, so the write was rejected.
+
+    The runner loads the chat again and decides anew. Not a `ChatError`: no caller sees it.
+    """

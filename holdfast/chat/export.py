@@ -1,8 +1,8 @@
-"""Exports of a chat: lossless JSONL that can be read back, or Markdown for people. Pure.
+"""Exports of a chat: lossless JSONL, which can be restored, or Markdown for people. Pure.
 
-The first line of JSONL names the format and describes the chat. Each further line is a message,
-superseded ones included, in order of their numbers. The files that messages refer to follow, with
-their bytes.
+The first line of JSONL has the format version and the chat. Each further line is a message, in the
+order of their numbers and including superseded ones. Then follow the files that messages refer to,
+with their bytes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from holdfast.kernel.messages import (
 )
 
 Format = Literal["jsonl", "markdown"]
-FORMAT: Final = 3
+EXPORT_FORMAT: Final = 3
 """Version of the export format. 2 added files; 3 added times of tool results and answers."""
-FORMATS: Final = frozenset({1, 2, 3})
-"""Versions that can be read. Fields that an earlier version lacks are absent."""
+READABLE_FORMATS: Final = frozenset({1, 2, 3})
+"""Versions that can be parsed. Fields that an earlier version lacks are absent."""
 
 
 class Header(Tagged, frozen=True, tag="chat"):
@@ -46,14 +46,14 @@ class Header(Tagged, frozen=True, tag="chat"):
     chat: Snapshot
 
 
-class Line(Tagged, frozen=True, tag="message"):
+class MessageLine(Tagged, frozen=True, tag="message"):
     """The line of a message."""
 
     message: Stored
 
 
-class Attached(Tagged, frozen=True, tag="file"):
-    """The line of a file that a message names by its id."""
+class FileLine(Tagged, frozen=True, tag="file"):
+    """The line of a file that a message refers to by its id."""
 
     id: str
     media_type: str
@@ -61,7 +61,7 @@ class Attached(Tagged, frozen=True, tag="file"):
     data: bytes
 
 
-LINE: Final[Any] = Union[Line, Attached]
+ANY_LINE: Final[Any] = Union[MessageLine, FileLine]
 
 
 class Exported(Value, frozen=True):
@@ -69,7 +69,7 @@ class Exported(Value, frozen=True):
 
     chat: Snapshot
     messages: tuple[Stored, ...]
-    files: tuple[Attached, ...] = ()
+    files: tuple[FileLine, ...] = ()
 
 
 def export(chat: Snapshot, messages: Sequence[Stored], format: Format) -> str:
@@ -94,16 +94,16 @@ def jsonl(chat: Snapshot, messages: Iterable[Stored]) -> Iterator[str]:
 
 def jsonl_header(chat: Snapshot) -> str:
     """Return the first line: the format and the chat."""
-    return encode(Header(FORMAT, chat)).decode()
+    return encode(Header(EXPORT_FORMAT, chat)).decode()
 
 
 def jsonl_messages(messages: Iterable[Stored]) -> Iterator[str]:
     """Yield one line per message."""
     for stored in messages:
-        yield encode(Line(stored)).decode()
+        yield encode(MessageLine(stored)).decode()
 
 
-def jsonl_file(file: Attached) -> str:
+def jsonl_file(file: FileLine) -> str:
     """Return the line of a file with its bytes."""
     return encode(file).decode()
 
@@ -114,19 +114,19 @@ def parse(data: str | bytes | bytearray) -> Exported:
     Slow for a large export: do not call it on the event loop. It is parsed line by line, because a
     thread that decodes all of it in one call would block the event loop too.
     """
-    rest = _lines(data)
-    first = next(rest, "")
-    version = decode(first, _Version).format
-    if version not in FORMATS:
+    lines = _lines(data)
+    first_line = next(lines, "")
+    version = decode(first_line, _Version).format
+    if version not in READABLE_FORMATS:
         raise FormatError(
             f"this export has format {version}, and this version of holdfast reads up to "
-            f"{FORMAT}: upgrade holdfast"
+            f"{EXPORT_FORMAT}: upgrade holdfast"
         )
-    lines: list[Line | Attached] = [decode(line, LINE) for line in rest]
+    decoded: list[MessageLine | FileLine] = [decode(line, ANY_LINE) for line in lines]
     return Exported(
-        decode(first, Header).chat,
-        tuple(line.message for line in lines if isinstance(line, Line)),
-        tuple(line for line in lines if isinstance(line, Attached)),
+        decode(first_line, Header).chat,
+        tuple(line.message for line in decoded if isinstance(line, MessageLine)),
+        tuple(line for line in decoded if isinstance(line, FileLine)),
     )
 
 
@@ -147,14 +147,14 @@ class _Version(Value, frozen=True):
     format: int
 
 
-prepare_to_decode(_Version, Header, LINE)
+prepare_to_decode(_Version, Header, ANY_LINE)
 
 
 # --- Markdown -----------------------------------------------------------------------------------
 
 
 def markdown(chat: Snapshot, messages: Iterable[Stored]) -> Iterator[str]:
-    """Yield paragraphs without control characters. Model-only messages are omitted."""
+    """Yield paragraphs with control characters escaped. Model-only messages are omitted."""
     yield markdown_title(chat)
     yield from markdown_messages(messages)
 
@@ -178,10 +178,10 @@ def _paragraphs(messages: Iterable[Stored]) -> Iterator[str]:
 
 def _heading(stored: Stored) -> str:
     message = stored.message
-    who = message.model or message.role if message.role == "assistant" else message.role
+    author = message.model or message.role if message.role == "assistant" else message.role
     superseded = " (superseded by an edit)" if stored.superseded_at is not None else ""
-    took = "" if message.runtime is None else _took(message.runtime / 1_000)
-    return f"## {stored.number}. {_line(who)}{took}{_ending(message)}{superseded}"
+    duration = "" if message.runtime is None else _duration(message.runtime / 1_000)
+    return f"## {stored.number}. {_line(author)}{duration}{_ending(message)}{superseded}"
 
 
 def _ending(message: Message) -> str:
@@ -199,9 +199,9 @@ def _part(part: Part) -> str:
         case ToolCall():
             return f"Call of {_code(part.tool)}:\n\n{_block(part.arguments)}"
         case ToolResult():
-            files = "".join(f"\n\n{_part(one)}" for one in part.content if isinstance(one, File))
-            ended = f"{part.outcome}{_took(part.seconds)}"
-            return f"Result of {_code(part.tool)} ({ended}):\n\n{_block(part.text)}{files}"
+            files = "".join(f"\n\n{_part(file)}" for file in part.content if isinstance(file, File))
+            outcome = f"{part.outcome}{_duration(part.seconds)}"
+            return f"Result of {_code(part.tool)} ({outcome}):\n\n{_block(part.text)}{files}"
         case File():
             size = "" if part.data is None else f", {len(part.data)} bytes"
             return f"File: {_code(part.name or 'without a name')} ({part.media_type}{size})"
@@ -211,7 +211,7 @@ def _part(part: Part) -> str:
             assert_never(part)
 
 
-def _took(seconds: float | None) -> str:
+def _duration(seconds: float | None) -> str:
     """Format a duration as a suffix; empty for one too short to matter."""
     return "" if seconds is None or seconds < 0.1 else f", {seconds:.1f} s"
 

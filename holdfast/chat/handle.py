@@ -1,7 +1,7 @@
 """The handle of a chat: every operation on it, with arguments checked before they are used.
 
-No signature names the database, and every value is frozen: the client of a remote server has the
-same interface.
+No signature mentions the database, and every value is frozen: the client of a remote server has
+the same interface.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
 from holdfast.chat.export import Format
 from holdfast.chat.files import find_data
-from holdfast.chat.idempotency import Key, Machine
+from holdfast.chat.idempotency import Key, UserOperations
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import Chat as Row
-from holdfast.chat.rows import Deliver, Queued, Rule, Stored, check_text
+from holdfast.chat.rows import ChatRow, Deliver, Queued, Rule, Stored, check_text
 from holdfast.chat.snapshots import (
     ChatResult,
     Pending,
@@ -48,16 +47,16 @@ from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, Tx
 
 T = TypeVar("T")
-MOST: Final = 1_000
+MAX_LIMIT: Final = 1_000
 """Maximum number of rows read at once."""
 
 
-Rewrite: TypeAlias = Callable[[Row, Key | None], Awaitable[Row]]
-"""Has a model write another title for a chat."""
+RewriteTitle: TypeAlias = Callable[[ChatRow, Key | None], Awaitable[ChatRow]]
+"""Function that has a model write another title for a chat."""
 
 
-class Desk:
-    """What all handles of one host share: database, agents, ports, feed."""
+class HostContext:
+    """Resources that all handles of one host share: database, agents, ports, change feed."""
 
     def __init__(
         self,
@@ -66,24 +65,24 @@ class Desk:
         feed: Feed,
         ports: Ports,
         runs_here: bool,
-        rewrite: Rewrite | None = None,
+        rewrite: RewriteTitle | None = None,
     ) -> None:
         self.db = db
         self.agents = agents
         self.feed = feed
         self.ports = ports
-        self.machine = Machine(db, ports)
+        self.operations = UserOperations(db, ports)
         self._runs_here = runs_here
         self._rewrite = rewrite
 
     async def ask(
-        self, chat_id: str, question: Callable[..., Awaitable[T]], *args: Any, **more: Any
+        self, chat_id: str, query: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
     ) -> T:
         """Run a query on a chat that must exist. Raises `ChatNotFound`."""
 
         async def read(tx: Tx) -> T:
             await read_chat(tx, chat_id)
-            return await question(tx, chat_id, *args, **more)
+            return await query(tx, chat_id, *args, **kwargs)
 
         return await self.db.read(read)
 
@@ -91,13 +90,13 @@ class Desk:
         """Return the agent of this name; the first agent when no name is given."""
         if name is None:
             return next(iter(self.agents.values()))
-        found = self.agents.get(name)
-        if found is None:
-            known = ", ".join(self.agents)
-            raise ConfigError(f"no agent is named {name!r}: use one of {known}")
-        return found
+        agent = self.agents.get(name)
+        if agent is None:
+            names = ", ".join(self.agents)
+            raise ConfigError(f"no agent is named {name!r}: use one of {names}")
+        return agent
 
-    async def rewrite_title(self, chat: Row, key: Key | None) -> Row:
+    async def rewrite_title(self, chat: ChatRow, key: Key | None) -> ChatRow:
         """Have a model write another title for a chat."""
         if self._rewrite is None:
             raise ConfigError("this host writes no titles: open it with titles=True, or a model")
@@ -107,36 +106,36 @@ class Desk:
         return await self._rewrite(chat, key)
 
     def check_choice(self, agent: str, model: str | None, effort: str | None) -> None:
-        """Reject a model or an effort that the worker would only fail with later."""
+        """Reject a model or an effort with which the worker would fail later."""
         check_effort(effort)
         if model is None:
             return
         if not isinstance(model, str) or not model:
             raise ConfigError(f"model is {model!r}: use its name, as provider:model")
-        known = self.agents.get(agent)
-        if self._runs_here and known is not None:
-            known.replace(model=model)
+        known_agent = self.agents.get(agent)
+        if self._runs_here and known_agent is not None:
+            known_agent.replace(model=model)
 
 
 class Chat:
-    """Handle of a durable conversation. Costs nothing to keep and nothing to drop.
+    """Handle of a durable conversation. It holds no resources and needs no closing.
 
-    A refused operation raises a `ChatError` that says why; it changed nothing.
+    A refused operation changes nothing and raises a `ChatError` with the reason.
     """
 
-    def __init__(self, desk: Desk, row: Row) -> None:
+    def __init__(self, context: HostContext, row: ChatRow) -> None:
         self.id = row.id
         self.owner = row.owner
         self.agent = row.agent
         """Name of the agent that answers."""
         self.first = snapshot_of(row)
-        """The chat as it was when this handle was created; with a key, as it was the first time."""
-        self.queue = Queue(desk, row.id, row.owner)
+        """Snapshot from the creation of this handle; with a key, from the first request."""
+        self.queue = Queue(context, row.id, row.owner)
         """The messages that wait to be delivered."""
-        self._desk = desk
-        self._db = desk.db
-        self._machine = desk.machine
-        self._feed = desk.feed
+        self._context = context
+        self._db = context.db
+        self._operations = context.operations
+        self._feed = context.feed
 
     def __repr__(self) -> str:
         return f"<Chat {self.id}>"
@@ -145,7 +144,9 @@ class Chat:
 
     async def read(self) -> Snapshot:
         """Return the current snapshot of the chat."""
-        return await self._db.read(lambda tx: read_snapshot(tx, self.id, self._feed.watch))
+        return await self._db.read(
+            lambda tx: read_snapshot(tx, self.id, self._feed.stranded_limits)
+        )
 
     async def messages(
         self,
@@ -163,10 +164,10 @@ class Chat:
         for name, number in (("before", before), ("after", after)):
             if number is not None:
                 check_number(name, number)
-        more: dict[str, Any] = {"before": before, "limit": limit, "superseded": superseded}
+        options: dict[str, Any] = {"before": before, "limit": limit, "superseded": superseded}
         if after is not None:
-            more |= {"after": after, "oldest": True}
-        return tuple(await self._ask(queries.read_messages, **more))
+            options |= {"after": after, "oldest": True}
+        return tuple(await self._ask(queries.read_messages, **options))
 
     async def history(self) -> tuple[Message, ...]:
         """Return all live messages, as `agent.run(history=…)` takes them."""
@@ -180,13 +181,14 @@ class Chat:
         """Return tokens and cost; with `tree`, including all chats below it."""
         return await self._ask(queries.spent, tree=tree)
 
-    async def _ask(self, question: Callable[..., Awaitable[T]], **more: Any) -> T:
-        return await self._desk.ask(self.id, question, **more)
+    async def _ask(self, query: Callable[..., Awaitable[T]], **kwargs: Any) -> T:
+        return await self._context.ask(self.id, query, **kwargs)
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
         """Return the whole chat as text: `jsonl` is lossless, `markdown` is for people.
 
-        `files` includes the bytes of the files that it refers to. Markdown only names them.
+        `files` includes the bytes of the files that messages refer to; Markdown has only their
+        names.
         """
         return "".join([piece async for piece in self.export_pieces(format, files=files)])
 
@@ -199,54 +201,61 @@ class Chat:
         """
         if format not in get_args(Format):
             raise InvalidInput(f"format is {format!r}: use 'jsonl' or 'markdown'")
-        found = await self._db.read(
-            lambda tx: read_transcript(tx, self.id, self._feed.watch, live=live)
+        transcript = await self._db.read(
+            lambda tx: read_transcript(tx, self.id, self._feed.stranded_limits, live=live)
         )
-        pieces = self._markdown(found) if format == "markdown" else self._jsonl(found, files)
+        pieces = (
+            self._markdown(transcript) if format == "markdown" else self._jsonl(transcript, files)
+        )
         async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
 
-    async def _markdown(self, found: Transcript) -> AsyncGenerator[str, None]:
-        yield export.markdown_title(found.chat)
-        async with aclosing(found.pages(self._db)) as pages:
+    async def _markdown(self, transcript: Transcript) -> AsyncGenerator[str, None]:
+        yield export.markdown_title(transcript.chat)
+        async with aclosing(transcript.pages(self._db)) as pages:
             async for page in pages:
                 yield "".join(f"\n\n{text}" for text in export.markdown_messages(page))
         yield "\n"
 
-    async def _jsonl(self, found: Transcript, files: bool) -> AsyncGenerator[str, None]:
-        wanted = found.files if files else ()
-        yield f"{export.jsonl_header(found.chat)}\n"
-        async with aclosing(found.pages(self._db)) as pages:
+    async def _jsonl(self, transcript: Transcript, files: bool) -> AsyncGenerator[str, None]:
+        stored_files = transcript.files if files else ()
+        yield f"{export.jsonl_header(transcript.chat)}\n"
+        async with aclosing(transcript.pages(self._db)) as pages:
             async for page in pages:
                 yield "".join(f"{line}\n" for line in export.jsonl_messages(page))
-        for file in wanted:
+        for file in stored_files:
             data = await self._db.read(partial(find_data, hash=file.hash))
-            if data is not None:  # else the chat was deleted meanwhile
-                made = export.Attached(file.id, file.media_type, file.name, data)
-                yield f"{export.jsonl_file(made)}\n"
+            if data is not None:  # None: the chat was deleted meanwhile
+                line = export.FileLine(file.id, file.media_type, file.name, data)
+                yield f"{export.jsonl_file(line)}\n"
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatStream:
-        """Return the event stream of the chat from a cursor. It ends when the chat rests, or
-        never."""
+        """Return the event stream of the chat from a cursor.
+
+        It ends when the chat is idle, in error or waiting for an action; with `follow` it
+        continues until the chat is deleted.
+        """
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return ChatStream(self._feed, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
-        """Wait until the chat rests: idle, in error, or waiting for an action.
+        """Wait until the chat is idle, in error, or waiting for an action.
 
-        Raises `Stranded` when it cannot continue: no worker has its agent.
+        Raises `Stranded` if it cannot continue, because no live worker has its agent.
         """
-        news = self._feed.news(self.id)
+        announcements = self._feed.announcements(self.id)
         while True:
-            heard = news.count
-            result = await self._db.read(lambda tx: read_result(tx, self.id, self._feed.watch))
+            count = announcements.count
+            result = await self._db.read(
+                lambda tx: read_result(tx, self.id, self._feed.stranded_limits)
+            )
             if result is not None:
                 return result
             with anyio.move_on_after(self._feed.poll):
-                await news.after(heard)
+                await announcements.wait_after(count)
 
-    # --- talking ---
+    # --- messages and turns ---
 
     async def send(
         self,
@@ -263,9 +272,9 @@ class Chat:
         is interrupted for it. `model` and `effort` apply from this message on. With a `key` the
         message is sent once, however often this is called.
         """
-        self._desk.check_choice(self.agent, model, effort)
+        self._context.check_choice(self.agent, model, effort)
         message = user_message(prompt)
-        sent = await self._machine.send(
+        sent = await self._operations.send(
             self.id,
             message,
             deliver,
@@ -276,17 +285,17 @@ class Chat:
         return Receipt(sent.number, sent.queued)
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
-        """Interrupt the turn and keep what it produced. Does nothing when no turn is running."""
-        known = self._desk.agents.get(self.agent)
-        wording = known.policy.wording if known is not None else Wording()
-        row = await self._machine.interrupt(
+        """Interrupt the turn, and keep its output. Does nothing when no turn is running."""
+        agent = self._context.agents.get(self.agent)
+        wording = agent.policy.wording if agent is not None else Wording()
+        row = await self._operations.interrupt(
             self.id, wording.interrupted_tools, self._key(key, "interrupt", ())
         )
         return snapshot_of(row)
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
         """Retry after an error."""
-        return snapshot_of(await self._machine.retry(self.id, self._key(key, "retry", ())))
+        return snapshot_of(await self._operations.retry(self.id, self._key(key, "retry", ())))
 
     async def edit(
         self,
@@ -299,9 +308,9 @@ class Chat:
     ) -> Revision:
         """Replace message `number`: it and all messages after it are superseded."""
         check_number("number", number)
-        self._desk.check_choice(self.agent, model, effort)
+        self._context.check_choice(self.agent, model, effort)
         message = user_message(prompt)
-        edited = await self._machine.edit(
+        edited = await self._operations.edit(
             self.id,
             number,
             message,
@@ -322,12 +331,12 @@ class Chat:
     ) -> Chat:
         """Return a new chat with the history up to message `number`.
 
-        With a prompt: up to the message before it, and the prompt in its place.
+        A given prompt replaces that message.
         """
         check_number("number", number)
-        source = await self._machine.read(self.id)
-        new = NewChat(
-            id=self._desk.ports.new_id(),
+        source = await self._operations.read(self.id)
+        new_chat = NewChat(
+            id=self._context.ports.new_id(),
             agent=source.agent,
             message=None if prompt is None else user_message(prompt),
             owner=source.owner,
@@ -337,13 +346,13 @@ class Chat:
             effort=source.effort,
             workspace=source.workspace if share_workspace else None,
         )
-        body = (number, new.message, title, share_workspace)
-        row = await self._machine.fork(self.id, number, new, self._key(key, "fork", body))
-        return Chat(self._desk, row)
+        body = (number, new_chat.message, title, share_workspace)
+        row = await self._operations.fork(self.id, number, new_chat, self._key(key, "fork", body))
+        return Chat(self._context, row)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
         """Summarize the conversation now."""
-        return snapshot_of(await self._machine.compact(self.id, self._key(key, "compact", ())))
+        return snapshot_of(await self._operations.compact(self.id, self._key(key, "compact", ())))
 
     async def resolve(
         self,
@@ -354,36 +363,46 @@ class Chat:
     ) -> Snapshot:
         """Answer actions by call id: all of them, or none if one answer is refused.
 
-        An answer is what `agent.run(resolve=…)` takes: `approve(action)`, `Deny(reason)`, or the
-        result. `allow_for_chat` lets calls like it run in this chat without asking again.
+        Answers are the same as for `agent.run(resolve=…)`: `approve(action)`, `Deny(reason)`, or
+        the result. Calls that match `allow_for_chat` need no approval in this chat from then on.
         """
-        agent = self._desk.agent(self.agent)
+        agent = self._context.agent(self.agent)
         if allow_for_chat is not None and allow_for_chat.tool not in agent.toolset:
             raise ConfigError(f"{agent.name} has no tool {allow_for_chat.tool!r} to allow")
         waiting = {action.call.id: action for action in await self.actions()}
-        named = self._key(key, "resolve", (dict(answers), allow_for_chat))
-        # Read after the actions: a call answered in between is in one of the two.
-        if (first := await self._machine.remembered(named, Row)) is not None:
-            return snapshot_of(first)
+        request_key = self._key(key, "resolve", (dict(answers), allow_for_chat))
+        # Read after the actions, so that an action that is resolved in between is not missed.
+        if (
+            first_response := await self._operations.stored_response(request_key, ChatRow)
+        ) is not None:
+            return snapshot_of(first_response)
         unknown = [call_id for call_id in answers if call_id not in waiting]
         if unknown:
             raise NothingWaits(unknown, list(waiting))
-        given = {id: agent.answer(waiting[id].call, value) for id, value in answers.items()}
-        return snapshot_of(await self._machine.resolve(self.id, given, allow_for_chat, named))
+        resolved = {id: agent.answer(waiting[id].call, value) for id, value in answers.items()}
+        return snapshot_of(
+            await self._operations.resolve(self.id, resolved, allow_for_chat, request_key)
+        )
 
-    # --- what it is called and made of ---
+    # --- title and settings ---
 
     async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
         """Set the title. None removes it: the next turn generates a new one."""
-        named = self._key(key, "rename", (title,))
-        return snapshot_of(await self._machine.update(self.id, {"title": title_of(title)}, named))
+        request_key = self._key(key, "rename", (title,))
+        return snapshot_of(
+            await self._operations.update(self.id, {"title": title_of(title)}, request_key)
+        )
 
     async def retitle(self, *, key: str | None = None) -> Snapshot:
         """Have a model write another title now. On `TitleFailed` the old title stays."""
-        named = self._key(key, "retitle", ())
-        if (first := await self._machine.remembered(named, Row)) is not None:
-            return snapshot_of(first)
-        return snapshot_of(await self._desk.rewrite_title(await self._machine.read(self.id), named))
+        request_key = self._key(key, "retitle", ())
+        if (
+            first_response := await self._operations.stored_response(request_key, ChatRow)
+        ) is not None:
+            return snapshot_of(first_response)
+        return snapshot_of(
+            await self._context.rewrite_title(await self._operations.read(self.id), request_key)
+        )
 
     async def update(
         self,
@@ -393,8 +412,7 @@ class Chat:
         effort: Effort | UnsetType | None = UNSET,
         key: str | None = None,
     ) -> Snapshot:
-        """Change the given settings together. None for a model or an effort means the agent's
-        own."""
+        """Change the given settings together. None selects the agent's own model or effort."""
         changes: dict[str, Any] = {}
         if labels is not UNSET:
             changes["labels"] = labels_of(labels)
@@ -404,22 +422,22 @@ class Chat:
             changes["effort"] = effort
         if not changes:
             raise InvalidInput("there is nothing to change: give labels, model or effort")
-        self._desk.check_choice(self.agent, changes.get("model"), changes.get("effort"))
-        named = self._key(key, "update", (changes,))
-        return snapshot_of(await self._machine.update(self.id, changes, named))
+        self._context.check_choice(self.agent, changes.get("model"), changes.get("effort"))
+        request_key = self._key(key, "update", (changes,))
+        return snapshot_of(await self._operations.update(self.id, changes, request_key))
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
         """Archive the chat with all chats below it."""
-        return snapshot_of(await self._machine.archive(self.id, self._key(key, "archive", ())))
+        return snapshot_of(await self._operations.archive(self.id, self._key(key, "archive", ())))
 
     async def unarchive(self, *, key: str | None = None) -> Snapshot:
         """Unarchive the chat with all chats below it."""
-        named = self._key(key, "unarchive", ())
-        return snapshot_of(await self._machine.unarchive(self.id, named))
+        request_key = self._key(key, "unarchive", ())
+        return snapshot_of(await self._operations.unarchive(self.id, request_key))
 
     async def delete(self, *, key: str | None = None) -> None:
         """Delete the chat for good, with all chats below it."""
-        await self._machine.delete(self.id, self._key(key, "delete", ()))
+        await self._operations.delete(self.id, self._key(key, "delete", ()))
 
     def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
         return key_of(self.owner, key, f"{method} {self.id}", body)
@@ -428,15 +446,15 @@ class Chat:
 class Queue:
     """The queued messages of a chat, in delivery order."""
 
-    def __init__(self, desk: Desk, chat_id: str, owner: str) -> None:
-        self._desk = desk
-        self._machine = desk.machine
+    def __init__(self, context: HostContext, chat_id: str, owner: str) -> None:
+        self._context = context
+        self._operations = context.operations
         self._id = chat_id
         self._owner = owner
 
     async def list(self) -> tuple[Queued, ...]:
         """Return the queued messages in delivery order."""
-        return tuple(await self._desk.ask(self._id, read_queue))
+        return tuple(await self._context.ask(self._id, read_queue))
 
     async def edit(
         self,
@@ -448,28 +466,30 @@ class Queue:
     ) -> tuple[Queued, ...]:
         """Change the content of a queued message, or how it is delivered."""
         message = user_message(prompt)
-        named = self._key(key, "edit queued", (id, message, deliver))
-        return tuple(await self._machine.edit_queued(self._id, id, message, deliver, named))
+        request_key = self._key(key, "edit queued", (id, message, deliver))
+        return tuple(
+            await self._operations.edit_queued(self._id, id, message, deliver, request_key)
+        )
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
         """Reorder the queued messages within each kind. Must name every one of them once."""
-        named = self._key(key, "reorder", (list(ids),))
-        return tuple(await self._machine.reorder(self._id, list(ids), named))
+        request_key = self._key(key, "reorder", (list(ids),))
+        return tuple(await self._operations.reorder(self._id, list(ids), request_key))
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
         """Remove a message before it is delivered."""
-        return await self._machine.remove_queued(self._id, id, self._key(key, "remove", (id,)))
+        return await self._operations.remove_queued(self._id, id, self._key(key, "remove", (id,)))
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:
         """Deliver a message now, as if it had been sent to interrupt."""
-        sent = await self._machine.promote(self._id, id, self._key(key, "promote", (id,)))
+        sent = await self._operations.promote(self._id, id, self._key(key, "promote", (id,)))
         return Receipt(sent.number, sent.queued)
 
     def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
         return key_of(self._owner, key, f"{method} {self._id}", body)
 
 
-# --- what is given ------------------------------------------------------------------------------
+# --- arguments ----------------------------------------------------------------------------------
 
 
 def key_of(owner: str, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
@@ -497,20 +517,22 @@ def title_of(title: str | None) -> str | None:
 
 def labels_of(labels: Mapping[str, str]) -> dict[str, str]:
     """Validate labels: a mapping of text to text, sorted by name."""
-    given = dict(labels) if isinstance(labels, Mapping) else {"": labels}
-    if not all(isinstance(one, str) and one for pair in given.items() for one in pair):
+    pairs = dict(labels) if isinstance(labels, Mapping) else {"": labels}
+    if not all(isinstance(text, str) and text for pair in pairs.items() for text in pair):
         raise InvalidInput(f"labels are {labels!r}: use {{name: value}}, all of them text")
-    return dict(sorted(given.items()))  # sorted, so that equal labels are an equal request
+    return dict(sorted(pairs.items()))  # sorted, so that equal labels are an equal request
 
 
 def check_limit(limit: int) -> None:
     """Reject a page size that is out of range."""
-    if not 1 <= limit <= MOST:
-        raise InvalidInput(f"limit is {limit!r}: use 1 to {MOST}")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInput(f"limit is {limit!r}: use 1 to {MAX_LIMIT}")
 
 
 def check_number(name: str, number: int) -> None:
-    """Reject anything but the number of a message. SQLite would take the text "1" for 1; PostgreSQL
-    refuses that, and numbers out of range."""
+    """Reject a value that is not the number of a message.
+
+    SQLite would accept the text "1" as 1; PostgreSQL refuses text, and numbers out of range.
+    """
     if type(number) is not int or abs(number) >= 2**63:
         raise InvalidInput(f"{name} is {number!r}: use the number of a message")

@@ -11,15 +11,14 @@ from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
-from holdfast.chat.export import Attached, Exported, parse
-from holdfast.chat.files import SCHEME, add_file, refs_in, renamed
-from holdfast.chat.handle import Chat, Desk, check_limit, key_of, labels_of, title_of
+from holdfast.chat.export import Exported, FileLine, parse
+from holdfast.chat.files import REF_PREFIX, add_file, refs_in, with_refs
+from holdfast.chat.handle import Chat, HostContext, check_limit, key_of, labels_of, title_of
 from holdfast.chat.idempotency import Key, once
-from holdfast.chat.rows import Chat as Row
-from holdfast.chat.rows import Stored, can_hold, check_text
+from holdfast.chat.rows import ChatRow, Stored, can_hold, check_text
 from holdfast.chat.snapshots import Snapshot, snapshots
 from holdfast.chat.transitions import lifecycle
-from holdfast.chat.transitions.claims import Living, living
+from holdfast.chat.transitions.claims import LiveWorkers, live_workers
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
@@ -31,18 +30,18 @@ from holdfast.store.database import Tx
 class Host:
     """Durable chats of a database: create, find, list, restore. Made by `holdfast.open`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: HostContext) -> None:
+        self._context = context
 
     @property
     def agents(self) -> Mapping[str, Agent]:
         """The agents by name."""
-        return self._desk.agents
+        return self._context.agents
 
     @property
     def feed(self) -> Feed:
         """The feed that distributes changes of chats in this process."""
-        return self._desk.feed
+        return self._context.feed
 
     async def create(
         self,
@@ -61,10 +60,10 @@ class Host:
         `agent` is the name of an agent, the first by default. With a `key` the chat is created
         once, however often this is called: the same key of the same owner returns the same chat.
         """
-        name = self._desk.agent(agent).name
-        self._desk.check_choice(name, model, effort)
-        new = NewChat(
-            id=self._desk.ports.new_id(),
+        name = self._context.agent(agent).name
+        self._context.check_choice(name, model, effort)
+        new_chat = NewChat(
+            id=self._context.ports.new_id(),
             agent=name,
             message=None if prompt is None else user_message(prompt),
             owner=_owner(owner),
@@ -73,9 +72,10 @@ class Host:
             model=model,
             effort=effort,
         )
-        body = (new.agent, new.message, new.title, new.labels, model, effort)
+        body = (new_chat.agent, new_chat.message, new_chat.title, new_chat.labels, model, effort)
         return Chat(
-            self._desk, await self._desk.machine.create(new, key_of(owner, key, "create", body))
+            self._context,
+            await self._context.operations.create(new_chat, key_of(owner, key, "create", body)),
         )
 
     async def restore(
@@ -86,49 +86,55 @@ class Host:
         `agent` defaults to the agent of the exported chat. Approval rules are not restored; a model
         that is not available here is replaced by the agent's own. Raises `FormatError`.
         """
-        in_thread = self._desk.ports.in_thread
-        named = partial(key_of, owner, key, "restore", (agent, text))
-        given = await in_thread(partial(parse, text))
-        return await self.adopt(given, await in_thread(named), agent=agent, owner=owner)
+        in_thread = self._context.ports.in_thread
+        compute_key = partial(key_of, owner, key, "restore", (agent, text))
+        exported = await in_thread(partial(parse, text))
+        return await self.adopt(exported, await in_thread(compute_key), agent=agent, owner=owner)
 
     async def adopt(
         self,
-        given: Exported,
+        exported: Exported,
         key: Key | None = None,
         *,
         agent: str | None = None,
         owner: str = "",
         quota: int | None = None,
     ) -> Chat:
-        """Create a chat from a parsed export, with its own copies of the files. `quota`: see
-        `add_file`."""
-        name = self._desk.agent(given.chat.agent if agent is None else agent).name
-        new = NewChat(
-            id=self._desk.ports.new_id(),
+        """Create a chat from a parsed export, with its own copies of the files.
+
+        `quota` is the maximum total size in bytes of the owner's files.
+        """
+        name = self._context.agent(exported.chat.agent if agent is None else agent).name
+        new_chat = NewChat(
+            id=self._context.ports.new_id(),
             agent=name,
             message=None,
             owner=_owner(owner),
-            title=given.chat.title,
-            labels=labels_of(given.chat.labels),
-            model=self._model_here(name, given.chat.model),
-            effort=given.chat.effort,
+            title=exported.chat.title,
+            labels=labels_of(exported.chat.labels),
+            model=self._model_here(name, exported.chat.model),
+            effort=exported.chat.effort,
         )
-        self._desk.check_choice(name, None, new.effort)
+        self._context.check_choice(name, None, new_chat.effort)
         # In a thread: a large export takes a second.
-        made = await self._desk.ports.in_thread(partial(_prepare, new.id, given, self._desk.ports))
+        prepared = await self._context.ports.in_thread(
+            partial(_prepare, new_chat.id, exported, self._context.ports)
+        )
 
-        async def restore(tx: Tx) -> Row:
-            for id, hash, file in made.files:
+        async def restore(tx: Tx) -> ChatRow:
+            for id, hash, file in prepared.files:
                 await add_file(
-                    tx, id, new.owner, hash, file.data, file.media_type, file.name, quota
+                    tx, id, new_chat.owner, hash, file.data, file.media_type, file.name, quota
                 )
-            return await lifecycle.restore_rows(tx, new, made.rows)
+            return await lifecycle.restore_rows(tx, new_chat, prepared.rows)
 
-        return Chat(self._desk, await once(self._desk.db, key, Row, restore, makes=new.id))
+        return Chat(
+            self._context, await once(self._context.db, key, ChatRow, restore, creates=new_chat.id)
+        )
 
     def _model_here(self, agent: str, model: str | None) -> str | None:
         try:
-            self._desk.check_choice(agent, model, None)
+            self._context.check_choice(agent, model, None)
         except ConfigError:
             return None
         return model
@@ -136,22 +142,23 @@ class Host:
     def agent(self, name: str | None = None) -> Agent:
         """Return the agent of this name; the first agent when no name is given. Raises
         `ConfigError`."""
-        return self._desk.agent(name)
+        return self._context.agent(name)
 
     def check_choice(self, agent: str, model: str | None, effort: str | None) -> None:
-        """Reject a model or an effort that the worker would only fail with. Raises
-        `ConfigError`."""
-        self._desk.check_choice(agent, model, effort)
+        """Reject a model or an effort with which the worker would fail. Raises `ConfigError`."""
+        self._context.check_choice(agent, model, effort)
 
-    async def workers(self) -> Living:
+    async def workers(self) -> LiveWorkers:
         """Return the live workers and the agents that they have."""
-        return await self._desk.db.read(lambda tx: living(tx, self._desk.feed.watch.lease))
+        return await self._context.db.read(
+            lambda tx: live_workers(tx, self._context.feed.stranded_limits.lease)
+        )
 
     async def chat(self, id: str) -> Chat:
         """Return the chat of this id. Raises `ChatNotFound`."""
         if not isinstance(id, str) or not can_hold(id):
             raise ChatNotFound(id)
-        return Chat(self._desk, await self._desk.machine.read(id))
+        return Chat(self._context, await self._context.operations.read(id))
 
     async def list(
         self,
@@ -171,50 +178,52 @@ class Host:
             rows = await queries.list_chats(
                 tx, owner=owner, parent=parent, archived=archived, before=before, limit=limit
             )
-            return tuple(await snapshots(tx, rows, self._desk.feed.watch))
+            return tuple(await snapshots(tx, rows, self._context.feed.stranded_limits))
 
-        return await self._desk.db.read(read)
+        return await self._context.db.read(read)
 
 
 class _Prepared(Struct, frozen=True):
     """An export converted to rows, ready to be written."""
 
-    rows: lifecycle.Rows
-    files: Sequence[tuple[str, str, Attached]]
+    rows: lifecycle.RestoredRows
+    files: Sequence[tuple[str, str, FileLine]]
     """New id, hash and contents of each file."""
 
 
-def _prepare(chat_id: str, given: Exported, ports: Ports) -> _Prepared:
+def _prepare(chat_id: str, exported: Exported, ports: Ports) -> _Prepared:
     from hashlib import sha256  # imports OpenSSL
 
-    named = _names(given, ports)
-    rows = lifecycle.rows_of(chat_id, _renamed(given.messages, named))
-    files = [(named[file.id], sha256(file.data).hexdigest(), file) for file in given.files]
+    new_ids = _names(exported, ports)
+    rows = lifecycle.rows_of(chat_id, _renamed(exported.messages, new_ids))
+    files = [(new_ids[file.id], sha256(file.data).hexdigest(), file) for file in exported.files]
     return _Prepared(rows, files)
 
 
-def _names(given: Exported, ports: Ports) -> dict[str, str]:
-    """Map the files of an export to new ids. Each file must be named by a message, and occur
-    once."""
-    said = refs_in(stored.message for stored in given.messages)
-    for ref in said:
+def _names(exported: Exported, ports: Ports) -> dict[str, str]:
+    """Map the files of an export to new ids. Each must be referred to, and none may occur twice."""
+    refs = refs_in(stored.message for stored in exported.messages)
+    for ref in refs:
         check_text("id of a file", ref)
-    named: dict[str, str] = {}
-    for file in given.files:
-        if file.id in named:
-            raise FormatError(f"the file {file.id!r:.80} is in it twice")
-        if SCHEME + file.id not in said:
+    new_ids: dict[str, str] = {}
+    for file in exported.files:
+        if file.id in new_ids:
+            raise FormatError(f"the file {file.id!r:.80} is in the export twice")
+        if REF_PREFIX + file.id not in refs:
             raise FormatError(f"no message refers to the file {file.id!r:.80}")
-        named[file.id] = ports.new_id()
-    return named
+        new_ids[file.id] = ports.new_id()
+    return new_ids
 
 
-def _renamed(messages: Sequence[Stored], named: Mapping[str, str]) -> Sequence[Stored]:
-    if not named:
+def _renamed(messages: Sequence[Stored], new_ids: Mapping[str, str]) -> Sequence[Stored]:
+    if not new_ids:
         return messages
-    refs = {SCHEME + old: SCHEME + new for old, new in named.items()}
-    said = renamed([stored.message for stored in messages], refs)
-    return [structs.replace(one, message=it) for one, it in zip(messages, said, strict=True)]
+    refs = {REF_PREFIX + old: REF_PREFIX + new for old, new in new_ids.items()}
+    renamed_messages = with_refs([stored.message for stored in messages], refs)
+    return [
+        structs.replace(stored, message=message)
+        for stored, message in zip(messages, renamed_messages, strict=True)
+    ]
 
 
 def _owner(owner: object) -> str:

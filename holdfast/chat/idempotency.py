@@ -1,8 +1,8 @@
 """Idempotent operations on chats: each call is one transaction, carried out once per key.
 
-`Machine` has a method for each transition of a user. The transition locks, checks, raises the
-version and writes; notices follow the commit: see `row_lock.py`. A call with a `Key` is carried out
-once, however often it is made.
+`UserOperations` has a method for each transition that users request. The transition locks, checks,
+raises the version and writes; notices follow the commit: see `row_lock.py`. A call with a `Key` is
+carried out once, however often it is repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.chat.errors import InvalidInput, KeyReused
 from holdfast.chat.row_lock import now_of, read_chat
-from holdfast.chat.rows import Answer, Chat, Deliver, Queued, Rule, Stored
+from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, Queued, Rule, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent
@@ -24,7 +24,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, OutcomeUnknown, Tx
 
 T = TypeVar("T")
-KEPT: Final = 7 * 24 * 3600 * 1_000_000
+KEY_LIFETIME: Final = 7 * 24 * 3600 * 1_000_000
 """Microseconds for which the response to a key is kept."""
 
 
@@ -36,15 +36,17 @@ class Key(Struct, frozen=True):
     fingerprint: str
 
 
-class Machine:
+class UserOperations:
     """The operations of users on chats, one transaction each."""
 
     def __init__(self, db: Database, ports: Ports) -> None:
         self._db = db
         self._ports = ports
 
-    async def create(self, new: NewChat, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: lifecycle.create(tx, new), makes=new.id)
+    async def create(self, new_chat: NewChat, key: Key | None = None) -> ChatRow:
+        return await self._once(
+            key, ChatRow, lambda tx: lifecycle.create(tx, new_chat), creates=new_chat.id
+        )
 
     async def send(
         self,
@@ -62,8 +64,8 @@ class Machine:
         queued = Queued(self._ports.new_id(), deliver, message, 0, model, effort, author)
         return await self._once(key, Sent, lambda tx: user.send(tx, chat_id, queued))
 
-    async def interrupt(self, chat_id: str, marker: str = "", key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: user.interrupt(tx, chat_id, marker))
+    async def interrupt(self, chat_id: str, marker: str = "", key: Key | None = None) -> ChatRow:
+        return await self._once(key, ChatRow, lambda tx: user.interrupt(tx, chat_id, marker))
 
     async def edit(
         self,
@@ -83,51 +85,57 @@ class Machine:
 
         return await self._once(key, Edited, change, short=False)
 
-    async def fork(self, chat_id: str, number: int, new: NewChat, key: Key | None = None) -> Chat:
+    async def fork(
+        self, chat_id: str, number: int, new_chat: NewChat, key: Key | None = None
+    ) -> ChatRow:
         return await self._once(
             key,
-            Chat,
-            lambda tx: lifecycle.fork(tx, chat_id, number, new),
-            makes=new.id,
+            ChatRow,
+            lambda tx: lifecycle.fork(tx, chat_id, number, new_chat),
+            creates=new_chat.id,
             short=False,
         )
 
     async def restore(
-        self, new: NewChat, messages: Sequence[Stored], key: Key | None = None
-    ) -> Chat:
+        self, new_chat: NewChat, messages: Sequence[Stored], key: Key | None = None
+    ) -> ChatRow:
         return await self._once(
             key,
-            Chat,
-            lambda tx: lifecycle.restore(tx, new, messages),
-            makes=new.id,
+            ChatRow,
+            lambda tx: lifecycle.restore(tx, new_chat, messages),
+            creates=new_chat.id,
             short=False,
         )
 
-    async def retry(self, chat_id: str, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: user.retry(tx, chat_id))
+    async def retry(self, chat_id: str, key: Key | None = None) -> ChatRow:
+        return await self._once(key, ChatRow, lambda tx: user.retry(tx, chat_id))
 
-    async def compact(self, chat_id: str, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: user.compact(tx, chat_id))
+    async def compact(self, chat_id: str, key: Key | None = None) -> ChatRow:
+        return await self._once(key, ChatRow, lambda tx: user.compact(tx, chat_id))
 
     async def resolve(
         self,
         chat_id: str,
-        answers: Mapping[str, Answer],
+        answers: Mapping[str, ActionAnswer],
         rule: Rule | None = None,
         key: Key | None = None,
-    ) -> Chat:
-        return await self._once(key, Chat, lambda tx: user.resolve(tx, chat_id, answers, rule))
+    ) -> ChatRow:
+        return await self._once(key, ChatRow, lambda tx: user.resolve(tx, chat_id, answers, rule))
 
     async def update(
         self, chat_id: str, changes: Mapping[str, Any], key: Key | None = None
-    ) -> Chat:
-        return await self._once(key, Chat, lambda tx: user.update(tx, chat_id, changes))
+    ) -> ChatRow:
+        return await self._once(key, ChatRow, lambda tx: user.update(tx, chat_id, changes))
 
-    async def archive(self, chat_id: str, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: lifecycle.archive(tx, chat_id), short=False)
+    async def archive(self, chat_id: str, key: Key | None = None) -> ChatRow:
+        return await self._once(
+            key, ChatRow, lambda tx: lifecycle.archive(tx, chat_id), short=False
+        )
 
-    async def unarchive(self, chat_id: str, key: Key | None = None) -> Chat:
-        return await self._once(key, Chat, lambda tx: lifecycle.unarchive(tx, chat_id), short=False)
+    async def unarchive(self, chat_id: str, key: Key | None = None) -> ChatRow:
+        return await self._once(
+            key, ChatRow, lambda tx: lifecycle.unarchive(tx, chat_id), short=False
+        )
 
     async def delete(self, chat_id: str, key: Key | None = None) -> tuple[str, ...]:
         return await self._once(
@@ -162,19 +170,19 @@ class Machine:
 
     # --- reading ---
 
-    async def read(self, chat_id: str) -> Chat:
+    async def read(self, chat_id: str) -> ChatRow:
         return await self._db.read(lambda tx: read_chat(tx, chat_id))
 
-    # --- once ---
+    # --- idempotency ---
 
-    async def remembered(self, key: Key | None, kind: type[T]) -> T | None:
-        """Return the response to a request that was made already, or None. Raises `KeyReused`."""
+    async def stored_response(self, key: Key | None, kind: type[T]) -> T | None:
+        """Return the response to an earlier request with this key, or None. Raises `KeyReused`."""
         if key is None:
             return None
 
         async def read(tx: Tx) -> T | None:
-            found = await _known(tx, key)
-            return None if found is None else decode(found, kind)
+            response = await _stored_response(tx, key)
+            return None if response is None else decode(response, kind)
 
         return await self._db.read(read)
 
@@ -183,11 +191,11 @@ class Machine:
         key: Key | None,
         kind: type[T],
         change: Callable[[Tx], Awaitable[T]],
-        makes: str | None = None,
+        creates: str | None = None,
         *,
         short: bool = True,
     ) -> T:
-        return await once(self._db, key, kind, change, makes, short=short)
+        return await once(self._db, key, kind, change, creates, short=short)
 
 
 async def once(
@@ -195,52 +203,52 @@ async def once(
     key: Key | None,
     kind: type[T],
     change: Callable[[Tx], Awaitable[T]],
-    makes: str | None = None,
+    creates: str | None = None,
     *,
     short: bool = False,
 ) -> T:
     """Run a transaction; with a key that was used before, return the first response instead.
 
-    The key of a chat that it `makes` is kept as long as the chat, any other key for a week.
-    `short`: as for `Database.write`.
+    A key is kept for a week, or as long as the chat that the request `creates`. `short` has the
+    same meaning as in `Database.write`.
 
-    The key also repairs a lost acknowledgement: the retried transaction finds the response, if the
-    first attempt was committed.
+    The key also makes it safe to retry after a lost acknowledgement: if the first attempt was
+    committed, the retried transaction finds its response.
     """
     if key is None:
         return await db.write(change, short=short)
-    for wait in (0.0, 0.1, 1.0, None):
+    for delay in (0.0, 0.1, 1.0, None):
         try:
-            return await db.write(lambda tx: _with_key(tx, key, kind, change, makes), short=short)
+            return await db.write(lambda tx: _with_key(tx, key, kind, change, creates), short=short)
         except OutcomeUnknown:
-            if wait is None:
+            if delay is None:
                 raise
-            await anyio.sleep(wait)
+            await anyio.sleep(delay)
     raise AssertionError
 
 
 async def _with_key(
-    tx: Tx, key: Key, kind: type[T], change: Callable[[Tx], Awaitable[T]], makes: str | None
+    tx: Tx, key: Key, kind: type[T], change: Callable[[Tx], Awaitable[T]], creates: str | None
 ) -> T:
-    given: dict[str, Any] = {"caller": key.caller, "key": key.key}
-    row = {**given, "fingerprint": key.fingerprint, "chat": makes, "at": await now_of(tx)}
+    key_params: dict[str, Any] = {"caller": key.caller, "key": key.key}
+    row = {**key_params, "fingerprint": key.fingerprint, "chat": creates, "at": await now_of(tx)}
     # A concurrent request with the same key waits here for the first, and then finds its response.
-    while not await tx.execute(REMEMBER, row):
-        known = await _known(tx, key)
-        if known is not None:
-            return decode(known, kind)
+    while not await tx.execute(RESERVE_KEY, row):
+        response = await _stored_response(tx, key)
+        if response is not None:
+            return decode(response, kind)
         # The chat that it created was deleted, so there is no response to return. A concurrent
         # request may delete the key first: then its response is found next.
-        await tx.execute(FORGET, given)
-    made = await change(tx)
+        await tx.execute(RELEASE_KEY, key_params)
+    value = await change(tx)
     await tx.execute(
         "UPDATE requests SET response = :response WHERE caller = :caller AND key = :key",
-        {**given, "response": encode(made).decode()},
+        {**key_params, "response": encode(value).decode()},
     )
-    return made
+    return value
 
 
-async def _known(tx: Tx, key: Key) -> str | None:
+async def _stored_response(tx: Tx, key: Key) -> str | None:
     """Return the stored response, unless it is a chat that was deleted."""
     row = await tx.one(
         """
@@ -257,13 +265,13 @@ async def _known(tx: Tx, key: Key) -> str | None:
     return None if row[2] else row[1]
 
 
-REMEMBER: Final = """
+RESERVE_KEY: Final = """
     INSERT INTO requests (caller, key, fingerprint, response, chat_id, created_at)
     VALUES (:caller, :key, :fingerprint, '', :chat, :at)
     ON CONFLICT (caller, key) DO NOTHING
     """
 
-FORGET: Final = """
+RELEASE_KEY: Final = """
     DELETE FROM requests
      WHERE caller = :caller AND key = :key
        AND NOT EXISTS (SELECT 1 FROM chats c WHERE c.id = requests.chat_id)
@@ -275,12 +283,12 @@ async def forget_old_keys(tx: Tx) -> None:
     await tx.execute(
         f"""
         DELETE FROM requests
-         WHERE created_at < {tx.dialect.now} - {KEPT}
+         WHERE created_at < {tx.dialect.now} - {KEY_LIFETIME}
            AND NOT EXISTS (SELECT 1 FROM chats c WHERE c.id = requests.chat_id)
         """
     )
 
 
-DECODED: Final = (Chat, Sent, Edited, Queued, list[Queued], tuple[str, ...])
+DECODED: Final = (ChatRow, Sent, Edited, Queued, list[Queued], tuple[str, ...])
 """Types of stored responses."""
 prepare_to_decode(*DECODED)

@@ -1,7 +1,7 @@
-"""Invariants of the rows of a chat: all rows of one chat in, complaints out.
+"""Invariants of the rows of a chat: takes all rows of one chat and yields complaints.
 
 Rows are not trusted: a person may have changed them by hand. A complaint has the number of the
-invariant that does not hold. Invariants that rows cannot show are proven by tests instead.
+violated invariant. Tests cover the invariants that rows cannot show.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from msgspec import Struct, ValidationError, convert, structs
 
 from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import earliest
-from holdfast.chat.queue import MAX_WAITING
-from holdfast.chat.rows import DOCUMENTS, Call, Chat, Deliver, Status
-from holdfast.chat.transitions.claims import POISON
+from holdfast.chat.queue import MAX_QUEUED
+from holdfast.chat.rows import JSON_COLUMNS, ChatRow, Deliver, JournalCall, Status
+from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import FormatError
@@ -29,12 +29,12 @@ from holdfast.kernel.messages import (
     decode,
 )
 
-Raw: TypeAlias = Mapping[str, Any]
+RawRow: TypeAlias = Mapping[str, Any]
 """A row as a mapping from column names."""
 
-NOTHING: Final = (None,) * 6
+UNCHARGED: Final = (None,) * 6
 """The usage of a message that was not charged."""
-DRIVEN: Final = (Status.RUNNING, Status.INTERRUPTING)
+DRIVEN_STATUSES: Final = (Status.RUNNING, Status.INTERRUPTING)
 """Statuses in which a worker has to drive the chat, now or after a wait."""
 
 
@@ -113,53 +113,58 @@ class ParentRow(Struct, frozen=True, kw_only=True):
     archived: int
 
 
-class Rows(Struct, frozen=True, kw_only=True):
+class ChatRows(Struct, frozen=True, kw_only=True):
     """All rows of one chat on one snapshot, in the order of their keys."""
 
-    chat: Raw
-    parent: Sequence[Raw] = ()
-    messages: Sequence[Raw] = ()
-    queue: Sequence[Raw] = ()
-    tool_calls: Sequence[Raw] = ()
-    awaited: Sequence[Raw] = ()
-    partials: Sequence[Raw] = ()
-    usage: Sequence[Raw] = ()
+    chat: RawRow
+    parent: Sequence[RawRow] = ()
+    messages: Sequence[RawRow] = ()
+    queue: Sequence[RawRow] = ()
+    tool_calls: Sequence[RawRow] = ()
+    awaited: Sequence[RawRow] = ()
+    partials: Sequence[RawRow] = ()
+    usage: Sequence[RawRow] = ()
 
 
-class Read(Struct, frozen=True, kw_only=True):
-    """The same rows as values, without those that cannot be decoded."""
+class DecodedRows(Struct, frozen=True, kw_only=True):
+    """All rows of one chat as values, without those that cannot be decoded."""
 
-    rows: Rows
-    chat: Chat
+    rows: ChatRows
+    chat: ChatRow
     parent: Sequence[ParentRow]
     messages: Sequence[MessageRow]
     queue: Sequence[QueueRow]
-    tool_calls: Sequence[Call]
+    tool_calls: Sequence[JournalCall]
     awaited: Sequence[AwaitedRow]
     partials: Sequence[PartialRow]
     usage: Sequence[UsageRow]
 
 
 class Table(Struct, frozen=True):
-    """How the rows of a table are decoded, and the invariant that they can be."""
+    """How the rows of a table are decoded."""
 
     kind: type[Any]
     key: str
     """The column that names a row; empty when there is only one."""
-    what: str
+    noun: str
     """The noun for a row in complaints."""
     invariant: int
+    """Number of the invariant that an undecodable row violates."""
     documents: Mapping[str, Any] = {}
     """Columns that hold JSON, with their types."""
 
 
-CHAT: Final = Table(Chat, "", "row", 8, DOCUMENTS)
+CHAT: Final = Table(ChatRow, "", "row", 8, JSON_COLUMNS)
 TABLES: Final[Mapping[str, Table]] = {
     "parent": Table(ParentRow, "id", "parent", 8),
     "messages": Table(MessageRow, "number", "message", 1, {"body": Message}),
     "queue": Table(QueueRow, "id", "queued message", 10, {"body": Message}),
     "tool_calls": Table(
-        Call, "call_id", "call", 12, {"asked": Action, "approved": Approved, "result": ToolResult}
+        JournalCall,
+        "call_id",
+        "call",
+        12,
+        {"asked": Action, "approved": Approved, "result": ToolResult},
     ),
     "awaited": Table(AwaitedRow, "call_id", "call", 12),
     "partials": Table(PartialRow, "", "partial answer", 14, {"body": Message}),
@@ -167,46 +172,46 @@ TABLES: Final[Mapping[str, Table]] = {
 }
 
 
-def examine(rows: Rows) -> Iterator[Complaint]:
+def examine(rows: ChatRows) -> Iterator[Complaint]:
     """Yield everything that is wrong with a chat."""
     complaints: list[Complaint] = []
-    read = _read(rows, complaints)
+    decoded = _decode_rows(rows, complaints)
     yield from complaints
-    if read is None:
+    if decoded is None:
         return  # the other rows have nothing to be compared with
     for check in CHECKS:
-        yield from check(read)
-    if len(read.messages) == len(rows.messages):
+        yield from check(decoded)
+    if len(decoded.messages) == len(rows.messages):
         # An undecodable message may be the one that the others refer to.
-        yield from _history(read)
+        yield from _history(decoded)
 
 
-def _read(rows: Rows, complaints: list[Complaint]) -> Read | None:
+def _decode_rows(rows: ChatRows, complaints: list[Complaint]) -> DecodedRows | None:
     archived = rows.chat["archived"]
     flag = bool(archived) if archived in (0, 1) else archived
     chat = _value(CHAT, {**rows.chat, "archived": flag}, complaints)
     if chat is None:
         return None
-    found: dict[str, list[Any]] = {}
+    values_of_tables: dict[str, list[Any]] = {}
     for name, table in TABLES.items():
-        raws: Sequence[Raw] = getattr(rows, name)
+        raws: Sequence[RawRow] = getattr(rows, name)
         values = [_value(table, raw, complaints) for raw in raws]
-        found[name] = [value for value in values if value is not None]
-    return Read(rows=rows, chat=chat, **found)
+        values_of_tables[name] = [value for value in values if value is not None]
+    return DecodedRows(rows=rows, chat=chat, **values_of_tables)
 
 
-def _value(table: Table, raw: Raw, complaints: list[Complaint]) -> Any:
-    """Decode a row. One that cannot be decoded adds a complaint and is None."""
-    where = f"{table.what} {raw[table.key]}" if table.key else table.what
+def _value(table: Table, raw: RawRow, complaints: list[Complaint]) -> Any:
+    """Decode a row. Returns None and adds a complaint if it cannot be decoded."""
+    where = f"{table.noun} {raw[table.key]}" if table.key else table.noun
     values = dict(raw)
-    for column, what in table.documents.items():
+    for column, column_type in table.documents.items():
         if values[column] is None:
             continue
         try:
-            values[column] = decode(values[column], what)
+            values[column] = decode(values[column], column_type)
         except FormatError as error:
-            says = f"its {column} cannot be read: {error}"
-            complaints.append((table.invariant, where, says))
+            description = f"its {column} cannot be read: {error}"
+            complaints.append((table.invariant, where, description))
             return None
     try:
         return convert(values, table.kind)
@@ -218,9 +223,9 @@ def _value(table: Table, raw: Raw, complaints: list[Complaint]) -> Any:
 # --- The row of the chat ------------------------------------------------------------------------
 
 
-def _state(read: Read) -> Iterator[Complaint]:
+def _state(decoded: DecodedRows) -> Iterator[Complaint]:
     """8: no transition of the table leaves a row like this."""
-    chat = read.chat
+    chat = decoded.chat
     if (chat.status is Status.ERROR) != (chat.error is not None):
         yield 8, "error", f"it has {'an' if chat.error else 'no'} error, and is {chat.status}"
     if chat.archived and chat.busy:
@@ -233,33 +238,33 @@ def _state(read: Read) -> Iterator[Complaint]:
         yield 8, "compaction", f"a compaction is asked for, and it is {chat.status}"
 
 
-def _owner(read: Read) -> Iterator[Complaint]:
+def _owner(decoded: DecodedRows) -> Iterator[Complaint]:
     """11, 17, 18: owner, start of the wait for a worker, and number of crashes."""
-    chat = read.chat
+    chat = decoded.chat
     if chat.worker_id is not None and not chat.busy:
         yield 11, "worker_id", f"a worker has it, and it is {chat.status}"
     if chat.epoch < (chat.worker_id is not None):
         yield 11, "epoch", f"a worker has it, and its epoch is {chat.epoch}"
-    if chat.status in DRIVEN and chat.runnable_since is None:
+    if chat.status in DRIVEN_STATUSES and chat.runnable_since is None:
         yield 17, "runnable_since", f"it is {chat.status}, and does not wait for a worker"
     if not chat.busy and chat.runnable_since is not None:
         yield 17, "runnable_since", f"it waits for a worker, and is {chat.status}"
-    if not 0 <= chat.crashes < POISON:
-        yield 18, "crashes", f"there are {chat.crashes}, and at {POISON} a chat is parked"
+    if not 0 <= chat.crashes < MAX_CRASHES:
+        yield 18, "crashes", f"there are {chat.crashes}, and at {MAX_CRASHES} a chat is parked"
 
 
-def _family(read: Read) -> Iterator[Complaint]:
+def _family(decoded: DecodedRows) -> Iterator[Complaint]:
     """8, 20: parents, roots and depths agree, which also excludes cycles."""
-    chat = read.chat
+    chat = decoded.chat
     if chat.parent_id is None:
         if chat.root_id != chat.id or chat.depth != 0 or chat.spawned_by is not None:
             yield 8, "parent_id", "it has no parent, and a root, a depth or a call as if it had"
         return
-    if not read.rows.parent:
+    if not decoded.rows.parent:
         yield 8, "parent_id", f"there is no chat {chat.parent_id}"
     if chat.spawned_by is None:
         yield 8, "spawned_by", "it has a parent, and no call that made it"
-    for parent in read.parent:
+    for parent in decoded.parent:
         if chat.root_id != parent.root_id:
             yield 8, "root_id", f"it is {chat.root_id}, and its parent's is {parent.root_id}"
         if chat.depth != parent.depth + 1:
@@ -273,48 +278,51 @@ def _family(read: Read) -> Iterator[Complaint]:
 # --- Messages -----------------------------------------------------------------------------------
 
 
-def _numbers(read: Read) -> Iterator[Complaint]:
+def _numbers(decoded: DecodedRows) -> Iterator[Complaint]:
     """1: messages are numbered from 1 without a gap."""
-    before = 0
-    for raw in read.rows.messages:
+    number_before = 0
+    for raw in decoded.rows.messages:
         number = raw["number"]
-        if number != before + 1:
-            yield 1, f"message {number}", f"the one before it has the number {before}"
-        before = number
-    if before != read.chat.messages:
-        yield 1, "messages", f"{read.chat.messages} are counted, and the last has number {before}"
+        if number != number_before + 1:
+            yield 1, f"message {number}", f"the one before it has the number {number_before}"
+        number_before = number
+    if number_before != decoded.chat.messages:
+        yield (
+            1,
+            "messages",
+            f"{decoded.chat.messages} are counted, and the last has number {number_before}",
+        )
 
 
-def _agreement(read: Read) -> Iterator[Complaint]:
+def _agreement(decoded: DecodedRows) -> Iterator[Complaint]:
     """1, 19: the columns of a message agree with its body."""
-    for row in read.messages:
+    for row in decoded.messages:
         where, body = f"message {row.number}", row.body
         for name in ("role", "kind", "visibility"):
-            column, said = getattr(row, name), getattr(body, name)
-            if column != said:
-                yield 1, where, f"its {name} is {column}, and that of its body is {said}"
-        said = NOTHING if body.usage is None else structs.astuple(body.usage)
-        copied = (
-            row.epoch is None and row.used == NOTHING
-        )  # copied by a fork, and not charged again
-        if row.used != said and not copied:
+            column, in_body = getattr(row, name), getattr(body, name)
+            if column != in_body:
+                yield 1, where, f"its {name} is {column}, and that of its body is {in_body}"
+        in_body = UNCHARGED if body.usage is None else structs.astuple(body.usage)
+        # A fork copies messages, and they are not charged again.
+        is_copy = row.epoch is None and row.used == UNCHARGED
+        if row.used != in_body and not is_copy:
             yield 19, where, "its usage is not what its body says"
 
 
-def _edits(read: Read) -> Iterator[Complaint]:
+def _edits(decoded: DecodedRows) -> Iterator[Complaint]:
     """1: an edit supersedes, and does not rewrite."""
-    return edits((row.number, row.kind, row.superseded_at is not None) for row in read.messages)
+    return edits((row.number, row.kind, row.superseded_at is not None) for row in decoded.messages)
 
 
-def _versions(read: Read) -> Iterator[Complaint]:
-    """6: versions are those of the last change, and grow from message to message."""
-    chat = read.chat
+def _versions(decoded: DecodedRows) -> Iterator[Complaint]:
+    """6: versions are those of the last changes, and do not decrease from message to message."""
+    chat = decoded.chat
     if chat.snapshot_version < 1:
         yield 6, "snapshot_version", f"it is {chat.snapshot_version}, and begins at 1"
     if chat.queue_version > chat.snapshot_version:
         yield 6, "queue_version", f"it is {chat.queue_version} of {chat.snapshot_version}"
-    newest = max((row.revision for row in read.messages), default=0)
-    complete = len(read.messages) == len(read.rows.messages)
+    newest = max((row.revision for row in decoded.messages), default=0)
+    complete = len(decoded.messages) == len(decoded.rows.messages)
     if newest > chat.snapshot_version or (complete and newest != chat.history_version):
         yield (
             6,
@@ -322,55 +330,71 @@ def _versions(read: Read) -> Iterator[Complaint]:
             f"it is {chat.history_version} of {chat.snapshot_version}, "
             f"and the last change of a message was {newest}",
         )
-    before = 0
-    for row in read.messages:
+    revision_before = 0
+    for row in decoded.messages:
         if row.superseded_at is None:
-            if row.revision < before:
+            if row.revision < revision_before:
                 where = f"message {row.number}"
-                yield 6, where, f"its revision is {row.revision}, and one before it has {before}"
-            before = row.revision
+                yield (
+                    6,
+                    where,
+                    f"its revision is {row.revision}, and one before it has {revision_before}",
+                )
+            revision_before = row.revision
 
 
-def _epochs(read: Read) -> Iterator[Complaint]:
-    """11: no row was written in a later epoch, or after a newer epoch had begun."""
-    now, before = read.chat.epoch, 0
-    for row in read.messages:
+def _epochs(decoded: DecodedRows) -> Iterator[Complaint]:
+    """11: no row has an epoch after the chat's, and epochs do not decrease between messages."""
+    current_epoch, epoch_before = decoded.chat.epoch, 0
+    for row in decoded.messages:
         if row.epoch is not None:
-            if not before <= row.epoch <= now:
+            if not epoch_before <= row.epoch <= current_epoch:
                 where = f"message {row.number}"
-                yield 11, where, f"its epoch is {row.epoch}, after {before} and with {now} now"
-            before = max(before, row.epoch)
-    for call in read.tool_calls:
-        if call.epoch is not None and call.epoch > now:
-            yield 11, f"call {call.call_id}", f"its epoch is {call.epoch}, and the chat's is {now}"
-    for partial in read.partials:
-        if partial.epoch > now:
-            yield 11, "partial answer", f"its epoch is {partial.epoch}, and the chat's is {now}"
+                yield (
+                    11,
+                    where,
+                    f"its epoch is {row.epoch}, after {epoch_before} and with {current_epoch} now",
+                )
+            epoch_before = max(epoch_before, row.epoch)
+    for call in decoded.tool_calls:
+        if call.epoch is not None and call.epoch > current_epoch:
+            yield (
+                11,
+                f"call {call.call_id}",
+                f"its epoch is {call.epoch}, and the chat's is {current_epoch}",
+            )
+    for partial in decoded.partials:
+        if partial.epoch > current_epoch:
+            yield (
+                11,
+                "partial answer",
+                f"its epoch is {partial.epoch}, and the chat's is {current_epoch}",
+            )
 
 
-# --- What is beside the history -----------------------------------------------------------------
+# --- Queue, partial answer, usage ---------------------------------------------------------------
 
 
-def _queue(read: Read) -> Iterator[Complaint]:
+def _queue(decoded: DecodedRows) -> Iterator[Complaint]:
     """10: an idle chat has no queue, and no queue exceeds its limit."""
-    count = len(read.rows.queue)
-    if read.chat.status is Status.IDLE and count:
+    count = len(decoded.rows.queue)
+    if decoded.chat.status is Status.IDLE and count:
         yield 10, "queue", f"{count} messages wait, and it is idle"
-    if count > MAX_WAITING:
-        yield 10, "queue", f"{count} messages wait, and {MAX_WAITING} may"
-    if count and read.chat.queue_version < 1:
+    if count > MAX_QUEUED:
+        yield 10, "queue", f"{count} messages wait, and {MAX_QUEUED} may"
+    if count and decoded.chat.queue_version < 1:
         yield 6, "queue_version", f"{count} messages wait, and it never changed"
-    for row in read.queue:
+    for row in decoded.queue:
         if (row.body.role, row.body.kind) != ("user", "prompt"):
             yield 10, f"queued message {row.id}", f"it is not a prompt but {row.body.kind}"
 
 
-def _partial(read: Read) -> Iterator[Complaint]:
-    """14: a partial answer is kept until the answer is settled, and deleted with it."""
-    chat = read.chat
-    if read.rows.partials and chat.status not in DRIVEN:
+def _partial(decoded: DecodedRows) -> Iterator[Complaint]:
+    """14: a partial answer exists only until its answer is committed."""
+    chat = decoded.chat
+    if decoded.rows.partials and chat.status not in DRIVEN_STATUSES:
         yield 14, "partial answer", f"it is kept, and the chat is {chat.status}"
-    for row in read.partials:
+    for row in decoded.partials:
         if row.history_version > chat.history_version:
             yield (
                 14,
@@ -380,16 +404,16 @@ def _partial(read: Read) -> Iterator[Complaint]:
             )
 
 
-def _usage(read: Read) -> Iterator[Complaint]:
+def _usage(decoded: DecodedRows) -> Iterator[Complaint]:
     """19: usage is not negative."""
-    used = {f"usage {row.id}": structs.astuple(row)[2:] for row in read.usage}
-    used |= {f"message {row.number}": row.used for row in read.messages}
-    for where, counts in used.items():
+    counts_by_row = {f"usage {row.id}": structs.astuple(row)[2:] for row in decoded.usage}
+    counts_by_row |= {f"message {row.number}": row.used for row in decoded.messages}
+    for where, counts in counts_by_row.items():
         if any(count is not None and count < 0 for count in counts):
             yield 19, where, "its usage is negative"
 
 
-CHECKS: Final[Sequence[Callable[[Read], Iterator[Complaint]]]] = (
+CHECKS: Final[Sequence[Callable[[DecodedRows], Iterator[Complaint]]]] = (
     _state,
     _owner,
     _family,
@@ -407,49 +431,52 @@ CHECKS: Final[Sequence[Callable[[Read], Iterator[Complaint]]]] = (
 # --- Calls --------------------------------------------------------------------------------------
 
 
-def _history(read: Read) -> Iterator[Complaint]:
+def _history(decoded: DecodedRows) -> Iterator[Complaint]:
     """2, 3, 4, 7, 12, 13: invariants of the history as a whole."""
-    live = [(row.number, row.body) for row in read.messages if row.superseded_at is None]
+    live = [(row.number, row.body) for row in decoded.messages if row.superseded_at is None]
     walk = Walk()
     for number, body in live:
         yield from walk.add(number, body)
     yield from checkpoints(live, walk)
-    if read.chat.status is Status.IDLE:
+    if decoded.chat.status is Status.IDLE:
         for id, number in walk.open.items():
             yield 2, f"message {number}", f"call {id} has no result, and the chat is idle"
-    messages = {row.number: row for row in read.messages}
-    for call in read.tool_calls:
-        for invariant, says in (*_entry(call), *_call(call, messages.get(call.number), walk)):
-            yield invariant, f"call {call.call_id}", says
-    yield from _actions(read, walk)
-    yield from _awaited(read)
+    messages = {row.number: row for row in decoded.messages}
+    for call in decoded.tool_calls:
+        for invariant, description in (
+            *_entry(call),
+            *_call(call, messages.get(call.number), walk),
+        ):
+            yield invariant, f"call {call.call_id}", description
+    yield from _actions(decoded, walk)
+    yield from _awaited(decoded)
 
 
-def _call(call: Call, message: MessageRow | None, walk: Walk) -> Iterator[tuple[int, str]]:
-    """Yield what is wrong between a row of the journal and the history."""
-    over = call.state == "finished" and call.result is None
+def _call(call: JournalCall, message: MessageRow | None, walk: Walk) -> Iterator[tuple[int, str]]:
+    """Yield where a row of the journal and the history disagree."""
+    is_finished = call.state == "finished" and call.result is None
     invariant = 13 if call.state in ("waiting", "approved") else 12
-    still = call.state if call.result is None else f"{call.state} with a result"
-    asked, made = walk.asked.get(call.call_id), walk.results.get(call.call_id)
-    if message is None or call.call_id not in [each.id for each in message.body.calls]:
+    state = call.state if call.result is None else f"{call.state} with a result"
+    called_in, result = walk.called_in.get(call.call_id), walk.results.get(call.call_id)
+    if message is None or call.call_id not in {one.id for one in message.body.calls}:
         yield 12, f"message {call.number} does not ask for it"
     elif message.superseded_at is not None:
-        if not over:
-            yield invariant, f"it is {still}, and its message is superseded"
-        if asked is not None:
-            yield 3, f"message {asked} has a call of this id, and so has message {call.number}"
-    elif asked is None:
+        if not is_finished:
+            yield invariant, f"it is {state}, and its message is superseded"
+        if called_in is not None:
+            yield 3, f"message {called_in} has a call of this id, and so has message {call.number}"
+    elif called_in is None:
         yield 12, f"models do not see message {call.number}, which asks for it"
     elif walk.open.get(call.call_id) == call.number:
-        if over:
+        if is_finished:
             yield 12, "it is over, and has no result, here or in the history"
-    elif not over:
-        yield invariant, f"it is {still}, and the history has gone past it"
-    elif made is not None and call.outcome != made.outcome:
-        yield 12, f"its outcome is {call.outcome}, and in the history it is {made.outcome}"
+    elif not is_finished:
+        yield invariant, f"it is {state}, and the history has gone past it"
+    elif result is not None and call.outcome != result.outcome:
+        yield 12, f"its outcome is {call.outcome}, and in the history it is {result.outcome}"
 
 
-def _entry(call: Call) -> Iterator[tuple[int, str]]:
+def _entry(call: JournalCall) -> Iterator[tuple[int, str]]:
     """Yield what is wrong with a row of the journal by itself."""
     if call.state == "waiting" and (call.asked is None or call.action is None):
         yield 13, "it waits, and has no action"
@@ -465,26 +492,26 @@ def _entry(call: Call) -> Iterator[tuple[int, str]]:
             yield 12, f"it is {call.state}, and has a result"
         elif (result.call_id, result.outcome) != (call.call_id, call.outcome):
             yield 12, f"it has the result of call {result.call_id}, which was {result.outcome}"
-    asked, approved = call.asked, call.approved
-    if asked is not None:
-        if (asked.call.id, asked.kind) != (call.call_id, call.action):
-            yield 13, f"it waits for {call.action}, and asks for {asked.kind} of {asked.call.id}"
-        bound = digest(
-            asked.call.id,
-            asked.call.tool,
-            asked.arguments,
-            again=asked.again,
-            attempt=asked.attempt,
+    action, approved = call.asked, call.approved
+    if action is not None:
+        if (action.call.id, action.kind) != (call.call_id, call.action):
+            yield 13, f"it waits for {call.action}, and asks for {action.kind} of {action.call.id}"
+        expected_digest = digest(
+            action.call.id,
+            action.call.tool,
+            action.arguments,
+            again=action.again,
+            attempt=action.attempt,
         )
-        if asked.digest != bound:
+        if action.digest != expected_digest:
             yield 13, "the arguments that are shown are not those that it is bound to"
-        if approved is not None and approved.digest != asked.digest:
+        if approved is not None and approved.digest != action.digest:
             yield 13, "it is approved for other arguments than were shown"
 
 
-def _actions(read: Read, walk: Walk) -> Iterator[Complaint]:
+def _actions(decoded: DecodedRows, walk: Walk) -> Iterator[Complaint]:
     """13: in a chat that requires action every open call waits, until the earliest deadline."""
-    chat, calls = read.chat, {call.call_id: call for call in read.tool_calls}
+    chat, calls = decoded.chat, {call.call_id: call for call in decoded.tool_calls}
     deadline: int | None = None
     if chat.status is Status.REQUIRES_ACTION:
         if not walk.open:
@@ -501,10 +528,10 @@ def _actions(read: Read, walk: Walk) -> Iterator[Complaint]:
                 yield 13, f"call {id}", "it is approved, and the chat is archived"
 
 
-def _awaited(read: Read) -> Iterator[Complaint]:
+def _awaited(decoded: DecodedRows) -> Iterator[Complaint]:
     """12: only an unfinished call waits for children, and only for those of its own family."""
-    calls = {call.call_id: call for call in read.tool_calls}
-    for row in read.awaited:
+    calls = {call.call_id: call for call in decoded.tool_calls}
+    for row in decoded.awaited:
         where, call = f"call {row.call_id}", calls.get(row.call_id)
         if call is None or call.action != "child":
             yield (
@@ -514,5 +541,5 @@ def _awaited(read: Read) -> Iterator[Complaint]:
             )
         elif call.state == "finished" and call.result is None:
             yield 12, where, f"it waits for chat {row.child_id}, and is over"
-        if row.root_id != read.chat.root_id:
+        if row.root_id != decoded.chat.root_id:
             yield 12, where, f"it waits for chat {row.child_id}, which is of another family"

@@ -1,4 +1,4 @@
-"""Queries on chats: history, changes, pages, usage. Nothing here writes."""
+"""Queries on chats: history, changes, pages, usage. None of them writes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import (
-    NAMES,
+    CHAT_COLUMNS,
     SELECT_CHAT,
     SELECT_MESSAGE,
-    Call,
-    Chat,
+    ChatRow,
+    JournalCall,
     Partial,
     Queued,
     Stored,
@@ -30,30 +30,30 @@ from holdfast.store.database import Row, Tx
 
 
 class Loaded(Struct, frozen=True):
-    """Everything that a runner starts from, on one snapshot."""
+    """The state that a runner starts from, on one snapshot."""
 
-    chat: Chat
+    chat: ChatRow
     history: tuple[Stored, ...]
     queue: tuple[Queued, ...]
-    journal: dict[str, Call]
+    journal: dict[str, JournalCall]
     partial: Partial | None
     now: int
     void: frozenset[str] = frozenset()
     """Ids of superseded calls, which must not be reused."""
     known: bool = False
-    """The caller's history is current, so it was not read."""
-    begun: bool = False
-    """There is a partial answer, of this attempt or of an earlier one."""
+    """Whether the caller's history is current, so that it was not read."""
+    has_partial: bool = False
+    """Whether there is a partial answer, of this attempt or of an earlier one."""
 
 
-async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
-    """Load a chat for its runner, which has the history of version `known`.
+async def load(tx: Tx, chat_id: str, known_version: int | None = None) -> Loaded:
+    """Load a chat for its runner, which already has the history of version `known_version`.
 
-    Most chats have no queue, journal or partial answer: the first query reports what else to read.
+    Most chats have no queue, journal or partial answer: the first query finds out what to read.
     """
     row = await tx.one(
         f"""
-        SELECT {tx.dialect.now}, {", ".join(NAMES)},
+        SELECT {tx.dialect.now}, {", ".join(CHAT_COLUMNS)},
                EXISTS (SELECT 1 FROM queue WHERE chat_id = :id),
                EXISTS (SELECT 1 FROM tool_calls WHERE chat_id = :id),
                EXISTS (SELECT 1 FROM partials WHERE chat_id = :id)
@@ -63,19 +63,19 @@ async def load(tx: Tx, chat_id: str, known: int | None = None) -> Loaded:
     )
     if row is None:
         raise ChatNotFound(chat_id)
-    now, *columns, queued, called, begun = row
+    now, *columns, has_queue, has_calls, has_partial = row
     chat = chat_of(columns)
-    changed = chat.history_version != known
+    history_changed = chat.history_version != known_version
     return Loaded(
         chat,
-        tuple(await read_history(tx, chat_id)) if changed else (),
-        tuple(await read_queue(tx, chat_id)) if queued else (),
-        await read_journal(tx, chat_id) if called else {},
-        await read_partial(tx, chat_id) if begun else None,
+        tuple(await read_history(tx, chat_id)) if history_changed else (),
+        tuple(await read_queue(tx, chat_id)) if has_queue else (),
+        await read_journal(tx, chat_id) if has_calls else {},
+        await read_partial(tx, chat_id) if has_partial else None,
         now,
-        await _void_calls(tx, chat_id) if changed and called else frozenset(),
-        known=not changed,
-        begun=bool(begun),
+        await _void_calls(tx, chat_id) if history_changed and has_calls else frozenset(),
+        known=not history_changed,
+        has_partial=bool(has_partial),
     )
 
 
@@ -124,12 +124,12 @@ async def read_partial(tx: Tx, chat_id: str) -> Partial | None:
 class Changes(Struct, frozen=True):
     """The changes of a chat since a snapshot."""
 
-    chat: Chat
+    chat: ChatRow
     messages: tuple[Stored, ...]
     """Messages added or superseded since, in order of their numbers."""
     queue: tuple[Queued, ...] | None
     """The queue; None when it did not change."""
-    actions: tuple[Call, ...]
+    actions: tuple[JournalCall, ...]
 
 
 async def changes(
@@ -150,7 +150,7 @@ async def changes(
             """,
             {"id": chat_id, "since": since, "limit": limit + 1},
         )
-    if len(rows) > limit or (size is not None and fitting(_told(rows), size) < len(rows)):
+    if len(rows) > limit or (size is not None and fitting(_lengths(rows), size) < len(rows)):
         return None
     return Changes(
         chat,
@@ -160,9 +160,11 @@ async def changes(
     )
 
 
-def _told(rows: Sequence[Row]) -> Iterator[int]:
-    """Return the length of each message in characters. A superseded message counts nothing."""
-    return (len(body) if gone is None else 0 for _, _, body, _, _, gone, _ in rows)
+def _lengths(rows: Sequence[Row]) -> Iterator[int]:
+    """Return the length of each message in characters; 0 for a superseded message."""
+    return (
+        len(body) if superseded_at is None else 0 for _, _, body, _, _, superseded_at, _ in rows
+    )
 
 
 async def read_messages(
@@ -176,8 +178,8 @@ async def read_messages(
     oldest: bool = False,
 ) -> list[Stored]:
     """Read a page in order: the newest messages before `before`, or the oldest after `after`."""
-    place, given = _nearest(chat_id, before, after, limit, superseded, oldest)
-    rows = await tx.fetch(f"{SELECT_MESSAGE} {place}", given)
+    clause, params = _nearest(chat_id, before, after, limit, superseded, oldest)
+    rows = await tx.fetch(f"{SELECT_MESSAGE} {clause}", params)
     return [stored_of(chat_id, row) for row in (rows if oldest else reversed(rows))]
 
 
@@ -191,20 +193,21 @@ async def read_page(
     after: int | None = None,
     superseded: bool = False,
 ) -> tuple[tuple[Stored, ...], bool]:
-    """Read a page of at most `size` bytes but at least one message, and whether there are more.
+    """Read a page of messages, and whether there are more.
 
-    Reads forwards when `after` is given. Messages that do not fit are not read.
+    A page has at most `size` bytes, but at least one message; messages that do not fit are not
+    read. Reads forwards if `after` is given.
     """
     oldest = after is not None
-    place, given = _nearest(chat_id, before, after or 0, limit + 1, superseded, oldest)
+    clause, params = _nearest(chat_id, before, after or 0, limit + 1, superseded, oldest)
     # Neither database reads a text to find its length in bytes.
-    near = await tx.fetch(f"SELECT number, octet_length(body) FROM messages {place}", given)
-    count = fitting((length for _, length in near[:limit]), size)
+    lengths = await tx.fetch(f"SELECT number, octet_length(body) FROM messages {clause}", params)
+    count = fitting((length for _, length in lengths[:limit]), size)
     if not count:
         return (), False
-    rows = await tx.fetch(f"{SELECT_MESSAGE} {place}", {**given, "limit": count})
+    rows = await tx.fetch(f"{SELECT_MESSAGE} {clause}", {**params, "limit": count})
     page = rows if oldest else reversed(rows)
-    return tuple(stored_of(chat_id, row) for row in page), count < len(near)
+    return tuple(stored_of(chat_id, row) for row in page), count < len(lengths)
 
 
 def _nearest(
@@ -216,25 +219,25 @@ def _nearest(
     oldest: bool,
 ) -> tuple[str, dict[str, Any]]:
     """Return the query for the nearest messages, nearest first, and its parameters."""
-    place = f"""
+    clause = f"""
          WHERE chat_id = :id AND number > :after
            {"" if before is None else "AND number < :before"}
            {"" if superseded else "AND superseded_at IS NULL"}
          ORDER BY number {"" if oldest else "DESC"} LIMIT :limit
         """
-    given = {"id": chat_id, "after": after, "limit": limit}
-    return place, given if before is None else {**given, "before": before}
+    params = {"id": chat_id, "after": after, "limit": limit}
+    return clause, params if before is None else {**params, "before": before}
 
 
 def fitting(lengths: Iterable[int], size: int) -> int:
-    """Return how many of the first items fit into `size` in total. The first always fits."""
-    return sum(place == 0 or end <= size for place, end in enumerate(accumulate(lengths)))
+    """Return how many of the first items have at most `size` in total; at least one."""
+    return sum(index == 0 or total <= size for index, total in enumerate(accumulate(lengths)))
 
 
-async def read_actions(tx: Tx, chat_id: str) -> list[Call]:
+async def read_actions(tx: Tx, chat_id: str) -> list[JournalCall]:
     """Read the calls that wait for an answer from outside, oldest message first."""
-    known = await read_journal(tx, chat_id)
-    waiting = [call for call in known.values() if call.state == "waiting"]
+    journal = await read_journal(tx, chat_id)
+    waiting = [call for call in journal.values() if call.state == "waiting"]
     return sorted(waiting, key=lambda call: (call.number, call.call_id))
 
 
@@ -246,28 +249,28 @@ async def list_chats(
     archived: bool = False,
     before: str | None = None,
     limit: int = 100,
-) -> list[Chat]:
+) -> list[ChatRow]:
     """Read chats, newest first. `before` is the id of the last one seen."""
     conditions = {
         "owner": "owner = :owner",
         "parent": "parent_id = :parent",
         "before": "id < :before",
     }
-    given = {"owner": owner, "parent": parent, "before": before}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    where = [conditions[name] for name in chosen]
+    filters = {"owner": owner, "parent": parent, "before": before}
+    params = {name: value for name, value in filters.items() if value is not None}
+    where = [conditions[name] for name in params]
     where.append(f"archived = {int(archived)}")
     if parent is None:
         where.append("parent_id IS NULL")
     rows = await tx.fetch(
         f"{SELECT_CHAT} WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT :limit",
-        {**chosen, "limit": limit},
+        {**params, "limit": limit},
     )
     return [chat_of(row) for row in rows]
 
 
-async def unnamed(tx: Tx, agents: Sequence[str], since: int, limit: int) -> list[Chat]:
-    """Read idle chats of these agents without a title by a person or a model, newest first.
+async def without_title(tx: Tx, agents: Sequence[str], since: int, limit: int) -> list[ChatRow]:
+    """Read idle chats of these agents without a final title, newest first.
 
     Only chats whose last change was at `since` or later.
     """
@@ -294,7 +297,7 @@ class Spent(Struct, frozen=True):
     """Number of these calls without a known price; `usage.cost` does not include them."""
 
 
-BELOW: Final = """
+SUBTREE: Final = """
     WITH RECURSIVE below (id) AS (
         SELECT id FROM chats WHERE id = :id
         UNION ALL SELECT c.id FROM chats c JOIN below b ON c.parent_id = b.id
@@ -305,7 +308,7 @@ BELOW: Final = """
 
 async def spent(tx: Tx, chat_id: str, *, tree: bool = False) -> Spent:
     """Sum usage and cost of a chat, or of the chat and every chat below it."""
-    scope = f"IN ({BELOW})" if tree else "= :id"
+    scope = f"IN ({SUBTREE})" if tree else "= :id"
     columns = "input, output, reasoning, cache_read, cache_write, cost"
     row = await tx.one(
         f"""
@@ -320,5 +323,5 @@ async def spent(tx: Tx, chat_id: str, *, tree: bool = False) -> Spent:
     assert row is not None
     *tokens, cost, calls, unpriced = row
     input, output, reasoning, cache_read, cache_write = (int(count) for count in tokens)
-    used = Usage(input, output, reasoning, cache_read, cache_write, cost)
-    return Spent(used, calls, unpriced)
+    usage = Usage(input, output, reasoning, cache_read, cache_write, cost)
+    return Spent(usage, calls, unpriced)

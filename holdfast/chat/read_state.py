@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.chat.rows import Chat
+from holdfast.chat.rows import ChatRow
 from holdfast.store.database import Changed, Tx
 
 
@@ -17,7 +17,7 @@ class Marks(Struct, frozen=True):
     read: int = 0
     """Number of the last message that the reader has read."""
     unread: bool = False
-    """Whether an answer came since the last message that was read."""
+    """Whether there is an answer after the last message that was read."""
     pinned: bool = False
     needs_me: bool = False
     """Whether the chat, or one below it, waits for an action of its owner."""
@@ -30,7 +30,7 @@ class Marks(Struct, frozen=True):
 NO_MARKS = Marks()
 
 
-async def read_marks(tx: Tx, reader: str, chats: Sequence[Chat]) -> Mapping[str, Marks]:
+async def read_marks(tx: Tx, reader: str, chats: Sequence[ChatRow]) -> Mapping[str, Marks]:
     """Read the marks of these chats for one reader."""
     if not chats:
         return {}
@@ -49,17 +49,19 @@ async def read_marks(tx: Tx, reader: str, chats: Sequence[Chat]) -> Mapping[str,
         """,
         {"reader": reader, "chats": ids},
     )
-    waiting = await _waiting(tx, {chat.root_id for chat in chats if chat.owner == reader})
+    needing_owner = await _chats_needing_owner(
+        tx, {chat.root_id for chat in chats if chat.owner == reader}
+    )
     return {
-        id: Marks(read, bool(unread), bool(pinned), id in waiting, bool(mine), name)
+        id: Marks(read, bool(unread), bool(pinned), id in needing_owner, bool(mine), name)
         for id, read, pinned, mine, name, unread in rows
     }
 
 
 def shared_with(tx: Tx, columns: str = "chat_id") -> str:
-    """Return a query for the chats that others share with `:reader`.
+    """Return a query for the chats that other users share with `:reader`.
 
-    The chats below them are shared too, but are not in the result.
+    The chats below them are shared, too, but are not in the result.
     """
     now = tx.dialect.now
     return f"""
@@ -68,8 +70,8 @@ def shared_with(tx: Tx, columns: str = "chat_id") -> str:
         """
 
 
-async def _waiting(tx: Tx, roots: Collection[str]) -> set[str]:
-    """Return the chats of these families that wait for a person, and those above them."""
+async def _chats_needing_owner(tx: Tx, roots: Collection[str]) -> set[str]:
+    """Return the chats of these families that wait for an action, and the chats above them."""
     if not roots:
         return set()
     rows = await tx.fetch(
@@ -83,20 +85,20 @@ async def _waiting(tx: Tx, roots: Collection[str]) -> set[str]:
         """,
         {"roots": sorted(roots)},
     )
-    above = {id: parent for id, parent, _ in rows}
-    found: set[str] = set()
+    parents = {id: parent for id, parent, _ in rows}
+    chat_ids: set[str] = set()
     for id, _, waits in rows:
-        while waits and id is not None and id not in found:
-            found.add(id)
-            id = above.get(id)
-    return found
+        while waits and id is not None and id not in chat_ids:
+            chat_ids.add(id)
+            id = parents.get(id)
+    return chat_ids
 
 
 async def mark(
-    tx: Tx, reader: str, chat: Chat, *, read: int | None = None, pinned: bool | None = None
+    tx: Tx, reader: str, chat: ChatRow, *, read: int | None = None, pinned: bool | None = None
 ) -> None:
     """Store marks of a reader, and notify the chat's streams."""
-    given: dict[str, Any] = {"reader": reader, "chat": chat.id}
+    params: dict[str, Any] = {"reader": reader, "chat": chat.id}
     changes: dict[str, Any] = {}
     if read is not None:
         changes["read"] = min(read, chat.messages)
@@ -109,7 +111,7 @@ async def mark(
         ON CONFLICT (reader, chat_id)
         DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in (*changes, "updated_at"))}
         """,
-        given | changes,
+        params | changes,
     )
     tx.tell(Changed(chat.id, chat.snapshot_version))
 

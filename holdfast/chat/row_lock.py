@@ -1,4 +1,4 @@
-"""A chat under its row lock: read once, changed as a value, written by one statement at the end."""
+"""A chat under its row lock: read once, changed as a value, and written by one statement."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec import Struct, structs
 
 from holdfast.chat.errors import ChatArchived, ChatNotFound, Corrupt, Fenced
 from holdfast.chat.rows import (
-    DOCUMENTS,
-    NAMES,
+    CHAT_COLUMNS,
+    JSON_COLUMNS,
     SELECT_CHAT,
-    Chat,
+    ChatRow,
     Fence,
     Status,
     Stored,
@@ -24,16 +24,16 @@ from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Claimable, Tx
 
 
-class Locked:
-    """A locked chat that a transition may change. `close` writes the result, once.
+class LockedChat:
+    """A locked chat that a transition changes. `close` writes the row, once.
 
-    Rows that belong to the chat are written immediately, with the version that the chat will have.
+    Rows of other tables are written immediately, with the version that the chat will have.
     """
 
-    def __init__(self, tx: Tx, chat: Chat, now: int) -> None:
+    def __init__(self, tx: Tx, chat: ChatRow, now: int) -> None:
         self.tx = tx
         self.transition: Transition | None = None
-        self.was = chat
+        self.before = chat
         self.chat = chat
         """The chat as it will be written."""
         self.now = now
@@ -41,17 +41,17 @@ class Locked:
         self.appended: list[Stored] = []
         self.delivered: dict[str, int] = {}
         """Numbers of messages that moved from the queue to the history, by queue id."""
-        self._set: dict[str, Any] = {}
-        self._untouched = False
+        self._changed_columns: dict[str, Any] = {}
+        self._discarded = False
 
     def set(self, **changes: Any) -> None:
         """Change columns of the chat."""
         self.chat = structs.replace(self.chat, **changes)
-        self._set |= changes
+        self._changed_columns |= changes
 
-    def leave(self) -> None:
+    def discard(self) -> None:
         """Discard the change: no new version, no notice."""
-        self._untouched = True
+        self._discarded = True
 
     async def append(
         self,
@@ -88,81 +88,94 @@ class Locked:
                 retry_at=None,
             )
 
-    def wait_no_longer(self) -> None:
-        """Start the next attempt immediately: a new message changes the request."""
-        shown = self.chat.retry
-        self.set(retry_at=None, retry=None if shown is None else structs.replace(shown, at=None))
+    def retry_now(self) -> None:
+        """Start the next attempt immediately, because a new message changes the request."""
+        pending_retry = self.chat.retry
+        self.set(
+            retry_at=None,
+            retry=None if pending_retry is None else structs.replace(pending_retry, at=None),
+        )
 
     def queue_changed(self) -> None:
         """Raise the queue version."""
         self.set(queue_version=self.version)
 
-    async def close(self, *, children_rest: bool = False) -> Chat:
+    async def close(self, *, children_are_idle: bool = False) -> ChatRow:
         """Write the row. Notices are sent once the transaction is committed."""
-        if self._untouched:
-            return self.was
-        sql, values = self._ended(children_rest)
+        if self._discarded:
+            return self.before
+        sql, values = self._final_update(children_are_idle)
         if await self.tx.execute(sql, values) != 1:
-            raise Corrupt(self.chat.id, "version", "it changed while it was locked")
-        self._tell(children_rest)
+            raise Corrupt(self.chat.id, "version", "the row changed while it was locked")
+        self._add_notices(children_are_idle)
         return self.chat
 
-    def _ended(self, children_rest: bool) -> tuple[str, dict[str, Any]]:
-        """Return the statement that writes the row, once its final values are known."""
+    def _final_update(self, children_are_idle: bool) -> tuple[str, dict[str, Any]]:
+        """Set the final values, and return the statement that writes the row."""
         if self.transition is not None:
-            allowed = TRANSITIONS[self.was.status, self.transition]
-            assert self.chat.status in allowed, (self.was.status, self.transition, self.chat.status)
-        self._rest_or_run(children_rest)
+            allowed = TRANSITIONS[self.before.status, self.transition]
+            assert self.chat.status in allowed, (
+                self.before.status,
+                self.transition,
+                self.chat.status,
+            )
+        self._update_ownership(children_are_idle)
         self.set(snapshot_version=self.version, updated_at=self.now)
         changes = {
-            name: value for name, value in self._set.items() if value != getattr(self.was, name)
+            name: value
+            for name, value in self._changed_columns.items()
+            if value != getattr(self.before, name)
         }
-        for name in DOCUMENTS:
+        for name in JSON_COLUMNS:
             if changes.get(name) is not None:
                 changes[name] = encode(changes[name]).decode()
         if "archived" in changes:
             changes["archived"] = int(changes["archived"])
         sql = (
             f"UPDATE chats SET {', '.join(f'{name} = :{name}' for name in changes)} "
-            "WHERE id = :id AND snapshot_version = :was AND epoch = :held"
+            "WHERE id = :id AND snapshot_version = :version_before AND epoch = :epoch_before"
         )
-        held = {"id": self.chat.id, "was": self.was.snapshot_version, "held": self.was.epoch}
-        return sql, changes | held
+        condition_params = {
+            "id": self.chat.id,
+            "version_before": self.before.snapshot_version,
+            "epoch_before": self.before.epoch,
+        }
+        return sql, changes | condition_params
 
-    def _tell(self, children_rest: bool) -> None:
+    def _add_notices(self, children_are_idle: bool) -> None:
         """Add the notices: the chat changed, and workers or its parent may have work."""
         self.tx.tell(Changed(self.chat.id, self.version))
-        if self.chat.worker_id is None and runnable(self.chat, self.now, children_rest):
+        if self.chat.worker_id is None and runnable(self.chat, self.now, children_are_idle):
             self.tx.tell(Claimable(self.chat.id))
-        if self.chat.parent_id is not None and self.was.busy and not self.chat.busy:
+        if self.chat.parent_id is not None and self.before.busy and not self.chat.busy:
             self.tx.tell(Claimable(self.chat.parent_id))  # it may wait for this child
 
-    def _rest_or_run(self, children_rest: bool) -> None:
-        """Release a chat that is not runnable; start the wait of one that becomes runnable.
+    def _update_ownership(self, children_are_idle: bool) -> None:
+        """Release a chat that is not runnable, and note since when one is runnable.
 
-        A worker that owns a chat because of its deadline keeps it, whatever users do meanwhile.
+        A worker that claimed a chat because of a deadline keeps it, whatever users do meanwhile.
         """
-        if self.chat.status in (Status.RUNNING, Status.INTERRUPTING) or children_rest:
+        if self.chat.status in (Status.RUNNING, Status.INTERRUPTING) or children_are_idle:
             if self.chat.runnable_since is None:
                 self.set(runnable_since=self.now)
-        elif self.chat.status is not self.was.status or self.transition is Transition.EXPIRE:
+        elif self.chat.status is not self.before.status or self.transition is Transition.EXPIRE:
             self.set(worker_id=None, runnable_since=None)
 
 
-async def close_all(tx: Tx, many: Sequence[Locked]) -> list[Chat]:
+async def close_all(tx: Tx, chats: Sequence[LockedChat]) -> list[ChatRow]:
     """Close several locked chats with as few statements as possible.
 
     Affected rows are not counted: the locks guarantee them.
     """
     statements: dict[str, list[dict[str, Any]]] = {}
-    for locked in many:
-        sql, values = locked._ended(children_rest=False)
+    for locked in chats:
+        sql, values = locked._final_update(children_are_idle=False)
         statements.setdefault(sql, []).append(values)
-    for sql, every in statements.items():
-        await tx.execute_many(sql, every)
-    for locked in many:
-        locked._tell(children_rest=False)
-    return [locked.chat for locked in many]
+    for sql, param_sets in statements.items():
+        await tx.execute_many(sql, param_sets)
+    for locked in chats:
+        locked._add_notices(children_are_idle=False)
+    return [locked.chat for locked in chats]
 
 
 INSERT_MESSAGE: Final = """
@@ -185,8 +198,8 @@ def message_row(
     epoch: int | None = None,
     charged: bool = True,
 ) -> dict[str, Any]:
-    """Return a message as its row. A message copied from another chat is not charged again."""
-    usage = (message.usage if charged else None) or NO_USAGE
+    """Return the row of a message. `charged` is False for a message copied from another chat."""
+    usage = (message.usage if charged else None) or UNKNOWN_USAGE
     return {
         "chat_id": chat,
         "number": number,
@@ -208,8 +221,8 @@ def message_row(
     }
 
 
-class _NoUsage(Struct, frozen=True):
-    """The usage of a message whose usage is unknown, which differs from zero."""
+class _UnknownUsage(Struct, frozen=True):
+    """The usage of a message without usage, which differs from zero."""
 
     input: int | None = None
     output: int | None = None
@@ -219,12 +232,13 @@ class _NoUsage(Struct, frozen=True):
     cost: float | None = None
 
 
-NO_USAGE: Final = _NoUsage()
+UNKNOWN_USAGE: Final = _UnknownUsage()
 
 
-OVERLAP: Final = 60_000_000
-"""Microseconds by which a query reaches back before an earlier one: a transaction that was
-uncommitted then may carry an earlier time."""
+QUERY_OVERLAP: Final = 60_000_000
+"""Microseconds by which a query for changes reaches back before the query before it.
+
+A transaction that was not committed at that time may write an earlier time."""
 
 
 async def now_of(tx: Tx) -> int:
@@ -234,26 +248,29 @@ async def now_of(tx: Tx) -> int:
     return int(row[0])
 
 
-async def lock(tx: Tx, chat_id: str) -> Locked:
+async def lock(tx: Tx, chat_id: str) -> LockedChat:
     """Lock a chat for a change. Raises `ChatNotFound`."""
     row = await tx.one(
-        f"SELECT {tx.dialect.now}, {', '.join(NAMES)} FROM chats WHERE id = :id {tx.dialect.lock}",
+        f"""
+        SELECT {tx.dialect.now}, {", ".join(CHAT_COLUMNS)} FROM chats
+         WHERE id = :id {tx.dialect.lock}
+        """,
         {"id": chat_id},
     )
     if row is None:
         raise ChatNotFound(chat_id)
-    return Locked(tx, chat_of(row[1:]), row[0])
+    return LockedChat(tx, chat_of(row[1:]), row[0])
 
 
-async def lock_if_there(tx: Tx, chat_id: str) -> Locked | None:
-    """Lock a chat that may have been deleted meanwhile; None when it was."""
+async def lock_if_exists(tx: Tx, chat_id: str) -> LockedChat | None:
+    """Lock a chat that may have been deleted; None if it was."""
     try:
         return await lock(tx, chat_id)
     except ChatNotFound:
         return None
 
 
-async def begin(tx: Tx, chat_id: str, transition: Transition) -> Locked:
+async def begin(tx: Tx, chat_id: str, transition: Transition) -> LockedChat:
     """Lock a chat for a transition that its status must allow."""
     locked = await lock(tx, chat_id)
     if locked.chat.archived:
@@ -263,8 +280,8 @@ async def begin(tx: Tx, chat_id: str, transition: Transition) -> Locked:
     return locked
 
 
-async def begin_fenced(tx: Tx, fence: Fence, transition: Transition) -> Locked:
-    """Lock a chat for its runner. Raises `Fenced` if the fence no longer holds."""
+async def begin_fenced(tx: Tx, fence: Fence, transition: Transition) -> LockedChat:
+    """Lock a chat for its runner. Raises `Fenced` if the chat no longer matches the fence."""
     try:
         locked = await lock(tx, fence.chat)
     except ChatNotFound:
@@ -276,12 +293,12 @@ async def begin_fenced(tx: Tx, fence: Fence, transition: Transition) -> Locked:
     return locked
 
 
-def fence_of(chat: Chat) -> Fence:
-    """Return the fence of a chat: the values that a runner's write must still find."""
+def fence_of(chat: ChatRow) -> Fence:
+    """Return the fence of a chat: the values that must be unchanged when its runner writes."""
     return Fence(chat.id, chat.epoch, chat.status, chat.history_version, chat.attempt)
 
 
-async def read_chat(tx: Tx, chat_id: str) -> Chat:
+async def read_chat(tx: Tx, chat_id: str) -> ChatRow:
     """Read a chat without locking it. Raises `ChatNotFound`."""
     row = await tx.one(f"{SELECT_CHAT} WHERE id = :id", {"id": chat_id})
     if row is None:

@@ -1,4 +1,4 @@
-"""The rows of a chat as frozen values, and what follows from them without a database."""
+"""The rows of a chat as frozen values, with their decoding and validation."""
 
 from __future__ import annotations
 
@@ -43,37 +43,40 @@ IS_BUSY: Final = "status IN ('running', 'interrupting', 'requires_action')"
 """`BUSY` in SQL. Must match the condition of the index of busy chats literally: otherwise SQLite
 does not use the index, and scans every chat."""
 Deliver = Literal["interrupt", "steer", "queue"]
+"""When a message is delivered to a busy chat: by an interrupt, at the next step, or after the
+turn."""
 
 
-class Retry(Struct, frozen=True, omit_defaults=True):
-    """What is shown while a chat waits for its next attempt."""
+class PendingRetry(Struct, frozen=True, omit_defaults=True):
+    """The retry that a chat waits for, after a failed attempt."""
 
     attempt: int
     """Number of the failed attempt, from 1."""
     of: int
+    """Maximum number of attempts."""
     failure: Failure
     at: int | None = None
     """Start time of the next attempt; None when it may start immediately."""
 
 
-class Rest(Struct, frozen=True, omit_defaults=True):
+class TurnOutcome(Struct, frozen=True, omit_defaults=True):
     """How the last turn ended."""
 
     reason: EndReason
     steps: int = 0
     cut_by: CutBy | None = None
-    """What cut the last answer short: the provider's content filter, or its length."""
+    """Why the last answer was cut short: by the provider's content filter, or by its length."""
 
 
 class Rule(Struct, frozen=True, omit_defaults=True):
-    """Calls that a person allows in this chat without being asked again."""
+    """Calls that a person allows in this chat without further approval."""
 
     tool: str
     arguments: str | None = None
     """Canonical JSON that the arguments must equal; None for any arguments."""
 
 
-class Chat(Struct, frozen=True, kw_only=True):
+class ChatRow(Struct, frozen=True, kw_only=True):
     """The row of a chat. Fields are named after the columns."""
 
     id: str
@@ -94,9 +97,9 @@ class Chat(Struct, frozen=True, kw_only=True):
     status: Status
     archived: bool
     error: Failure | None
-    retry: Retry | None
+    retry: PendingRetry | None
     retry_at: int | None
-    outcome: Rest | None
+    outcome: TurnOutcome | None
     deadline: int | None
     """Earliest deadline of a waiting action."""
     compaction: AskedBy | None
@@ -119,28 +122,28 @@ class Chat(Struct, frozen=True, kw_only=True):
         return self.status in BUSY
 
 
-COLUMNS: Final = structs.fields(Chat)
-NAMES: Final = tuple(field.name for field in COLUMNS)
-SELECT_CHAT: Final = f"SELECT {', '.join(NAMES)} FROM chats"
-DOCUMENTS: Final[Mapping[str, Any]] = {
+CHAT_FIELDS: Final = structs.fields(ChatRow)
+CHAT_COLUMNS: Final = tuple(field.name for field in CHAT_FIELDS)
+SELECT_CHAT: Final = f"SELECT {', '.join(CHAT_COLUMNS)} FROM chats"
+JSON_COLUMNS: Final[Mapping[str, Any]] = {
     "labels": dict[str, str],
     "rules": tuple[Rule, ...],
     "error": Failure,
-    "retry": Retry,
-    "outcome": Rest,
+    "retry": PendingRetry,
+    "outcome": TurnOutcome,
 }
 """Columns that hold JSON, with their types."""
 
 
-def chat_of(row: Row) -> Chat:
+def chat_of(row: Row) -> ChatRow:
     """Decode a row of `SELECT_CHAT`."""
-    values = dict(zip(NAMES, row, strict=True))
-    for name, kind in DOCUMENTS.items():
+    values = dict(zip(CHAT_COLUMNS, row, strict=True))
+    for name, kind in JSON_COLUMNS.items():
         if values[name] is not None:
             values[name] = document(values["id"], name, values[name], kind)
     values["status"] = Status(values["status"])
     values["archived"] = bool(values["archived"])
-    return Chat(**values)
+    return ChatRow(**values)
 
 
 def document(chat: str, column: str, text: str, kind: type[T]) -> T:
@@ -208,7 +211,7 @@ class Queued(Struct, frozen=True):
     created_at: int = 0
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class JournalCall(Struct, frozen=True, kw_only=True):
     """A row of the journal: the durable state of one tool call."""
 
     call_id: str
@@ -230,7 +233,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        """How often a call has started, counted by the questions to run it again."""
+        """Number of the attempt at this call, from 1, as counted by approvals of re-runs."""
         return 1 if self.asked is None else self.asked.attempt + 1
 
     @property
@@ -249,7 +252,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Partial(Struct, frozen=True):
-    """The part of an answer that had arrived when it was last saved."""
+    """The received part of an answer, as last saved."""
 
     epoch: int
     history_version: int
@@ -259,8 +262,10 @@ class Partial(Struct, frozen=True):
 
 
 class Fence(Struct, frozen=True):
-    """The state that a runner's write was started on. The write is rejected unless it still
-    holds."""
+    """The state of a chat from which a runner's write started.
+
+    The write is rejected unless the chat is still in this state.
+    """
 
     chat: str
     epoch: int
@@ -270,7 +275,7 @@ class Fence(Struct, frozen=True):
 
 
 class Charge(Struct, frozen=True):
-    """Usage that no message carries: of a failed attempt, of a title."""
+    """Usage that no message carries, such as that of a failed attempt or of a title."""
 
     id: str
     purpose: Literal["attempt", "summary", "title"]
@@ -278,12 +283,12 @@ class Charge(Struct, frozen=True):
     model: str | None = None
 
 
-Answer: TypeAlias = Union[Approved, Recorded]
-"""An answer from outside to an action."""
+ActionAnswer: TypeAlias = Union[Approved, Recorded]
+"""An answer to a pending action: an approval, or a result."""
 
 
-def runnable(chat: Chat, now: int, children_rest: bool = False) -> bool:
-    """Return whether a worker has something to do for the chat now."""
+def runnable(chat: ChatRow, now: int, children_are_idle: bool = False) -> bool:
+    """Return whether a worker has something to do for the chat now. See `state_machine.py`."""
     if chat.archived:
         return False
     match chat.status:
@@ -292,11 +297,11 @@ def runnable(chat: Chat, now: int, children_rest: bool = False) -> bool:
         case Status.INTERRUPTING:
             return True
         case Status.REQUIRES_ACTION:
-            return children_rest or (chat.deadline is not None and chat.deadline <= now)
+            return children_are_idle or (chat.deadline is not None and chat.deadline <= now)
         case _:
             return False
 
 
-DECODED: Final = (Message, ToolResult, Action, Approved, *DOCUMENTS.values())
+DECODED: Final = (Message, ToolResult, Action, Approved, *JSON_COLUMNS.values())
 """Types of JSON columns. They are decoded in threads."""
 prepare_to_decode(*DECODED)

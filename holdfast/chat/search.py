@@ -1,9 +1,9 @@
 """Full-text search over titles, prompts and answers.
 
-A commit only marks a chat as changed. A search brings the index up to date first, so committed text
-is found, and a step pays next to nothing for it. Words are split here, the same way for both
-databases: case and accents are removed, and scripts written without spaces are split into pairs of
-characters.
+A commit only marks its chat as changed, which costs a step next to nothing. A search first brings
+the index up to date, so that it finds all committed text. Text is split into words here, in the
+same way for both databases: case and accents are removed, and scripts written without spaces are
+split into pairs of characters.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import anyio
 from msgspec import Struct
 
 from holdfast.chat.queries import fitting
-from holdfast.chat.row_lock import lock_if_there
+from holdfast.chat.row_lock import lock_if_exists
 from holdfast.chat.rows import SELECT_MESSAGE, Stored, stored_of
 from holdfast.store.database import Database, Tx
 
-MOST_TEXT: Final = 100_000
+MAX_INDEXED_CHARACTERS: Final = 100_000
 """Maximum number of indexed characters of a message. Databases limit the size of a word list."""
-MOST_WORD: Final = 64
-MOST_WORDS: Final = 20
+MAX_WORD_LENGTH: Final = 64
+MAX_QUERY_WORDS: Final = 20
 """Maximum number of words in a query."""
-AT_ONCE: Final = 200
-"""Messages indexed per transaction; commits to that chat wait for it."""
-AT_ONCE_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size in bytes of these messages, unless one alone has more."""
-PATIENCE: Final = 2.0
-"""Seconds that a search waits for the index to catch up."""
-SHOWN: Final = 3
-"""Number of passages shown per chat."""
-AROUND: Final = 80
-"""Characters shown on each side of a match."""
+INDEX_BATCH: Final = 200
+"""Maximum number of messages indexed per transaction; commits to the chat wait for it."""
+INDEX_BATCH_BYTES: Final = 8 * 1024 * 1024
+"""Maximum total size in bytes of these messages, except for a single larger one."""
+CATCH_UP_TIMEOUT: Final = 2.0
+"""Seconds that a search spends on bringing the index up to date."""
+MATCHES_PER_CHAT: Final = 3
+"""Maximum number of matches returned per chat."""
+SNIPPET_CONTEXT: Final = 80
+"""Number of characters on each side of a match in its snippet."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _UNSPACED: Final = re.compile(
@@ -47,119 +47,124 @@ _UNSPACED: Final = re.compile(
 """Characters of scripts that put no spaces between words."""
 
 
-class Piece(Struct, frozen=True, omit_defaults=True):
-    """Text of a passage; `found` when it matches the query."""
+class SnippetPart(Struct, frozen=True, omit_defaults=True):
+    """A part of a snippet: matching text, or the text around it."""
 
     text: str
     found: bool = False
+    """Whether the text matches the query."""
 
 
 class Match(Struct, frozen=True):
-    """A passage that matches the query."""
+    """A message or a title that matches the query."""
 
     number: int | None
     """Number of the message; None for the title."""
-    snippet: tuple[Piece, ...]
+    snippet: tuple[SnippetPart, ...]
 
 
 # --- words ---------------------------------------------------------------------------------------
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words by which a text is found, each once."""
+    """Return the distinct words by which a text is found."""
     return list(dict.fromkeys(_words(text)))
 
 
 def _words(text: str) -> Iterator[str]:
-    text = text[:MOST_TEXT].casefold()
+    text = text[:MAX_INDEXED_CHARACTERS].casefold()
     if text.isascii():
-        yield from (run[:MOST_WORD] for run in _WORD.findall(text))
+        yield from (run[:MAX_WORD_LENGTH] for run in _WORD.findall(text))
         return
-    plain = unicodedata.normalize("NFKD", text)[:MOST_TEXT]
-    kept = "".join(sign for sign in plain if not unicodedata.combining(sign))
-    for run in _WORD.findall(kept):
+    plain = unicodedata.normalize("NFKD", text)[:MAX_INDEXED_CHARACTERS]
+    base_characters = "".join(sign for sign in plain if not unicodedata.combining(sign))
+    for run in _WORD.findall(base_characters):
         if _UNSPACED.search(run):
             yield from (run[at : at + 2] for at in range(len(run)))
         else:
-            yield run[:MOST_WORD]
+            yield run[:MAX_WORD_LENGTH]
 
 
-class Looked(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     """A parsed query: passages must contain all words, the last one as a prefix."""
 
     words: tuple[str, ...]
-    begins: str
+    prefix: str
 
-    def finds(self, word: str) -> bool:
+    def matches_word(self, word: str) -> bool:
         """Return whether a word matches the query."""
-        return any(one in self.words or one.startswith(self.begins) for one in words_of(word))
+        return any(part in self.words or part.startswith(self.prefix) for part in words_of(word))
 
     @property
     def fts(self) -> str:
         """The query in SQLite's syntax. Words contain no character that is special there."""
-        return " ".join((*(f'"{word}"' for word in self.words), f'"{self.begins}"*'))
+        return " ".join((*(f'"{word}"' for word in self.words), f'"{self.prefix}"*'))
 
     @property
     def tsquery(self) -> str:
         """The query in PostgreSQL's syntax."""
-        return " & ".join((*(f"'{word}'" for word in self.words), f"'{self.begins}':*"))
+        return " & ".join((*(f"'{word}'" for word in self.words), f"'{self.prefix}':*"))
 
 
-def looked_for(text: str) -> Looked | None:
+def parse_query(text: str) -> SearchQuery | None:
     """Parse a query; None when it contains no word."""
-    words = words_of(text)[:MOST_WORDS]
-    return Looked(tuple(words[:-1]), words[-1]) if words else None
+    words = words_of(text)[:MAX_QUERY_WORDS]
+    return SearchQuery(tuple(words[:-1]), words[-1]) if words else None
 
 
 # --- the index -----------------------------------------------------------------------------------
 
 
-async def catch_up(db: Database, within: float = PATIENCE) -> bool:
-    """Bring the index up to date with what is committed, newest chats first.
+async def catch_up(db: Database, within: float = CATCH_UP_TIMEOUT) -> bool:
+    """Bring the index up to date with the committed messages, newest chats first.
 
-    False when that took more than so many seconds: the next call continues.
+    Stops after `within` seconds and then returns False; the next call continues.
     """
-    end = anyio.current_time() + within
+    deadline = anyio.current_time() + within
 
-    async def behind(tx: Tx) -> Sequence[Any]:
+    async def read_changed_chats(tx: Tx) -> Sequence[Any]:
         """Read the ids of chats that changed since they were indexed."""
         return await tx.fetch("SELECT chat_id FROM unsearched ORDER BY chat_id DESC LIMIT 500")
 
-    while rows := await db.read(behind):
+    while rows := await db.read(read_changed_chats):
         for (chat_id,) in rows:
-            more = True
-            while more:
-                more = await db.write(partial(_read_on, chat_id))
-                if anyio.current_time() >= end:
-                    return not more and chat_id == rows[-1][0] and not await db.read(behind)
+            has_more = True
+            while has_more:
+                has_more = await db.write(partial(_index_next, chat_id))
+                if anyio.current_time() >= deadline:
+                    return (
+                        not has_more
+                        and chat_id == rows[-1][0]
+                        and not await db.read(read_changed_chats)
+                    )
     return True
 
 
-async def _read_on(chat_id: str, tx: Tx) -> bool:
+async def _index_next(chat_id: str, tx: Tx) -> bool:
     """Index the next messages of a chat; returns whether there are more."""
-    if await lock_if_there(tx, chat_id) is None:
+    if await lock_if_exists(tx, chat_id) is None:
         return False
-    given: dict[str, Any] = {"id": chat_id}
-    row = await tx.one("SELECT number, titled FROM unsearched WHERE chat_id = :id", given)
+    params: dict[str, Any] = {"id": chat_id}
+    row = await tx.one("SELECT number, titled FROM unsearched WHERE chat_id = :id", params)
     if row is None:
-        return False  # a concurrent search was faster
-    number, titled = row
+        return False  # a concurrent search has indexed the chat
+    number, title_changed = row
     await tx.execute(
         """
         DELETE FROM passages
          WHERE chat_id = :id AND (number >= :from OR (:titled = 1 AND number = 0))
         """,
-        {**given, "from": number, "titled": titled},
+        {**params, "from": number, "titled": title_changed},
     )
-    if titled:
+    if title_changed:
         await _index_title(tx, chat_id)
-    last = await _index_messages(tx, chat_id, number)
-    if last is None:
-        await tx.execute("DELETE FROM unsearched WHERE chat_id = :id", given)
+    last_number = await _index_messages(tx, chat_id, number)
+    if last_number is None:
+        await tx.execute("DELETE FROM unsearched WHERE chat_id = :id", params)
         return False
     await tx.execute(
         "UPDATE unsearched SET number = :next, titled = 0 WHERE chat_id = :id",
-        {**given, "next": last + 1},
+        {**params, "next": last_number + 1},
     )
     return True
 
@@ -170,7 +175,7 @@ async def _index_title(tx: Tx, chat_id: str) -> None:
         await _add(tx, chat_id, [(0, row[0])])
 
 
-INDEXED: Final = """
+INDEXED_MESSAGES: Final = """
      WHERE chat_id = :id AND number >= :from AND superseded_at IS NULL
        AND kind IN ('prompt', 'answer') AND visibility <> 'model'
      ORDER BY number LIMIT :limit
@@ -178,18 +183,22 @@ INDEXED: Final = """
 
 
 async def _index_messages(tx: Tx, chat_id: str, number: int) -> int | None:
-    """Index messages; returns the number of the last one read, when there are more."""
-    given: dict[str, Any] = {"id": chat_id, "from": number, "limit": AT_ONCE}
-    near = await tx.fetch(f"SELECT number, octet_length(body) FROM messages {INDEXED}", given)
-    count = fitting((length for _, length in near), AT_ONCE_BYTES)
-    rows = await tx.fetch(f"{SELECT_MESSAGE} {INDEXED}", {**given, "limit": count})
+    """Index messages. Returns the number of the last one, if there are more; else None."""
+    params: dict[str, Any] = {"id": chat_id, "from": number, "limit": INDEX_BATCH}
+    lengths = await tx.fetch(
+        f"SELECT number, octet_length(body) FROM messages {INDEXED_MESSAGES}", params
+    )
+    count = fitting((length for _, length in lengths), INDEX_BATCH_BYTES)
+    rows = await tx.fetch(f"{SELECT_MESSAGE} {INDEXED_MESSAGES}", {**params, "limit": count})
     await _add(tx, chat_id, ((row[0], stored_of(chat_id, row).message.text) for row in rows))
-    return rows[-1][0] if count < len(near) or count == AT_ONCE else None
+    return rows[-1][0] if count < len(lengths) or count == INDEX_BATCH else None
 
 
 async def _add(tx: Tx, chat_id: str, texts: Iterable[tuple[int, str]]) -> None:
-    """Add messages to the index one after the other: on PostgreSQL this runs on the event loop, and
-    splitting a long message into words takes several milliseconds."""
+    """Add messages to the index, one after the other.
+
+    On PostgreSQL this runs on the event loop, and splitting a long message takes milliseconds.
+    """
     insert = (
         "INSERT INTO passage_words (rowid, words) VALUES (:id, :words)"
         if tx.dialect.name == "sqlite"
@@ -200,89 +209,95 @@ async def _add(tx: Tx, chat_id: str, texts: Iterable[tuple[int, str]]) -> None:
         words = " ".join(words_of(text))
         if not words:
             continue
-        made = await tx.one(
+        passage = await tx.one(
             "INSERT INTO passages (chat_id, number) VALUES (:id, :number) RETURNING id",
             {"id": chat_id, "number": number},
         )
-        if made is not None:
-            await tx.execute(insert, {"id": made[0], "words": words})
+        if passage is not None:
+            await tx.execute(insert, {"id": passage[0], "words": words})
 
 
-# --- what is found -------------------------------------------------------------------------------
+# --- matches -------------------------------------------------------------------------------------
 
 
-def condition(tx: Tx, looked: Looked) -> tuple[str, dict[str, Any]]:
+def condition(tx: Tx, query: SearchQuery) -> tuple[str, dict[str, Any]]:
     """Return the condition that a passage `p` matches the query, with its parameters."""
     if tx.dialect.name == "sqlite":
-        found = "SELECT rowid FROM passage_words WHERE passage_words MATCH :looked"
-        return f"p.id IN ({found})", {"looked": looked.fts}
-    found = "SELECT id FROM passage_words WHERE words @@ CAST(CAST(:looked AS text) AS tsquery)"
-    return f"p.id IN ({found})", {"looked": looked.tsquery}
+        matching = "SELECT rowid FROM passage_words WHERE passage_words MATCH :looked"
+        return f"p.id IN ({matching})", {"looked": query.fts}
+    matching = "SELECT id FROM passage_words WHERE words @@ CAST(CAST(:looked AS text) AS tsquery)"
+    return f"p.id IN ({matching})", {"looked": query.tsquery}
 
 
-async def matches(tx: Tx, chats: Sequence[str], looked: Looked) -> dict[str, tuple[Match, ...]]:
+async def matches(tx: Tx, chats: Sequence[str], query: SearchQuery) -> dict[str, tuple[Match, ...]]:
     """Read the matches in these chats: the title first, then the newest messages."""
-    where, given = condition(tx, looked)
+    where, params = condition(tx, query)
     rows = await tx.fetch(
         f"""
         SELECT chat_id, number
           FROM (SELECT p.chat_id, p.number, row_number() OVER
                        (PARTITION BY p.chat_id ORDER BY p.number = 0 DESC, p.number DESC) AS place
                   FROM passages p WHERE {tx.dialect.one_of("p.chat_id", "chats")} AND {where}) f
-         WHERE place <= {SHOWN} ORDER BY chat_id, place
+         WHERE place <= {MATCHES_PER_CHAT} ORDER BY chat_id, place
         """,
-        {"chats": list(chats), **given},
+        {"chats": list(chats), **params},
     )
-    found: dict[str, tuple[Match, ...]] = {}
+    matches_by_chat: dict[str, tuple[Match, ...]] = {}
     for chat_id, number in rows:
         text = await _text(tx, chat_id, number)
-        match = Match(number or None, tuple(snippet(text, looked)))
-        found[chat_id] = (*found.get(chat_id, ()), match)
-    return found
+        match = Match(number or None, tuple(snippet(text, query)))
+        matches_by_chat[chat_id] = (*matches_by_chat.get(chat_id, ()), match)
+    return matches_by_chat
 
 
 async def _text(tx: Tx, chat_id: str, number: int) -> str:
-    given = {"id": chat_id, "number": number}
+    params = {"id": chat_id, "number": number}
     if number == 0:
         row = await tx.one("SELECT title FROM chats WHERE id = :id", {"id": chat_id})
         return (row[0] or "") if row is not None else ""
-    row = await tx.one(f"{SELECT_MESSAGE} WHERE chat_id = :id AND number = :number", given)
+    row = await tx.one(f"{SELECT_MESSAGE} WHERE chat_id = :id AND number = :number", params)
     stored: Stored | None = None if row is None else stored_of(chat_id, row)
     return "" if stored is None else stored.message.text
 
 
-def snippet(text: str, looked: Looked) -> Iterator[Piece]:
+def snippet(text: str, query: SearchQuery) -> Iterator[SnippetPart]:
     """Return the text around the first match, with all matches marked."""
-    plain = unicodedata.normalize("NFC", text[:MOST_TEXT])
-    finds = lru_cache(None)(looked.finds)  # a long text contains each of its words many times
+    plain = unicodedata.normalize("NFC", text[:MAX_INDEXED_CHARACTERS])
+    is_match = lru_cache(None)(query.matches_word)  # a long text repeats most of its words
     words = _WORD.finditer(plain)
-    found = next((word.span() for word in words if finds(word[0])), (0, 0))
-    start, end = _cut(plain, max(0, found[0] - AROUND), found[0] + 2 * AROUND)
-    shown = takewhile(lambda word: word.start() < end, words)
-    more = [word.span() for word in shown if finds(word[0])]
-    yield from _pieces(plain, start, end, [found, *more] if found[1] else [])
+    first_match = next((word.span() for word in words if is_match(word[0])), (0, 0))
+    start, end = _move_to_spaces(
+        plain, max(0, first_match[0] - SNIPPET_CONTEXT), first_match[0] + 2 * SNIPPET_CONTEXT
+    )
+    words_in_range = takewhile(lambda word: word.start() < end, words)
+    other_matches = [word.span() for word in words_in_range if is_match(word[0])]
+    yield from _snippet_parts(
+        plain, start, end, [first_match, *other_matches] if first_match[1] else []
+    )
 
 
-def _cut(text: str, start: int, end: int) -> tuple[int, int]:
-    """Move a cut to a nearby space, so that it does not split a word."""
+def _move_to_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Move the ends of a range to nearby spaces, so that they do not split a word."""
     if start > 0:
-        blank = text.find(" ", start, start + AROUND // 2)
+        blank = text.find(" ", start, start + SNIPPET_CONTEXT // 2)
         start = blank + 1 if blank >= 0 else start
     if end < len(text):
-        blank = text.rfind(" ", end - AROUND // 2, end)
+        blank = text.rfind(" ", end - SNIPPET_CONTEXT // 2, end)
         end = blank if blank >= 0 else end
     return start, min(end, len(text))
 
 
-def _pieces(text: str, start: int, end: int, found: Iterable[tuple[int, int]]) -> Iterator[Piece]:
+def _snippet_parts(
+    text: str, start: int, end: int, matches: Iterable[tuple[int, int]]
+) -> Iterator[SnippetPart]:
     at = start
-    before, behind = "…" if start > 0 else "", "…" if end < len(text) else ""
-    for first, last in found:
-        if first < at or last > end:
+    leading, trailing = "…" if start > 0 else "", "…" if end < len(text) else ""
+    for start_of_match, end_of_match in matches:
+        if start_of_match < at or end_of_match > end:
             continue
-        if first > at or before:
-            yield Piece(before + text[at:first])
-        yield Piece(text[first:last], found=True)
-        at, before = last, ""
-    if at < end or before or behind:
-        yield Piece(before + text[at:end] + behind)
+        if start_of_match > at or leading:
+            yield SnippetPart(leading + text[at:start_of_match])
+        yield SnippetPart(text[start_of_match:end_of_match], found=True)
+        at, leading = end_of_match, ""
+    if at < end or leading or trailing:
+        yield SnippetPart(leading + text[at:end] + trailing)

@@ -14,18 +14,18 @@ from holdfast.chat.rows import (
     BUSY,
     SELECT_CHAT,
     SELECT_MESSAGE,
-    Call,
-    Chat,
+    ChatRow,
+    JournalCall,
+    PendingRetry,
     Queued,
-    Rest,
-    Retry,
     Rule,
     Status,
     Stored,
+    TurnOutcome,
     chat_of,
     stored_of,
 )
-from holdfast.chat.transitions.claims import due, living
+from holdfast.chat.transitions.claims import live_workers, with_due_actions
 from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
@@ -59,9 +59,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     archived: bool
     error: Failure | None
     """Why the chat stopped, when its status is `error`."""
-    retry: Retry | None
+    retry: PendingRetry | None
     """The last failure, while the chat waits for its next attempt."""
-    outcome: Rest | None
+    outcome: TurnOutcome | None
     """How the last turn ended."""
     deadline: int | None
     """Earliest deadline of the pending actions."""
@@ -90,10 +90,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.status in BUSY
 
 
-SHOWN: Final = tuple(
+ROW_FIELDS: Final = tuple(
     field.name
     for field in structs.fields(Snapshot)
-    if field.name in {column.name for column in structs.fields(Chat)}
+    if field.name in {column.name for column in structs.fields(ChatRow)}
 )
 
 
@@ -105,50 +105,52 @@ class Pending(Action, frozen=True):
     deadline: int | None = None
 
 
-def pending(call: Call) -> Pending:
+def pending(call: JournalCall) -> Pending:
     """Convert a waiting call to an action as people see it."""
     assert call.asked is not None  # guaranteed by a CHECK of the table
     return Pending(**structs.asdict(call.asked), number=call.number, deadline=call.deadline)
 
 
 class ChatResult(Struct, frozen=True):
-    """The result of a chat, once it rests."""
+    """The result of a chat that is idle, in error, or waiting for an action."""
 
     reason: EndReason | None
     """Why the last turn ended; None when there was no turn."""
     text: str
-    """Text of the last answer of the last turn, all pieces of it; empty when there was none."""
+    """Text of the last turn's last answer, with all its pieces; empty when there was none."""
     failure: Failure | None
     actions: tuple[Pending, ...]
-    """The actions that it waits for, when it `requires_action`."""
+    """The pending actions, when the chat `requires_action`."""
     chat: Snapshot
     pieces: tuple[str, ...] = ()
-    """Texts of the last answer, where they differ from `text`: several when it was cut by length,
-    or the one after a call that its provider ran."""
+    """Texts of the last answer, if they differ from `text`.
+
+    There are several if the answer was cut by length, and one if it follows a call that the
+    provider ran."""
 
     @property
     def cut_by(self) -> CutBy | None:
-        """What cut the last answer short: the provider's content filter, or its length."""
+        """Why the last answer was cut short: by the provider's content filter, or by its length."""
         return None if self.chat.outcome is None else self.chat.outcome.cut_by
 
     @overload
-    def output_as(self, wanted: type[T]) -> T | None: ...
+    def output_as(self, output_type: type[T]) -> T | None: ...
 
     @overload
-    def output_as(self, wanted: Any) -> Any: ...
+    def output_as(self, output_type: Any) -> Any: ...
 
-    def output_as(self, wanted: Any) -> Any:
-        """Parse the answer as a value of the agent's output type, which the caller names, because a
-        chat stores text.
+    def output_as(self, output_type: Any) -> Any:
+        """Parse the answer as a value of the agent's output type.
 
-        None when the chat did not stop with an answer. Raises `InvalidOutput`.
+        The caller passes the type, because a chat stores only text. None when the chat did not stop
+        with an answer. Raises `InvalidOutput`.
         """
         if self.reason != "stop":
             return None
-        read = value_in(Output(wanted), self.pieces or (self.text,))
-        if isinstance(read, Misfit):
-            raise InvalidOutput(read.problems, 0)
-        return read.value
+        parsed = value_in(Output(output_type), self.pieces or (self.text,))
+        if isinstance(parsed, Misfit):
+            raise InvalidOutput(parsed.problems, 0)
+        return parsed.value
 
 
 class Receipt(Struct, frozen=True):
@@ -169,7 +171,7 @@ class Revision(Struct, frozen=True):
 
 
 def at_rest(status: Status, actions: Collection[Action]) -> bool:
-    """Return whether nothing more happens until something outside acts.
+    """Return whether the chat makes no progress until a person or a client acts.
 
     A chat that only waits for its children continues by itself.
     """
@@ -181,73 +183,73 @@ def at_rest(status: Status, actions: Collection[Action]) -> bool:
 # --- reading ---
 
 
-class Watch(Struct, frozen=True):
-    """Limits that tell a waiting chat from a stranded one. Microseconds."""
+class StrandedLimits(Struct, frozen=True):
+    """Limits after which a waiting chat counts as stranded, in microseconds."""
 
     lease: int
-    """A worker without a heartbeat for this long is dead."""
+    """Time without a heartbeat after which a worker counts as dead."""
     stranded: int
-    """How long a chat may wait for a worker that has its agent."""
+    """Time that a chat may wait for a worker that has its agent."""
 
 
-async def snapshots(tx: Tx, rows: Sequence[Chat], watch: Watch) -> list[Snapshot]:
+async def snapshots(tx: Tx, rows: Sequence[ChatRow], limits: StrandedLimits) -> list[Snapshot]:
     """Convert rows to snapshots."""
-    lost = await _stranded(tx, [row for row in rows if row.busy], watch)
-    return [snapshot_of(row, row.id in lost) for row in rows]
+    stranded = await _stranded(tx, [row for row in rows if row.busy], limits)
+    return [snapshot_of(row, row.id in stranded) for row in rows]
 
 
-async def _stranded(tx: Tx, busy: Sequence[Chat], watch: Watch) -> set[str]:
-    """Return the chats that have waited for a while without a live worker that has their agent."""
+async def _stranded(tx: Tx, busy: Sequence[ChatRow], limits: StrandedLimits) -> set[str]:
+    """Return the ids of chats that have waited too long and whose agent no live worker has."""
     if not busy:
         return set()
     now = await now_of(tx)
-    waiting = [row for row in busy if _since(row) + watch.stranded < now]
+    waiting = [row for row in busy if _since(row) + limits.stranded < now]
     if not waiting:
         return set()
-    known = (await living(tx, watch.lease)).agents  # includes those with a live owner
-    lost = [row for row in waiting if row.agent not in known]
-    parked = [row.id for row in lost if row.runnable_since is None]
-    ready = await due(tx, parked, now) if parked else set()
-    return {row.id for row in lost} - (set(parked) - ready)
+    live_agents = (await live_workers(tx, limits.lease)).agents  # includes those with a live owner
+    without_agent = [row for row in waiting if row.agent not in live_agents]
+    parked = [row.id for row in without_agent if row.runnable_since is None]
+    ready = await with_due_actions(tx, parked, now) if parked else set()
+    return {row.id for row in without_agent} - (set(parked) - ready)
 
 
-def _since(row: Chat) -> int:
-    """Return since when a chat may want a worker. For a parked chat that is when it was parked."""
+def _since(row: ChatRow) -> int:
+    """Return since when a chat needs a worker; while it waits for an action, its last change."""
     return max(row.runnable_since or row.updated_at, row.retry_at or 0)
 
 
-def snapshot_of(row: Chat, stranded: bool = False) -> Snapshot:
+def snapshot_of(row: ChatRow, stranded: bool = False) -> Snapshot:
     """Convert a row to a snapshot."""
-    values: dict[str, Any] = {name: getattr(row, name) for name in SHOWN}
+    values: dict[str, Any] = {name: getattr(row, name) for name in ROW_FIELDS}
     return Snapshot(**values, stranded=stranded)
 
 
-async def read_snapshot(tx: Tx, chat_id: str, watch: Watch) -> Snapshot:
+async def read_snapshot(tx: Tx, chat_id: str, limits: StrandedLimits) -> Snapshot:
     """Read the snapshot of a chat, with fields that lists omit."""
     row = await read_chat(tx, chat_id)
-    (made,) = await snapshots(tx, [row], watch)
+    (snapshot,) = await snapshots(tx, [row], limits)
     return structs.replace(
-        made,
+        snapshot,
         context=await read_context(tx, chat_id),
-        partial=await read_interrupted(tx, row, watch),
+        partial=await read_interrupted(tx, row, limits),
     )
 
 
-async def read_interrupted(tx: Tx, row: Chat, watch: Watch) -> Message | None:
-    """Read the partial answer of an attempt whose process ended, while the next has not begun."""
+async def read_interrupted(tx: Tx, row: ChatRow, limits: StrandedLimits) -> Message | None:
+    """Read the partial answer of an attempt whose worker died, until the next attempt begins."""
     if row.status not in (Status.RUNNING, Status.INTERRUPTING):
         return None
     partial = await read_partial(tx, row.id)
     if partial is None:
         return None
     is_own = partial.epoch == row.epoch and row.worker_id is not None
-    if is_own and row.worker_id in (await living(tx, watch.lease)).ids:
+    if is_own and row.worker_id in (await live_workers(tx, limits.lease)).ids:
         return None  # its worker is still alive
     return partial.message
 
 
 async def read_context(tx: Tx, chat_id: str) -> int | None:
-    """Read how many tokens the live history fills."""
+    """Read the number of tokens of the live history, as last reported."""
     last = await _last(tx, chat_id, ("answer", "checkpoint"), "AND visibility <> 'user'")
     if last is None:
         return None
@@ -257,13 +259,15 @@ async def read_context(tx: Tx, chat_id: str) -> int | None:
     return None if message.usage is None else context_of(message)
 
 
-async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:
-    """Read the result of a chat; None while it is not at rest. Raises `Stranded` if it cannot get
-    there."""
-    chat = await read_snapshot(tx, chat_id, watch)
+async def read_result(tx: Tx, chat_id: str, limits: StrandedLimits) -> ChatResult | None:
+    """Read the result of a chat; None while it is still in progress.
+
+    Raises `Stranded` if it cannot continue.
+    """
+    chat = await read_snapshot(tx, chat_id, limits)
     actions = tuple(map(pending, await read_actions(tx, chat_id)))
     if not at_rest(chat.status, actions):
-        await _check_not_stranded(tx, chat, watch)
+        await _check_not_stranded(tx, chat, limits)
         return None
     reason: EndReason | None = None if chat.outcome is None else chat.outcome.reason
     if chat.status is Status.REQUIRES_ACTION:
@@ -275,7 +279,7 @@ async def read_result(tx: Tx, chat_id: str, watch: Watch) -> ChatResult | None:
 
 
 async def _stopped_with(tx: Tx, chat_id: str) -> tuple[str, tuple[str, ...]]:
-    """Read the text of the answer that a turn stopped with, and its pieces where they differ."""
+    """Read the text of the answer that ended the turn, and its pieces if they differ."""
     rows = await tx.fetch(
         f"""
         {SELECT_MESSAGE}
@@ -289,13 +293,13 @@ async def _stopped_with(tx: Tx, chat_id: str) -> tuple[str, tuple[str, ...]]:
         {"id": chat_id},
     )
     messages = [stored_of(chat_id, row).message for row in rows]
-    text, said = answer.text(messages), spoken(messages)
-    return text, () if said == [text] else tuple(said)
+    text, pieces = answer.text(messages), spoken(messages)
+    return text, () if pieces == [text] else tuple(pieces)
 
 
-async def _check_not_stranded(tx: Tx, chat: Snapshot, watch: Watch) -> None:
-    """Raise `Stranded` if no live worker can drive the chat, or the chats that it waits for."""
-    shown = [chat]
+async def _check_not_stranded(tx: Tx, chat: Snapshot, limits: StrandedLimits) -> None:
+    """Raise `Stranded` if no live worker can drive the chat, or a chat that it waits for."""
+    chats = [chat]
     if chat.status is Status.REQUIRES_ACTION:
         rows = await tx.fetch(
             f"""
@@ -307,22 +311,22 @@ async def _check_not_stranded(tx: Tx, chat: Snapshot, watch: Watch) -> None:
             """,
             {"id": chat.id},
         )
-        shown += await snapshots(tx, [chat_of(row) for row in rows], watch)
-    for one in shown:
-        if one.stranded:
-            raise Stranded(one.id, one.agent)
+        chats += await snapshots(tx, [chat_of(row) for row in rows], limits)
+    for snapshot in chats:
+        if snapshot.stranded:
+            raise Stranded(snapshot.id, snapshot.agent)
 
 
 async def read_answer(tx: Tx, chat_id: str) -> str:
-    """Read the text of the last answer since the last prompt, also of one that was cut short."""
+    """Read the text of the last answer since the last prompt, complete or not."""
     limit = 2
     while True:
-        found = await _spoken_last(tx, chat_id, limit)
-        prompts = [at for at, message in enumerate(found) if message.kind == "prompt"]
-        since = found[prompts[-1] + 1 :] if prompts else found
-        whole = prompts or len(found) < limit
+        messages = await _spoken_last(tx, chat_id, limit)
+        prompts = [at for at, message in enumerate(messages) if message.kind == "prompt"]
+        since = messages[prompts[-1] + 1 :] if prompts else messages
+        complete = prompts or len(messages) < limit
         # An answer cut by length continues an earlier one: collect it back to the first.
-        if whole or (
+        if complete or (
             since[0].kind == "answer" and since[0] not in answer.pieces(since, shown=True)
         ):
             return answer.text(since)

@@ -1,15 +1,15 @@
 """The event stream of a chat, from any cursor.
 
-The database is the truth; deltas show what is happening. A reader may leave at any point and come
-back with the cursor of the last event that it took: it ends with exactly the history that is in the
-database. Readers may rely on this:
+The database is the truth; deltas only show an attempt in progress. A reader may disconnect at any
+point and reconnect with the cursor of the last event that it received: it ends with exactly the
+history that is in the database. Readers may rely on this:
 
-- the chat comes first on every connection, and again on each change;
+- the chat is the first event of every connection, and is sent again on each change;
 - the cursor of an event covers it and everything before it. The result of one query is sent as
-  several events, and only the last of them advances the cursor. A reader that leaves in between
-  receives the same events again, and tells messages apart by their numbers;
+  several events, and only the last of them advances the cursor. A reader that disconnects in
+  between receives the same events again, and identifies messages by their numbers;
 - deltas belong to the current attempt. Older ones are dropped; a newer one triggers a query first;
-- the message that an attempt became comes before the `Reset` of its fragments.
+- the message that an attempt became is sent before the `Reset` of its fragments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import Chat, Queued, Status, Stored
+from holdfast.chat.rows import ChatRow, Queued, Status, Stored
 from holdfast.chat.snapshots import (
     Pending,
     Snapshot,
@@ -47,13 +47,15 @@ from holdfast.live.fragments import Fragment
 from holdfast.store.database import Closed, Tx, Unavailable
 
 LOG: Final = logging.getLogger("holdfast")
-PAGE: Final = 100
-"""Number of messages that a long chat opens with."""
-MOST: Final = 500
-"""Messages sent one by one to a returning reader; one that missed more gets the newest page."""
-SIZE: Final = 1024 * 1024
-"""Maximum size of the messages of one query, except the first: bytes of a page, characters of
-changes. Every slow reader holds that much."""
+NEWEST_PAGE: Final = 100
+"""Maximum number of messages that a new reader receives: the newest page of the history."""
+MAX_CHANGED_MESSAGES: Final = 500
+"""Maximum number of changed messages for a reconnecting reader; one that missed more receives the
+newest page instead."""
+MAX_RESULT_SIZE: Final = 1024 * 1024
+"""Maximum total size of the messages of one query, except for a single larger one.
+
+Counted in bytes for a page, in characters for changes. Each slow reader holds this much memory."""
 
 
 class Cursor(Value, frozen=True):
@@ -125,13 +127,15 @@ class LiveDelta(Tagged, frozen=True, tag="delta"):
 
 
 class Reset(Tagged, frozen=True, tag="reset"):
-    """Void what the reader has. `live`: the fragments shown so far. `history`: everything; the
-    newest page follows."""
+    """The reader must discard fragments (`live`), or everything it has (`history`).
+
+    After `history` the newest page follows.
+    """
 
     cursor: Cursor
     what: Literal["live", "history"]
     more_before: int | None = None
-    """Number of the first message sent when there are earlier ones; else None."""
+    """Number of the first message that follows, if there are earlier ones; else None."""
 
 
 StreamEvent: TypeAlias = Union[
@@ -140,7 +144,7 @@ StreamEvent: TypeAlias = Union[
 """What the stream of a durable chat emits."""
 
 
-class _Found(Struct, frozen=True, kw_only=True):
+class _QueryResult(Struct, frozen=True, kw_only=True):
     """The result of one query."""
 
     chat: Snapshot
@@ -164,12 +168,13 @@ class _Found(Struct, frozen=True, kw_only=True):
 class ChatStream:
     """An iterator over the events of a chat. It queries on demand, and holds one result at most.
 
-    Without `follow` it ends once the chat is at rest and everything was emitted. It also ends when
-    the chat is deleted. Close it with `aclose`, or use `async with`.
+    Without `follow` it ends once the chat is idle, in error or waiting for an action, and
+    everything was emitted. It also ends when the chat is deleted. Close it with `aclose`, or use
+    `async with`.
 
-    A caller that multiplexes many streams does not iterate: it calls `take`, and `look` when
-    `wants_look` says so, and is called back when there may be something (`when_roused`, and at
-    `due`). One stream can then serve many readers at the same position.
+    A caller that multiplexes many streams does not iterate. It calls `take`, and calls `look` when
+    `wants_look` returns true; `when_roused` and `due` tell it when to try again. One stream can
+    then serve many readers at the same position.
     """
 
     def __init__(
@@ -179,39 +184,39 @@ class ChatStream:
         self._id = chat_id
         self._follow = follow
         self._guard = anyio.ResourceGuard("reading from")
-        self._news = feed.news(chat_id)
+        self._announcements = feed.announcements(chat_id)
         self._ready: deque[StreamEvent] = deque()
         self._ended = False
-        # What the reader has.
+        # The position of the reader.
         self._since = None if after is None else after.snapshot
-        self._shown: AttemptId | None = None
+        self._attempt: AttemptId | None = None
         self._seq = 0
         if after is not None and after.seq:
-            self._shown = AttemptId(after.epoch, after.history, after.attempt)
+            self._attempt = AttemptId(after.epoch, after.history, after.attempt)
             self._seq = after.seq
         self._actions: tuple[Pending, ...] | None = () if after is None else None
         # The last query result.
-        self._found: _Found | None = None
-        self._at: AttemptId | None = None
-        """The current attempt of the chat."""
+        self._result: _QueryResult | None = None
+        self._current_attempt: AttemptId | None = None
+        """The current attempt of the chat, as of the last query."""
         self._context: tuple[int, int | None] = (-1, None)
-        # What to query next.
-        self._look_now = True
-        self._missed = self._news.missed
+        # When to query next.
+        self._query_now = True
+        self._losses_seen = self._announcements.losses
         self.due = 0.0
         """Time of the next query if no notice arrives, by the event loop's clock."""
-        self._held: list[DeltaRange] = []
-        """Deltas received and not emitted yet."""
-        self._over: AttemptId | None = None
-        """An attempt that ended and whose outcome is not known yet."""
-        self._over_since = 0.0
-        self._lost = False
-        """Whether the reader's fragments of an attempt cannot be continued here."""
+        self._pending_deltas: list[DeltaRange] = []
+        """Deltas that were received and not yet emitted."""
+        self._ended_attempt: AttemptId | None = None
+        """An attempt that ended and whose outcome is not yet known."""
+        self._attempt_ended_at = 0.0
+        self._discontinued = False
+        """Whether the fragments that the reader has cannot be continued here."""
         self._was_void = False
-        """Whether fragments were voided and no attempt has emitted anything since."""
+        """Whether fragments were voided and no delta was emitted since."""
         self._reader: live.DeltaReader | None = None
 
-    # --- what it gives ---
+    # --- iteration ---
 
     def __aiter__(self) -> ChatStream:
         return self
@@ -249,11 +254,11 @@ class ChatStream:
         if self._reader is not None:
             self._reader.close()
 
-    # --- what it gives to one who does not wait ---
+    # --- for callers that multiplex streams ---
 
     @property
     def ended(self) -> bool:
-        """Whether nothing follows what can be taken."""
+        """Whether no event follows those that `take` returns."""
         return self._ended
 
     @property
@@ -264,116 +269,121 @@ class ChatStream:
     def take(self) -> Sequence[StreamEvent]:
         """Return all events that are available without a query."""
         if self._reader is not None and not self._ended:
-            self._take()
-            self._show()
+            self._take_deliveries()
+            self._emit_deltas()
         if not self._ready:
             return []
-        taken, self._ready = self._ready, deque()
-        return taken
+        events, self._ready = self._ready, deque()
+        return events
 
     def wants_look(self, now: float) -> bool:
         """Return whether a query is due. `now` is the event loop's time."""
-        return self._look_now or now >= self.due or self._is_behind()
+        return self._query_now or now >= self.due or self._is_outdated()
 
     async def look(self) -> None:
-        """Query the database; more events may be available then. Raises what an iterator would."""
+        """Query the database, after which `take` may return events. Raises as iteration does."""
         with self._guard:
             if self._reader is None:
                 self._begin()
-            await self._look()
+            await self._query()
 
     def when_roused(self, call: Callable[[], None]) -> None:
-        """Call back, once, when a delta or a notice arrives. Not before the first query."""
+        """Call `call` once, when a delta or a notice arrives. Only after the first query."""
         assert self._reader is not None
         self._reader.when_roused(call)
 
     def joins(self, other: ChatStream) -> bool:
-        """Return whether a reader of this stream may be served by the other from now on: both have
-        emitted the same events."""
-        if self._found is None or other._found is None or self._ready or other._ready:
-            return False
-        told, others = (self._cursor, self._actions), (other._cursor, other._actions)
-        return told == others and self._found.chat == other._found.chat
+        """Return whether the other stream may serve the readers of this one from now on.
 
-    # --- looking ---
+        It may if both have emitted the same events.
+        """
+        if self._result is None or other._result is None or self._ready or other._ready:
+            return False
+        position, other_position = (self._cursor, self._actions), (other._cursor, other._actions)
+        return position == other_position and self._result.chat == other._result.chat
+
+    # --- queries ---
 
     async def _advance(self) -> None:
         """Find an event to emit, or wait until there may be one."""
         if self._reader is None:
             self._begin()
         else:
-            self._take()
-        self._show()
+            self._take_deliveries()
+        self._emit_deltas()
         if self._ready:
             return
-        if self.wants_look(_now()):
-            await self._look()
+        if self.wants_look(_loop_time()):
+            await self._query()
         elif self._may_end():
             self._end()
         else:
             await self._wait()
 
     def _begin(self) -> None:
-        after = None if self._shown is None else live.LiveCursor(self._shown, self._seq)
+        after = None if self._attempt is None else live.LiveCursor(self._attempt, self._seq)
         self._reader = self._feed.live.watch(self._id, after)
         # Emitted first when the cursor cannot be continued.
-        self._take()
-        self._lost = after is not None and self._over == after.attempt
+        self._take_deliveries()
+        self._discontinued = after is not None and self._ended_attempt == after.attempt
 
-    def _begin_anew(self) -> None:
-        """Void what the reader has: it gets the running attempt from the start."""
+    def _begin_again(self) -> None:
+        """Read the running attempt from its start, because the reader's fragments are void."""
         assert self._reader is not None
         self._reader.close()
-        self._shown, self._seq, self._held = None, 0, []
+        self._attempt, self._seq, self._pending_deltas = None, 0, []
         self._begin()
 
-    def _is_behind(self) -> bool:
-        return self._news.version > (self._since or 0) or self._news.missed != self._missed
+    def _is_outdated(self) -> bool:
+        return (
+            self._announcements.version > (self._since or 0)
+            or self._announcements.losses != self._losses_seen
+        )
 
     def _may_end(self) -> bool:
-        if self._follow or self._found is None:
+        if self._follow or self._result is None:
             return False
-        return at_rest(self._found.chat.status, self._found.actions)
+        return at_rest(self._result.chat.status, self._result.actions)
 
-    def _take(self) -> None:
+    def _take_deliveries(self) -> None:
         assert self._reader is not None
         for delivery in self._reader.take():
             if type(delivery) is DeltaRange:
-                self._held.append(delivery)
-                if self._at is None or delivery.attempt > self._at:
-                    self._look_now = True
+                self._pending_deltas.append(delivery)
+                if self._current_attempt is None or delivery.attempt > self._current_attempt:
+                    self._query_now = True
             else:
-                self._over, self._over_since = delivery.attempt, _now()
-                self._look_now = True
+                self._ended_attempt, self._attempt_ended_at = delivery.attempt, _loop_time()
+                self._query_now = True
 
-    async def _look(self) -> None:
-        """Query what changed, and emit it."""
-        missed, heard = self._news.missed, self._news.version
+    async def _query(self) -> None:
+        """Query the changes, and emit them."""
+        losses, announced = self._announcements.losses, self._announcements.version
         try:
-            found = await self._feed.db.read(self._read)
+            result = await self._feed.db.read(self._read)
         except ChatNotFound:
-            if self._found is None:
+            if self._result is None:
                 raise
             self._end()
             return
         except Unavailable as error:
-            if self._found is None or isinstance(error, Closed):
+            if self._result is None or isinstance(error, Closed):
                 raise
             LOG.warning("stream of chat %s: database unavailable, will retry: %s", self._id, error)
             await anyio.sleep(self._feed.poll)
             return
         if self._ended:  # closed during the query
             return
-        self._look_now, self._missed = False, missed
-        self._news.found(found.chat.snapshot_version, heard)
-        self.due = _now() + self._feed.poll
-        if found.page and self._shown is not None:
-            self._begin_anew()
+        self._query_now, self._losses_seen = False, losses
+        self._announcements.correct(result.chat.snapshot_version, announced)
+        self.due = _loop_time() + self._feed.poll
+        if result.page and self._attempt is not None:
+            self._begin_again()
         # Deltas of an attempt are emitted before its commit.
-        self._take()
-        self._show()
-        self._give(found)
-        self._show()
+        self._take_deliveries()
+        self._emit_deltas()
+        self._emit_result(result)
+        self._emit_deltas()
 
     async def _wait(self) -> None:
         """Wait for a delta, a notice, or the next query time."""
@@ -383,22 +393,24 @@ class ChatStream:
 
     # --- reading ---
 
-    async def _read(self, tx: Tx) -> _Found:
+    async def _read(self, tx: Tx) -> _QueryResult:
         if self._since is not None:
-            changed = await queries.changes(tx, self._id, self._since, MOST, SIZE)
-            if changed is not None and changed.chat.snapshot_version >= self._since:
-                return _Found(
-                    chat=await self._snapshot(tx, changed.chat),
-                    messages=changed.messages,
-                    queue=changed.queue,
-                    actions=tuple(map(pending, changed.actions)),
+            changes = await queries.changes(
+                tx, self._id, self._since, MAX_CHANGED_MESSAGES, MAX_RESULT_SIZE
+            )
+            if changes is not None and changes.chat.snapshot_version >= self._since:
+                return _QueryResult(
+                    chat=await self._snapshot(tx, changes.chat),
+                    messages=changes.messages,
+                    queue=changes.queue,
+                    actions=tuple(map(pending, changes.actions)),
                 )
         return await self._read_page(tx)
 
-    async def _read_page(self, tx: Tx) -> _Found:
+    async def _read_page(self, tx: Tx) -> _QueryResult:
         row = await read_chat(tx, self._id)
-        newest, more = await queries.read_page(tx, self._id, PAGE, SIZE)
-        return _Found(
+        newest, more = await queries.read_page(tx, self._id, NEWEST_PAGE, MAX_RESULT_SIZE)
+        return _QueryResult(
             chat=await self._snapshot(tx, row),
             messages=newest,
             queue=tuple(await read_queue(tx, self._id)),
@@ -407,101 +419,110 @@ class ChatStream:
             more_before=newest[0].number if more else None,
         )
 
-    async def _snapshot(self, tx: Tx, row: Chat) -> Snapshot:
+    async def _snapshot(self, tx: Tx, row: ChatRow) -> Snapshot:
         version, context = self._context
         if version != row.history_version:
             context = await read_context(tx, self._id)
             self._context = (row.history_version, context)
-        (made,) = await snapshots(tx, [row], self._feed.watch)
-        # Only after an attempt may have been cut off: an ordinary step costs no query.
-        cut = row.crashes > 0 or row.worker_id is None or self._found is None or self._was_void
-        partial = await read_interrupted(tx, row, self._feed.watch) if cut else None
-        return structs.replace(made, context=context, partial=partial)
+        (snapshot,) = await snapshots(tx, [row], self._feed.stranded_limits)
+        # Only where an attempt may have been interrupted: an ordinary step needs no extra query.
+        partial = None
+        if row.crashes > 0 or row.worker_id is None or self._result is None or self._was_void:
+            partial = await read_interrupted(tx, row, self._feed.stranded_limits)
+        return structs.replace(snapshot, context=context, partial=partial)
 
-    # --- giving ---
+    # --- events ---
 
     @property
     def _cursor(self) -> Cursor:
-        if self._shown is None:
+        if self._attempt is None:
             return Cursor(self._since or 0)
-        shown = self._shown
+        attempt = self._attempt
         return Cursor(
-            self._since or 0, shown.epoch, shown.history_version, shown.attempt, self._seq
+            self._since or 0, attempt.epoch, attempt.history_version, attempt.attempt, self._seq
         )
 
-    def _show(self) -> None:
+    def _emit_deltas(self) -> None:
         """Emit the deltas of the current attempt; keep those of a later one."""
-        at, held = self._at, self._held
-        if at is None or not held:
+        current, deltas = self._current_attempt, self._pending_deltas
+        if current is None or not deltas:
             return
-        self._held = []
-        for delta in held:
-            if delta.attempt > at:
-                self._held.append(delta)
-            elif delta.attempt == at:
-                self._show_one(delta)
+        self._pending_deltas = []
+        for delta in deltas:
+            if delta.attempt > current:
+                self._pending_deltas.append(delta)
+            elif delta.attempt == current:
+                self._emit_delta(delta)
 
-    def _show_one(self, delta: DeltaRange) -> None:
-        shown = self._shown
-        if shown is not None and (delta.first != self._seq + 1 or delta.attempt != shown):
-            self._ready.append(self._void())
-        self._shown, self._seq, self._was_void = delta.attempt, delta.last, False
+    def _emit_delta(self, delta: DeltaRange) -> None:
+        attempt = self._attempt
+        if attempt is not None and (delta.first != self._seq + 1 or delta.attempt != attempt):
+            self._ready.append(self._void_deltas())
+        self._attempt, self._seq, self._was_void = delta.attempt, delta.last, False
         self._ready.append(LiveDelta(self._cursor, delta.first, delta.last, delta.fragment))
 
-    def _void(self) -> Reset:
-        self._shown, self._seq, self._over, self._was_void = None, 0, None, True
+    def _void_deltas(self) -> Reset:
+        self._attempt, self._seq, self._ended_attempt, self._was_void = None, 0, None, True
         return Reset(self._cursor, "live")
 
-    def _give(self, found: _Found) -> None:
-        before, self._found = self._found, structs.replace(found, messages=())
-        self._at = found.attempt
-        events = list(self._events(before, found))
-        self._since = found.chat.snapshot_version
-        self._actions = found.actions
+    def _emit_result(self, result: _QueryResult) -> None:
+        result_before, self._result = self._result, structs.replace(result, messages=())
+        self._current_attempt = result.attempt
+        events = list(self._events(result_before, result))
+        self._since = result.chat.snapshot_version
+        self._actions = result.actions
         if events:
             events[-1] = structs.replace(events[-1], cursor=self._cursor)
         self._ready.extend(events)
 
-    def _events(self, before: _Found | None, found: _Found) -> Iterator[StreamEvent]:
-        """Yield the events of one query result, all with the cursor from before it."""
-        if before is None:
-            yield ChatChanged(self._cursor, found.chat)
-        fresh = self._since is None
-        if found.page and not (fresh and found.more_before is None):
-            # Cursor zero: a reader that leaves before the end of this gets all of it again.
+    def _events(
+        self, result_before: _QueryResult | None, result: _QueryResult
+    ) -> Iterator[StreamEvent]:
+        """Yield the events of one query result, all with the cursor before that result."""
+        if result_before is None:
+            yield ChatChanged(self._cursor, result.chat)
+        is_new_reader = self._since is None
+        if result.page and not (is_new_reader and result.more_before is None):
+            # Cursor zero: a reader that disconnects before the last event receives all of it again.
             self._since, self._actions = 0, ()
-            yield Reset(self._cursor, "history", found.more_before)
-        yield from self._rows(found, empty=found.page)
-        if self._shown is not None and self._is_void(self._shown, before, found):
-            yield self._void()
-        if before is not None and found.chat != before.chat:
-            yield ChatChanged(self._cursor, found.chat)
+            yield Reset(self._cursor, "history", result.more_before)
+        yield from self._rows(result, empty=result.page)
+        if self._attempt is not None and self._is_void(self._attempt, result_before, result):
+            yield self._void_deltas()
+        if result_before is not None and result.chat != result_before.chat:
+            yield ChatChanged(self._cursor, result.chat)
 
-    def _rows(self, found: _Found, empty: bool) -> Iterator[StreamEvent]:
-        """Yield queue and actions. `empty`: the reader has nothing, so empty ones are not sent."""
-        gone = tuple(s.number for s in found.messages if s.superseded_at is not None)
-        if gone:
-            yield Superseded(self._cursor, gone)
-        for stored in found.messages:
+    def _rows(self, result: _QueryResult, empty: bool) -> Iterator[StreamEvent]:
+        """Yield messages, queue and actions. `empty`: the reader has none of them yet."""
+        superseded = tuple(s.number for s in result.messages if s.superseded_at is not None)
+        if superseded:
+            yield Superseded(self._cursor, superseded)
+        for stored in result.messages:
             if stored.superseded_at is None:
                 yield MessageChanged(self._cursor, stored)
-        if found.queue is not None and (found.queue or not empty):
-            yield QueueChanged(self._cursor, found.queue)
+        if result.queue is not None and (result.queue or not empty):
+            yield QueueChanged(self._cursor, result.queue)
         actions = self._actions
-        if actions is None:  # what was sent before is unknown
-            actions = found.actions if found.chat.snapshot_version == self._since else None
-        if actions != found.actions:
-            yield ActionsChanged(self._cursor, found.actions)
+        if actions is None:  # it is unknown what was sent before
+            actions = result.actions if result.chat.snapshot_version == self._since else None
+        if actions != result.actions:
+            yield ActionsChanged(self._cursor, result.actions)
 
-    def _is_void(self, shown: AttemptId, before: _Found | None, found: _Found) -> bool:
-        """Return whether the fragments of this attempt are out of date."""
-        if shown != found.attempt or not found.runs or (self._lost and before is None):
+    def _is_void(
+        self, attempt: AttemptId, result_before: _QueryResult | None, result: _QueryResult
+    ) -> bool:
+        """Return whether the fragments of this attempt are outdated."""
+        if (
+            attempt != result.attempt
+            or not result.runs
+            or (self._discontinued and result_before is None)
+        ):
             return True
         # The attempt ended and its outcome is unknown: usually its commit is under way.
-        longest = self._over_since + self._feed.poll
-        return shown == self._over and _now() >= longest
+        deadline = self._attempt_ended_at + self._feed.poll
+        return attempt == self._ended_attempt and _loop_time() >= deadline
 
 
-def _now() -> float:
+def _loop_time() -> float:
     # Also called outside of any task, where anyio cannot find the event loop.
     return asyncio.get_running_loop().time()

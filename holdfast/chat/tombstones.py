@@ -1,4 +1,4 @@
-"""Tombstones: chats a reader lost, by deletion or un-sharing.
+"""Tombstones: records of chats that a reader lost, by deletion or un-sharing.
 
 Kept for a week, so that a reconnecting client can be notified.
 """
@@ -10,9 +10,9 @@ from typing import Final
 
 from holdfast.store.database import Row, Tx
 
-KEPT: Final = 7 * 24 * 3600 * 1_000_000
+TOMBSTONE_LIFETIME: Final = 7 * 24 * 3600 * 1_000_000
 """Microseconds for which a tombstone is kept."""
-_AGAIN: Final = "ON CONFLICT (chat_id, reader) DO UPDATE SET at = excluded.at"
+_UPSERT: Final = "ON CONFLICT (chat_id, reader) DO UPDATE SET at = excluded.at"
 
 
 async def note_deleted(tx: Tx, chat_id: str) -> None:
@@ -23,7 +23,7 @@ async def note_deleted(tx: Tx, chat_id: str) -> None:
         SELECT id, owner, {tx.dialect.now} FROM chats WHERE id = :id
         UNION SELECT chat_id, user_id, {tx.dialect.now} FROM shares
                WHERE chat_id = :id AND user_id IS NOT NULL
-        {_AGAIN}
+        {_UPSERT}
         """,
         {"id": chat_id},
     )
@@ -34,7 +34,7 @@ async def note_unshared(tx: Tx, chat_id: str, reader: str) -> None:
     await tx.execute(
         f"""
         INSERT INTO gone (chat_id, reader, at) VALUES (:id, :reader, {tx.dialect.now})
-        {_AGAIN}
+        {_UPSERT}
         """,
         {"id": chat_id, "reader": reader},
     )
@@ -48,8 +48,8 @@ async def note_shared(tx: Tx, chat_id: str, reader: str) -> None:
     )
 
 
-async def gone_since(tx: Tx, reader: str, since: int, limit: int) -> dict[str, int]:
-    """Return the chats that this reader lost, and when. An expired share counts by itself."""
+async def lost_since(tx: Tx, reader: str, since: int, limit: int) -> dict[str, int]:
+    """Return the chats that this reader lost, and when. Expired shares need no tombstone."""
     rows = await tx.fetch(
         f"""
         SELECT chat_id, at FROM gone WHERE reader = :reader AND at > :since
@@ -63,14 +63,14 @@ async def gone_since(tx: Tx, reader: str, since: int, limit: int) -> dict[str, i
     return {row[0]: row[1] for row in rows}
 
 
-async def had(tx: Tx, chats: Collection[str]) -> Sequence[Row]:
-    """Return those of these chats that were deleted, each with the users who had it."""
+async def readers_of_deleted(tx: Tx, chats: Collection[str]) -> Sequence[Row]:
+    """Return pairs of a deleted chat and a user who could read it, for these chats."""
     one_of = tx.dialect.one_of("chat_id", "ids")
     return await tx.fetch(
         f"SELECT chat_id, reader FROM gone WHERE {one_of}", {"ids": sorted(chats)}
     )
 
 
-async def forget_gone(tx: Tx) -> None:
+async def forget_tombstones(tx: Tx) -> None:
     """Delete tombstones that are older than a week."""
-    await tx.execute(f"DELETE FROM gone WHERE at < {tx.dialect.now} - {KEPT}")
+    await tx.execute(f"DELETE FROM gone WHERE at < {tx.dialect.now} - {TOMBSTONE_LIFETIME}")

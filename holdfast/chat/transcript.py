@@ -1,7 +1,7 @@
-"""The messages of a chat as of one version, read in pages: a long chat is never in memory whole.
+"""The messages of a chat at one version, read in pages, so that a long chat needs little memory.
 
 Other transactions may write between two pages. Messages are only appended, and an edit gives the
-messages that it supersedes a new revision, so later changes can be recognized and left out.
+messages that it supersedes a new revision, so later changes are recognized and left out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.files import StoredFile, files_named_in
 from holdfast.chat.queries import read_page
 from holdfast.chat.rows import Stored
-from holdfast.chat.snapshots import Snapshot, Watch, read_snapshot
+from holdfast.chat.snapshots import Snapshot, StrandedLimits, read_snapshot
 from holdfast.store.database import Database, Tx
 
-PAGE: Final = 200
-"""Messages per page."""
-SIZE: Final = 2 * 1024 * 1024
-"""Maximum bytes of messages per page, unless one alone has more. On PostgreSQL they are decoded on
-the event loop, which takes a few milliseconds."""
+PAGE_MESSAGES: Final = 200
+"""Maximum number of messages per page."""
+PAGE_BYTES: Final = 2 * 1024 * 1024
+"""Maximum size in bytes of a page, except for a single larger message. On PostgreSQL they are
+decoded on the event loop, which takes a few milliseconds."""
 
 
 class Transcript(Struct, frozen=True):
@@ -34,44 +34,53 @@ class Transcript(Struct, frozen=True):
     files: tuple[StoredFile, ...]
     """Files that the messages refer to."""
     version: int
-    last: int
+    last_number: int
     """Number of the last message."""
     live: bool
 
     async def pages(self, db: Database) -> AsyncGenerator[Sequence[Stored], None]:
-        """Yield the messages in order. Live ones are renumbered. Raises `ChatNotFound` when the
-        chat is deleted meanwhile."""
+        """Yield the messages in order; a live transcript renumbers them.
+
+        Raises `ChatNotFound` when the chat is deleted meanwhile.
+        """
         after = count = 0
-        while after < self.last:
+        while after < self.last_number:
             page, _ = await db.read(partial(self._read, after=after))
             if not page:
                 raise ChatNotFound(self.chat.id)
             after = page[-1].number
-            found = [self._as_of(one) for one in page if one.number <= self.last]
+            messages = [self._as_of(stored) for stored in page if stored.number <= self.last_number]
             if self.live:
-                kept = [one for one in found if one.superseded_at is None]
-                found = [structs.replace(it, number=count + n) for n, it in enumerate(kept, 1)]
-                count += len(found)
-            yield found
+                live_messages = [stored for stored in messages if stored.superseded_at is None]
+                messages = [
+                    structs.replace(stored, number=count + n)
+                    for n, stored in enumerate(live_messages, 1)
+                ]
+                count += len(messages)
+            yield messages
 
     async def _read(self, tx: Tx, *, after: int) -> tuple[Sequence[Stored], bool]:
-        return await read_page(tx, self.chat.id, PAGE, SIZE, after=after, superseded=True)
+        return await read_page(
+            tx, self.chat.id, PAGE_MESSAGES, PAGE_BYTES, after=after, superseded=True
+        )
 
     def _as_of(self, stored: Stored) -> Stored:
-        """Return the message without an edit that came later."""
+        """Return the message as of this version, before any later edit."""
         if stored.superseded_at is None or stored.revision <= self.version:
             return stored
         return structs.replace(stored, superseded_at=None)
 
 
-async def read_transcript(tx: Tx, chat_id: str, watch: Watch, *, live: bool = False) -> Transcript:
+async def read_transcript(
+    tx: Tx, chat_id: str, limits: StrandedLimits, *, live: bool = False
+) -> Transcript:
     """Read the transcript of a chat. `live` leaves superseded messages out."""
-    chat = await read_snapshot(tx, chat_id, watch)
+    chat = await read_snapshot(tx, chat_id, limits)
     files = await files_named_in(tx, chat.owner, chat_id, live=live)
-    last, version = chat.messages, chat.snapshot_version
+    last_number, version = chat.messages, chat.snapshot_version
     if live:
         chat = structs.replace(chat, messages=await _count_live(tx, chat_id))
-    return Transcript(chat, files, version, last, live)
+    return Transcript(chat, files, version, last_number, live)
 
 
 async def _count_live(tx: Tx, chat_id: str) -> int:

@@ -6,9 +6,9 @@ import asyncio
 import sys
 
 from holdfast.chat.change_feed import Feed
-from holdfast.chat.handle import Desk
+from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
-from holdfast.chat.snapshots import Watch
+from holdfast.chat.snapshots import StrandedLimits
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import asking, reading
 from holdfast.cli.trust_prompt import ensure_trusted
@@ -41,5 +41,5 @@ async def exported(options: ExportOptions) -> str:
             return await (await RemoteHost(line).chat(options.chat)).export(options.format)
     async with reading(options.where.database) as db:
         # No agent runs here, and no changes are watched.
-        desk = Desk(db, {}, Feed(db, Live(), Watch(0, 0)), Ports(), runs_here=False)
+        desk = HostContext(db, {}, Feed(db, Live(), StrandedLimits(0, 0)), Ports(), runs_here=False)
         return await (await Host(desk).chat(options.chat)).export(options.format)

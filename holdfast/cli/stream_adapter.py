@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from holdfast.chat.rows import BUSY, Deliver, Queued, Rest, Retry, Status, Stored
+from holdfast.chat.rows import BUSY, Deliver, PendingRetry, Queued, Status, Stored, TurnOutcome
 from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.chat.stream import (
     ActionsChanged,
@@ -105,7 +105,7 @@ class StreamAdapter:
         self._now = now
         self._runs = False
         """Whether the start of a turn was shown, and not its end."""
-        self._outcome: Rest | None = None
+        self._outcome: TurnOutcome | None = None
         """Outcome of the turn before this one."""
         self._spoke = False
         """Whether the turn had a prompt or an answer; otherwise it is only a requested summary."""
@@ -119,7 +119,7 @@ class StreamAdapter:
         """Calls that were shown."""
         self._finished: set[str] = set()
         """Calls whose end was shown."""
-        self._retry: Retry | None = None
+        self._retry: PendingRetry | None = None
         self._turn = Summary()
         self._began = 0
 
@@ -197,7 +197,7 @@ class StreamAdapter:
         if chat.stranded and not (before is not None and before.stranded):
             self._view.show(Warned(f"no running worker has the agent {chat.agent!r}"))
 
-    def _retrying(self, retry: Retry) -> Retrying:
+    def _retrying(self, retry: PendingRetry) -> Retrying:
         at = retry.at or self._now()
         failure = retry.failure
         return Retrying(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.agent import Resolution
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.files import SCHEME
+from holdfast.chat.files import REF_PREFIX
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
@@ -63,8 +63,8 @@ def _part(part: Part) -> JsonObject:
 
 
 def _file(file: File) -> JsonObject:
-    if file.ref is not None and file.ref.startswith(SCHEME):
-        return {"file": file.ref.removeprefix(SCHEME)}
+    if file.ref is not None and file.ref.startswith(REF_PREFIX):
+        return {"file": file.ref.removeprefix(REF_PREFIX)}
     return without_none(data=file.data, url=file.ref, media_type=file.media_type, name=file.name)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
-from holdfast.chat.row_lock import OVERLAP
+from holdfast.chat.row_lock import QUERY_OVERLAP
 from holdfast.chat.rows import BUSY, Status
 from holdfast.chat.snapshots import ChatResult, Pending, Snapshot, at_rest
 from holdfast.chat.stream import (
@@ -435,7 +435,9 @@ class RemoteWatch(ResumingStream[ChatListEvent]):
     def _forget(self, now: int) -> None:
         """Drop values that are too old to be sent again."""
         dated = ((id, at or now, value) for id, (at, value) in self._returned.items())
-        self._returned = {id: (at, value) for id, at, value in dated if at > now - 2 * OVERLAP}
+        self._returned = {
+            id: (at, value) for id, at, value in dated if at > now - 2 * QUERY_OVERLAP
+        }
 
     def _note(self, id: str, value: Snapshot | None) -> bool:
         """Whether the value differs from the last one returned."""

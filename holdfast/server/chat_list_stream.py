@@ -20,12 +20,12 @@ from msgspec import Struct, structs
 
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.listing import Shown, read_openings, shown
+from holdfast.chat.listing import ReaderChat, for_reader, read_openings
 from holdfast.chat.read_state import marked_since, read_marks, shared_with
-from holdfast.chat.row_lock import OVERLAP, now_of
-from holdfast.chat.rows import SELECT_CHAT, Chat, chat_of
-from holdfast.chat.snapshots import Watch, snapshots
-from holdfast.chat.tombstones import gone_since, had
+from holdfast.chat.row_lock import QUERY_OVERLAP, now_of
+from holdfast.chat.rows import SELECT_CHAT, ChatRow, chat_of
+from holdfast.chat.snapshots import StrandedLimits, snapshots
+from holdfast.chat.tombstones import lost_since, readers_of_deleted
 from holdfast.store.database import (
     Changed,
     Claimable,
@@ -47,7 +47,7 @@ QUERY_INTERVAL: Final = 0.2
 PAUSE_FACTOR: Final = 20
 """Ratio of the pause after a full query, which reads all chats of a user, to its duration."""
 MAX_PAUSE: Final = 30.0
-"""Longest such pause in seconds; less than `OVERLAP`."""
+"""Longest such pause in seconds; less than `QUERY_OVERLAP`."""
 MAX_CACHED_OWNERS: Final = 10_000
 """Most chats whose owner is cached."""
 
@@ -75,7 +75,7 @@ class ChatListed(Struct, frozen=True):
     """A chat was created or changed."""
 
     cursor: ListCursor
-    chat: Shown
+    chat: ReaderChat
 
 
 class ChatDeleted(Struct, frozen=True):
@@ -105,7 +105,7 @@ class ListChanges(Struct, frozen=True):
     """Changes that one query found."""
 
     now: int
-    chats: Sequence[Shown]
+    chats: Sequence[ReaderChat]
     whole: bool
     """Whether everything that changed was queried, not only the chats of notices."""
     notified: frozenset[str]
@@ -141,7 +141,7 @@ class ChatListStream:
         """When the next full query is due, whatever notices came."""
         self._void_until = 0
         """Changes up to this time are not sent: a `ListVoid` covers them."""
-        self._sent: dict[str, tuple[int, Shown]] = {}
+        self._sent: dict[str, tuple[int, ReaderChat]] = {}
         """By chat: when it was last queried, and the value last sent."""
         self._deleted: dict[str, int] = {}
         """Chats sent as deleted, and when the user lost them."""
@@ -234,7 +234,7 @@ class ChatListStream:
         last = self._at or self._after or ListCursor(now)
         # No query of ours issued this cursor: it is made up, or the database's clock went back.
         ahead = self._at is None and last.at > now
-        since = now if ahead else max(last.at - OVERLAP, self._void_until)
+        since = now if ahead else max(last.at - QUERY_OVERLAP, self._void_until)
         marked = await marked_since(tx, self._user, since) if whole else notified
         rows = await self._own(tx, since if whole else None, marked)
         shared = await _shared(tx, self._user, None if whole else notified)
@@ -244,13 +244,13 @@ class ChatListStream:
         if whole and self._at is not None:
             new |= shared.keys() - self._shared
         rows += await self._of_others(tx, since, new, shared)
-        shown = await _shown(tx, self._user, rows, self._feed.watch)
+        chats = await _shown(tx, self._user, rows, self._feed.stranded_limits)
         # A deleted chat is in a notice, and not in the rows.
         lost = whole or not notified <= {row.id for row in rows}
-        deleted = await gone_since(tx, self._user, since, MAX_CHATS_SENT + 1) if lost else {}
-        return ListChanges(now, shown, whole, notified, frozenset(shared), deleted, ahead)
+        deleted = await lost_since(tx, self._user, since, MAX_CHATS_SENT + 1) if lost else {}
+        return ListChanges(now, chats, whole, notified, frozenset(shared), deleted, ahead)
 
-    async def _own(self, tx: Tx, since: int | None, ids: Collection[str]) -> list[Chat]:
+    async def _own(self, tx: Tx, since: int | None, ids: Collection[str]) -> list[ChatRow]:
         """The user's own chats among `ids`, and all that changed since then."""
         mine, one_of = "owner = :reader", tx.dialect.one_of("id", "ids")
         if since is None:
@@ -266,7 +266,7 @@ class ChatListStream:
 
     async def _of_others(
         self, tx: Tx, since: int, new: Collection[str], shared: Collection[str]
-    ) -> list[Chat]:
+    ) -> list[ChatRow]:
         """Chats of other users that were shared, or have changed, since then."""
         if not shared:
             return []
@@ -277,7 +277,7 @@ class ChatListStream:
             {"ids": sorted(shared), "fresh": sorted(new), "since": since},
         )
 
-    async def _chats(self, tx: Tx, condition: str, params: Mapping[str, Any]) -> list[Chat]:
+    async def _chats(self, tx: Tx, condition: str, params: Mapping[str, Any]) -> list[ChatRow]:
         named = {"reader": self._user} if ":reader" in condition else {}
         rows = await tx.fetch(
             f"{SELECT_CHAT} WHERE {condition} ORDER BY updated_at, id LIMIT :limit",
@@ -299,7 +299,7 @@ class ChatListStream:
         self._sent |= {chat.id: (changes.now, chat) for chat in changes.chats}
         self._deleted |= changes.deleted
         if changes.whole:  # older ones are not found again
-            oldest = changes.now - 2 * OVERLAP
+            oldest = changes.now - 2 * QUERY_OVERLAP
             self._sent = {id: one for id, one in self._sent.items() if one[0] > oldest}
             self._deleted = {id: at for id, at in self._deleted.items() if at > oldest}
 
@@ -313,17 +313,19 @@ class ChatListStream:
         deleted = [id for id, at in changes.deleted.items() if self._deleted.get(id) != at]
         return events + [ChatDeleted(cursor, id) for id in deleted]
 
-    def _last_sent(self, chat: Shown) -> Shown | None:
+    def _last_sent(self, chat: ReaderChat) -> ReaderChat | None:
         """The value last sent for a chat."""
         _, sent = self._sent.get(chat.id, (0, None))
         return sent
 
 
-async def _shown(tx: Tx, user: str, rows: Sequence[Chat], watch: Watch) -> list[Shown]:
+async def _shown(
+    tx: Tx, user: str, rows: Sequence[ChatRow], limits: StrandedLimits
+) -> list[ReaderChat]:
     marks, openings = await read_marks(tx, user, rows), await read_openings(tx, rows)
     return [
-        shown(chat, marks[chat.id], openings.get(chat.id))
-        for chat in await snapshots(tx, rows, watch)
+        for_reader(chat, marks[chat.id], openings.get(chat.id))
+        for chat in await snapshots(tx, rows, limits)
     ]
 
 
@@ -412,11 +414,11 @@ class ChatListNotifier:
         try:
             while self._unknown:
                 ids, self._unknown = sorted(self._unknown), set()
-                owners, had = await self._db.read(partial(_whose, ids=ids))
+                owners, tombstones = await self._db.read(partial(_whose, ids=ids))
                 for chat, owner in owners:
                     self._owners[chat] = owner
                     self._notify_owner(chat)
-                for chat, reader in had:
+                for chat, reader in tombstones:
                     self._notify_user(reader, chat)
                 while len(self._owners) > MAX_CACHED_OWNERS:
                     self._owners.popitem(last=False)
@@ -443,7 +445,7 @@ async def _whose(tx: Tx, ids: Sequence[str]) -> tuple[Sequence[Row], Sequence[Ro
     owners = await tx.fetch(
         f"SELECT id, owner FROM chats WHERE {tx.dialect.one_of('id', 'ids')}", {"ids": list(ids)}
     )
-    return owners, await had(tx, ids)
+    return owners, await readers_of_deleted(tx, ids)
 
 
 def _now() -> float:

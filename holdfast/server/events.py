@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, Union, assert_never
 import msgspec
 from msgspec import Struct
 
-from holdfast.chat.listing import Shown
+from holdfast.chat.listing import ReaderChat
 from holdfast.chat.rows import Queued, Stored
 from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.chat.stream import (
@@ -129,7 +129,7 @@ PAYLOADS: Final[Mapping[str, Any]] = {
 """Type of the data of each event of a chat's stream, by name."""
 
 LIST_PAYLOADS: Final[Mapping[str, Any]] = {
-    "chat": Shown,
+    "chat": ReaderChat,
     "deleted": DeletedData,
     "reset": ResetData,
     "end": StreamEnd,
@@ -192,7 +192,7 @@ def list_event_of(wire: WireEvent) -> ChatListEvent | StreamEnd | None:
         return data
     cursor = ListCursor.parse(_id(wire))
     match data:
-        case Shown():
+        case ReaderChat():
             return ChatListed(cursor, data)
         case DeletedData(id):
             return ChatDeleted(cursor, id)

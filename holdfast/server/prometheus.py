@@ -9,9 +9,9 @@ from typing import Final
 import anyio
 from aiohttp import web
 
-from holdfast.chat.backlog import Load, read_load
+from holdfast.chat.backlog import Backlog, read_backlog
 from holdfast.chat.host import Host
-from holdfast.chat.transitions.claims import Living
+from holdfast.chat.transitions.claims import LiveWorkers
 from holdfast.observe.metrics import METRICS_MEDIA_TYPE, Gauge, MetricRegistry
 from holdfast.server.fanout import Hub
 from holdfast.server.identity.slow_clients import limited_runner
@@ -25,8 +25,8 @@ async def scrape(meters: MetricRegistry, db: Database, host: Host, hub: Hub | No
     """All metrics as text. Those read from the database are left out while it is unavailable."""
     try:
         with anyio.fail_after(SCRAPE_TIMEOUT):
-            load: Load | None = await db.read(read_load)
-            living: Living | None = await host.workers()
+            load: Backlog | None = await db.read(read_backlog)
+            living: LiveWorkers | None = await host.workers()
     except (StoreError, TimeoutError):
         load = living = None
     gauges = [*_of_streams(hub), *_of_database(load, living)]
@@ -40,7 +40,7 @@ def _of_streams(hub: Hub | None) -> Iterator[Gauge]:
         yield _gauge("holdfast_stream_buffered_bytes", waiting, hub.buffered)
 
 
-def _of_database(load: Load | None, living: Living | None) -> Iterator[Gauge]:
+def _of_database(load: Backlog | None, living: LiveWorkers | None) -> Iterator[Gauge]:
     yield _gauge(
         "holdfast_database_up", "Whether the database responds (1 or 0).", load is not None
     )

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.agent import Agent
-from holdfast.chat.rows import Chat
+from holdfast.chat.rows import ChatRow
 from holdfast.kernel import prepare
 from holdfast.kernel.admission import Middleware, Toolbox
 from holdfast.kernel.compact import CompactionInput
@@ -35,7 +35,7 @@ class ChatAgent:
         """Names of the tools that the last answer could call; None for all."""
         self._use(agent)
 
-    def follow(self, chat: Chat) -> None:
+    def follow(self, chat: ChatRow) -> None:
         """Apply a change of the chat's model or effort."""
         if (chat.model, chat.effort) == self._overrides:
             return

@@ -21,9 +21,9 @@ from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue, steering
 from holdfast.chat.row_lock import fence_of, read_chat
-from holdfast.chat.rows import Call, Charge, Chat, Fence, Partial, Queued, Stored
+from holdfast.chat.rows import Charge, ChatRow, Fence, JournalCall, Partial, Queued, Stored
 from holdfast.chat.transitions import runner
-from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, Step
+from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.runner import Advanced
 from holdfast.kernel.context import Trim
 from holdfast.kernel.decide import CallState
@@ -53,7 +53,7 @@ class OwnershipLost(Exception):
 class FencedChat:
     """A runner's copy of one chat, with its fenced writes."""
 
-    def __init__(self, db: Database, chat: Chat, trim: Trim) -> None:
+    def __init__(self, db: Database, chat: ChatRow, trim: Trim) -> None:
         self._db = db
         self._trim = trim
         self._epoch = chat.epoch
@@ -62,7 +62,7 @@ class FencedChat:
         self.history = History((), trim)
         self._history_at: int | None = None
         """`history_version` of the chat as of `history`."""
-        self.journal: dict[str, Call] = {}
+        self.journal: dict[str, JournalCall] = {}
         self.queue: tuple[Queued, ...] = ()
         self.partial: Partial | None = None
         self.retry_in: float | None = None
@@ -104,7 +104,7 @@ class FencedChat:
             self._take_history(loaded.history, loaded.void)
         self.queue, self.journal = loaded.queue, loaded.journal
         self.partial = loaded.partial
-        self.partial_written |= loaded.begun  # a write under way may be committed after this query
+        self.partial_written |= loaded.has_partial  # a write may be committed after this query
         retry_at = loaded.chat.retry_at
         self.retry_in = None if retry_at is None else (retry_at - loaded.now) / MICRO
         self.journal_stale = False
@@ -131,7 +131,7 @@ class FencedChat:
                 lambda: self._db.read(lambda tx: files.read_refs(tx, owner, missing_refs))
             )
             self._requested_refs |= missing_refs
-        return files.filled(messages, self._files) if self._files else messages
+        return files.with_bytes(messages, self._files) if self._files else messages
 
     async def read_row(self) -> None:
         """Read only the row of the chat, as the rest may not be decodable. Raises
@@ -146,11 +146,11 @@ class FencedChat:
         self._check_owner(chat)
         self._take_row(chat)
 
-    def _check_owner(self, chat: Chat) -> None:
+    def _check_owner(self, chat: ChatRow) -> None:
         if chat.epoch != self._epoch or chat.worker_id is None:
             raise OwnershipLost
 
-    def _is_outdated(self, chat: Chat, newest_before: Chat) -> bool:
+    def _is_outdated(self, chat: ChatRow, newest_before: ChatRow) -> bool:
         """Return whether `next_change` read a newer row while this row was being read."""
         newest = self.newest
         return newest is not newest_before and newest.snapshot_version > chat.snapshot_version
@@ -166,7 +166,7 @@ class FencedChat:
     async def _load(self, tx: Tx) -> queries.Loaded:
         return await queries.load(tx, self.chat.id, self._history_at)
 
-    def _take_row(self, chat: Chat) -> None:
+    def _take_row(self, chat: ChatRow) -> None:
         self.chat = chat
         self.fence = fence_of(chat)
         if chat.snapshot_version >= self.newest.snapshot_version:
@@ -215,7 +215,7 @@ class FencedChat:
         if not self._writes_under_way and self._announced > self.newest.snapshot_version:
             self._notice.set()
 
-    async def next_change(self) -> Chat:
+    async def next_change(self) -> ChatRow:
         """Wait for a version that another transaction wrote. Returns its row, or raises
         `OwnershipLost`."""
         while True:
@@ -240,7 +240,7 @@ class FencedChat:
                 self.journal_stale = True
                 return chat
 
-    async def _read_row_and_queue(self, tx: Tx) -> tuple[Chat, tuple[Queued, ...]]:
+    async def _read_row_and_queue(self, tx: Tx) -> tuple[ChatRow, tuple[Queued, ...]]:
         chat = await read_chat(tx, self.chat.id)
         if chat.queue_version <= self.newest.queue_version:
             return chat, self.queue
@@ -253,7 +253,7 @@ class FencedChat:
         if self.partial_written:
             await self.write(runner.commit_step, runner.Outcome(messages=messages))
             return
-        step = Step(self.fence, messages)
+        step = StepCommit(self.fence, messages)
         with _OwnWrite(self):
             committed = await self._until_available(self._db.write_together, COMMIT_STEP, step)
             if not isinstance(committed, Committed):
@@ -264,7 +264,7 @@ class FencedChat:
             self._take_commit(row, committed)
             self._append(messages, committed.messages - len(messages) + 1)
 
-    def _take_commit(self, row: Chat, committed: Committed) -> None:
+    def _take_commit(self, row: ChatRow, committed: Committed) -> None:
         """Apply our commit to `row`, which contains all changes by others before it."""
         self._take_row(
             structs.replace(
@@ -281,7 +281,7 @@ class FencedChat:
             )
         )
 
-    async def _read_other_changes(self) -> Chat:
+    async def _read_other_changes(self) -> ChatRow:
         """Read the changes by others before our commit, such as a message or an approval.
 
         Raises `OwnershipLost`.
@@ -299,7 +299,7 @@ class FencedChat:
 
     async def write(
         self, transition: Callable[..., Awaitable[Advanced]], *args: Any, **kwargs: Any
-    ) -> Chat:
+    ) -> ChatRow:
         """Run one transition of a runner, and apply its result. Raises `ChatMoved`."""
         with _OwnWrite(self):
             return await self._write(transition, args, kwargs)
@@ -309,11 +309,11 @@ class FencedChat:
         transition: Callable[..., Awaitable[Advanced]],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-    ) -> Chat:
+    ) -> ChatRow:
         fence, results_recorded, queue_before = self.fence, self._results_recorded, self.queue
         queue_version = self.newest.queue_version
 
-        async def change(tx: Tx) -> tuple[Advanced, tuple[Queued, ...], dict[str, Call]]:
+        async def change(tx: Tx) -> tuple[Advanced, tuple[Queued, ...], dict[str, JournalCall]]:
             advanced = await transition(tx, fence, *args, **kwargs)
             queue_changed = advanced.chat.queue_version != queue_version
             queue = tuple(await read_queue(tx, fence.chat)) if queue_changed else queue_before
@@ -352,7 +352,7 @@ class FencedChat:
                 raise ChatMoved from None
             self._take_row(advanced.chat)
 
-    async def record(self, call: Call) -> bool:
+    async def record(self, call: JournalCall) -> bool:
         """Record the result of one call while other calls still run."""
         chat_id = self.chat.id
         with _OwnWrite(self):

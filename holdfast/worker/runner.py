@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.agent import Agent
 from holdfast.chat.errors import ChatError, Fenced
-from holdfast.chat.rows import Chat, Partial, Rest, Status
+from holdfast.chat.rows import ChatRow, Partial, Status, TurnOutcome
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.runner import Outcome, Settlement
 from holdfast.kernel import results
@@ -71,9 +71,9 @@ class Runner:
         db: Database,
         live: Live,
         agent: Agent,
-        chat: Chat,
+        chat: ChatRow,
         options: WorkerOptions,
-        on_idle: Callable[[Chat], None],
+        on_idle: Callable[[ChatRow], None],
         observer: Observer = UNOBSERVED,
     ) -> None:
         self._db = db
@@ -120,7 +120,7 @@ class Runner:
     def chat_id(self) -> str:
         return self._fenced.chat.id
 
-    def _stretch(self, chat: Chat) -> Stretch:
+    def _stretch(self, chat: ChatRow) -> Stretch:
         fenced = self._fenced
         return Stretch(
             chat.id, chat.agent, self._worker_id, chat.epoch, lambda: fenced.fence.attempt
@@ -427,7 +427,7 @@ class Runner:
         if reason == "max_steps":
             messages = (note(f"Stopped: this turn reached its limit of {steps} steps."),)
         truncation = cut_by(fenced.history.last_answer()) if reason == "stop" else None
-        end = Rest(reason, steps, truncation)  # type: ignore[arg-type]
+        end = TurnOutcome(reason, steps, truncation)  # type: ignore[arg-type]
         version_before = fenced.chat.history_version
         chat = await fenced.write(
             runner.finish_turn,
@@ -532,7 +532,9 @@ class _LogFields:
         )
 
 
-def _with_saved_partial(unfinished: Unfinished, partial: Partial | None, chat: Chat) -> Unfinished:
+def _with_saved_partial(
+    unfinished: Unfinished, partial: Partial | None, chat: ChatRow
+) -> Unfinished:
     """Add the partial answer that a dead worker saved, if this runner has received none."""
     if unfinished.partial is not None or partial is None:
         return unfinished

@@ -18,7 +18,7 @@ from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatNotFound, InvalidInput, TitleFailed
 from holdfast.chat.idempotency import Key, once
-from holdfast.chat.rows import Charge, Chat
+from holdfast.chat.rows import Charge, ChatRow
 from holdfast.chat.snapshots import read_answer, read_first_prompt
 from holdfast.chat.transitions import user
 from holdfast.kernel.assemble import Assembly
@@ -68,7 +68,7 @@ class Titles:
         self._model = model
         self._observer = observer
 
-    async def __call__(self, chat: Chat) -> None:
+    async def __call__(self, chat: ChatRow) -> None:
         if chat.parent_id is not None or chat.titled_by is not None or chat.error is not None:
             return
         try:
@@ -80,7 +80,7 @@ class Titles:
                 "chat %s: no title could be set: %s", chat.id, error or type(error).__name__
             )
 
-    async def rewrite(self, chat: Chat, key: Key | None) -> Chat:
+    async def rewrite(self, chat: ChatRow, key: Key | None) -> ChatRow:
         """Replace the title of a chat on request. Raises `TitleFailed`."""
         prompt, answer = await self._db.read(lambda tx: _texts_of(tx, chat.id))
         if not (prompt.strip() or answer.strip()):
@@ -92,15 +92,17 @@ class Titles:
             await self._db.write(lambda tx: user.retitle(tx, chat, None, charges))
             raise TitleFailed(_reason(error)) from error
         return await once(
-            self._db, key, Chat, lambda tx: user.retitle(tx, chat, title, charges), short=True
+            self._db, key, ChatRow, lambda tx: user.retitle(tx, chat, title, charges), short=True
         )
 
-    async def without_title(self) -> list[Chat]:
+    async def without_title(self) -> list[ChatRow]:
         """Return recent chats that have no title, most likely because their process ended."""
         agents, since = tuple(self._agents), self._ports.now() - MAX_IDLE_TIME
-        return await self._db.read(lambda tx: queries.unnamed(tx, agents, since, TITLES_AT_START))
+        return await self._db.read(
+            lambda tx: queries.without_title(tx, agents, since, TITLES_AT_START)
+        )
 
-    async def _name(self, chat: Chat) -> None:
+    async def _name(self, chat: ChatRow) -> None:
         """Set a title that a model writes, or else the opening words of the prompt."""
         prompt, answer = await self._db.read(lambda tx: _texts_of(tx, chat.id))
         if not (prompt.strip() or answer.strip()):
@@ -115,7 +117,9 @@ class Titles:
         if charges or title is not None:
             await self._db.write(lambda tx: set_title(tx, chat.id, title, charges))
 
-    async def _generate(self, chat: Chat, prompt: str, answer: str, charges: list[Charge]) -> str:
+    async def _generate(
+        self, chat: ChatRow, prompt: str, answer: str, charges: list[Charge]
+    ) -> str:
         """Have a model write a title. Adds the usage to `charges`, also on failure."""
         agent = self._agents[chat.agent]
         model = self._writer_of(agent, chat)
@@ -142,12 +146,12 @@ class Titles:
         id = f"title {self._ports.new_id()}"  # so that each call is charged
         return (Charge(id, "title", assembly.usage, assembly.model),)
 
-    def _writer_of(self, agent: Agent, chat: Chat) -> Model:
+    def _writer_of(self, agent: Agent, chat: ChatRow) -> Model:
         if self._model is not None:
             return self._model
         return model_of(agent if chat.model is None else agent.replace(model=chat.model))
 
-    def _observed(self, model: Model, chat: Chat) -> Model:
+    def _observed(self, model: Model, chat: ChatRow) -> Model:
         stretch = Stretch(chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: 1)
         chat_observer = self._observer.names(stretch)
         if chat_observer is UNOBSERVED_CHAT:

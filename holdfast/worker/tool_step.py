@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from holdfast.chat.child_reports import awaited_by
 from holdfast.chat.errors import ChatError, ChatNotFound
-from holdfast.chat.journal import WHY
-from holdfast.chat.rows import Call
+from holdfast.chat.journal import NO_RESULT_TEXT
+from holdfast.chat.rows import JournalCall
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.lifecycle import Write
 from holdfast.chat.transitions.runner import Outcome
@@ -110,14 +110,14 @@ class ToolSteps:
                 states[call.id] = row.fact
         return states
 
-    def _in_doubt(self, call: ToolCall, row: Call) -> CallState:
+    def _in_doubt(self, call: ToolCall, row: JournalCall) -> CallState:
         tool = self._chat_agent.agent.toolset.get(call.tool)
         if tool is not None and tool.on_lost == "ask":
             return Doubtful(row.attempt)
-        lost = results.result(call, "lost", WHY["lost"])
+        lost = results.result(call, "lost", NO_RESULT_TEXT["lost"])
         return Recorded(replace(lost, started_at=row.started_at))
 
-    def _never_called(self, row: Call) -> bool:
+    def _never_called(self, row: JournalCall) -> bool:
         """Return whether this runner wrote the row, and then did not call the function."""
         return row.epoch == self._fenced.fence.epoch and row.call_id not in self._reached
 
@@ -219,7 +219,7 @@ class ToolSteps:
         fenced = self._fenced
         row = fenced.journal.get(call.id)
         if row is None or row.state != "started" or row.epoch != fenced.fence.epoch:
-            started_row = Call(
+            started_row = JournalCall(
                 call_id=call.id,
                 number=fenced.answer,
                 tool=call.tool,
@@ -283,9 +283,9 @@ class ToolSteps:
             self._all_recorded = self._loop.create_future()
             await self._all_recorded
 
-    def _row_of(self, result: ToolResult) -> Call:
+    def _row_of(self, result: ToolResult) -> JournalCall:
         tool = self._chat_agent.agent.toolset.get(result.tool)
-        return Call(
+        return JournalCall(
             call_id=result.call_id,
             number=self._fenced.answer,
             tool=result.tool,
@@ -338,10 +338,10 @@ class ToolSteps:
                 return True
         return False
 
-    def _waiting_row(self, action: Action) -> Call:
+    def _waiting_row(self, action: Action) -> JournalCall:
         tool = self._chat_agent.agent.toolset.get(action.call.tool)
         earlier_row = self._fenced.journal.get(action.call.id)
-        return Call(
+        return JournalCall(
             call_id=action.call.id,
             number=self._fenced.answer,
             tool=action.call.tool,

@@ -17,10 +17,10 @@ from anyio.abc import TaskGroup
 from holdfast.agent import Agent
 from holdfast.chat.errors import ChatError
 from holdfast.chat.idempotency import forget_old_keys
-from holdfast.chat.rows import Chat
-from holdfast.chat.tombstones import forget_gone
+from holdfast.chat.rows import ChatRow
+from holdfast.chat.tombstones import forget_tombstones
 from holdfast.chat.transitions import claims
-from holdfast.chat.transitions.claims import Pool
+from holdfast.chat.transitions.claims import ClaimPool
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
@@ -48,20 +48,22 @@ CLAIMS_IF_EXCLUSIVE: Final = 64
 POLLS_PER_CLEANUP: Final = 720
 """Number of polls between two clean-ups: about an hour."""
 
-POOLS: Final[Sequence[Pool]] = ("urgent", "root", "child")
+POOLS: Final[Sequence[ClaimPool]] = ("urgent", "root", "child")
 
-IdleHook = Callable[[Chat], Awaitable[None]]
-FollowUpQuery = Callable[[], Awaitable[Sequence[Chat]]]
+IdleHook = Callable[[ChatRow], Awaitable[None]]
+FollowUpQuery = Callable[[], Awaitable[Sequence[ChatRow]]]
 DRIVEN: Final[WeakSet[Database]] = WeakSet()
 """Exclusive databases that already have a worker here. Such a worker treats every other owner as
 dead, so two would steal from each other."""
 
 
-async def _claim(me: claims.Worker, limits: Mapping[Pool, int], tx: Tx) -> dict[Pool, list[Chat]]:
+async def _claim(
+    me: claims.WorkerRow, limits: Mapping[ClaimPool, int], tx: Tx
+) -> dict[ClaimPool, list[ChatRow]]:
     return await claims.claim(tx, me, limits)
 
 
-async def _claim_again(me: claims.Worker, chat: Chat, tx: Tx) -> Chat | None:
+async def _claim_again(me: claims.WorkerRow, chat: ChatRow, tx: Tx) -> ChatRow | None:
     return await claims.claim_again(tx, me, chat)
 
 
@@ -94,12 +96,12 @@ class Worker:
         self._on_idle = on_idle
         self._needs_follow_up = needs_follow_up
         self._observer = observer
-        self._me = claims.Worker(
+        self._me = claims.WorkerRow(
             id=ports.new_id(),
             agents=tuple(agents),
             url=url,
             lease=int(options.lease * MICRO),
-            alone=db.exclusive,
+            exclusive=db.exclusive,
         )
         self._failures = FailureLog(self._me.id)
         self._runners: dict[str, Runner] = {}
@@ -146,7 +148,7 @@ class Worker:
 
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
-        await self._db.write(lambda tx: claims.beat(tx, self._me))
+        await self._db.write(lambda tx: claims.write_heartbeat(tx, self._me))
         stop_listening = self._db.listen(self._on_notice)
         block_error: BaseException | None = None
         try:
@@ -216,7 +218,9 @@ class Worker:
         """Write heartbeats on the event loop: a process whose loop hangs loses its lease."""
         while True:
             await anyio.sleep(self._options.heartbeat)
-            await self._try_write("renew its lease", lambda tx: claims.beat(tx, self._me))
+            await self._try_write(
+                "renew its lease", lambda tx: claims.write_heartbeat(tx, self._me)
+            )
 
     async def _try_write(self, task: str, write: Callable[[Tx], Awaitable[None]]) -> None:
         try:
@@ -279,12 +283,14 @@ class Worker:
     async def _clean_up(self, tx: Tx) -> None:
         await claims.forget_dead(tx, self._me.lease)
         await forget_old_keys(tx)
-        await forget_gone(tx)
+        await forget_tombstones(tx)
 
     async def _claim_once(self) -> bool:
         """Claim chats once. Returns whether there may be more."""
         batch = (
-            max(self._options.batch, CLAIMS_IF_EXCLUSIVE) if self._me.alone else self._options.batch
+            max(self._options.batch, CLAIMS_IF_EXCLUSIVE)
+            if self._me.exclusive
+            else self._options.batch
         )
         limits = {pool: min(batch, self._room(pool)) for pool in POOLS}
         limits = {pool: limit for pool, limit in limits.items() if limit > 0}
@@ -295,7 +301,7 @@ class Worker:
             self._start(chat)
         return any(len(claimed[pool]) == limit for pool, limit in limits.items())
 
-    def _room(self, pool: Pool) -> int:
+    def _room(self, pool: ClaimPool) -> int:
         if pool == "urgent":
             return self._options.batch
         children = sum(runner.is_child for runner in self._runners.values())
@@ -303,7 +309,7 @@ class Worker:
             return self._options.children - children
         return self._options.chats - (len(self._runners) - children)
 
-    def _start(self, chat: Chat) -> None:
+    def _start(self, chat: ChatRow) -> None:
         running = self._runners.get(chat.id)
         if running is not None:  # it lost the chat and claimed it again: the new runner waits
             running.stop_now()
@@ -318,7 +324,7 @@ class Worker:
         self._runners[chat.id] = runner
         self._group.start_soon(self._run, runner, name=f"chat {chat.id}")
 
-    async def _start_after(self, runner: Runner, chat: Chat) -> None:
+    async def _start_after(self, runner: Runner, chat: ChatRow) -> None:
         await runner.ended.wait()
         self._start(chat)
 
@@ -356,12 +362,12 @@ class Worker:
             if chat_id not in owned_ids:
                 runner.receive_notice(None)
 
-    async def _start_again(self, chat: Chat) -> None:
+    async def _start_again(self, chat: ChatRow) -> None:
         """Start a runner for an owned chat without one.
 
         Its runner ended with an error, or the claim was not acknowledged.
         """
-        claimed: Chat | None = chat
+        claimed: ChatRow | None = chat
         if chat.id in self._without_runner:
             try:
                 claimed = await self._db.write(partial(_claim_again, self._me, chat))
@@ -376,7 +382,7 @@ class Worker:
 
     # --- follow-up work ---
 
-    def _follow_up_on(self, chat: Chat) -> None:
+    def _follow_up_on(self, chat: ChatRow) -> None:
         """Start the follow-up work of a turn. It can neither fail nor repeat a step."""
         if self._on_idle is not None and not self._stopping:
             self._group.start_soon(self._follow_up, self._on_idle, chat)
@@ -393,7 +399,7 @@ class Worker:
         for chat in needs_follow_up:
             self._follow_up_on(chat)
 
-    async def _follow_up(self, on_idle: IdleHook, chat: Chat) -> None:
+    async def _follow_up(self, on_idle: IdleHook, chat: ChatRow) -> None:
         try:
             await on_idle(chat)
         except Exception:

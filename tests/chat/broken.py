@@ -10,7 +10,7 @@ from msgspec import structs
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Charge
 from holdfast.chat.transitions import runner, user
-from holdfast.chat.transitions.claims import POISON
+from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.kernel.messages import Message, Text, Usage, encode, results_message
 from tests.chat.chats import FAILURE, Chats, answer, asks, made, prompt, row_of_call
 from tests.kernel import histories
@@ -358,12 +358,12 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         "what is kept is no prompt": Broken(
             compacted,
             (put(5, histories.checkpoint(2, pinned=1)),),
-            ("invariant 7: message 5: it keeps the message at 1, and that is not a prompt that",),
+            ("invariant 7: message 5: it keeps the message at 1, which is not a prompt that",),
         ),
         "what is kept is not context": Broken(
             compacted,
             (put(5, histories.checkpoint(2, context=(1,))),),
-            ("invariant 7: message 5: it keeps the message at 1, and that is not context that",),
+            ("invariant 7: message 5: it keeps the message at 1, which is not context that",),
         ),
         "an unanswered prompt is covered": Broken(
             compacted,
@@ -713,7 +713,7 @@ BROKEN: Final[dict[str, dict[str, Broken]]] = {
         ),
         "a chat that should be parked": Broken(
             runs,
-            chat(f"crashes = {POISON}"),
+            chat(f"crashes = {MAX_CRASHES}"),
             ("invariant 18: crashes: there are 3, and at 3 a chat is parked",),
         ),
     },

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from holdfast.chat.errors import Fenced
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Chat, Rest, Status
+from holdfast.chat.rows import ChatRow, Status, TurnOutcome
 from holdfast.chat.state_machine import TRANSITIONS, Transition
 from holdfast.chat.transitions import lifecycle, runner, user
 from tests.chat.chats import FAILURE, Chats, answer, asks, given_result, made, prompt, row_of_call
 
 S, T = Status, Transition
-Act = Callable[[Chats, Chat], Awaitable[Any]]
+Act = Callable[[Chats, ChatRow], Awaitable[Any]]
 Cell = tuple[Status, Transition, Status]
 
 CELLS: Final = sorted(
@@ -66,7 +66,7 @@ CALLS: Final[Mapping[Status, Mapping[str, Any]]] = {
 
 async def bring(
     chats: Chats, id: str, status: Status, transition: Transition, outcome: Status | None = None
-) -> Chat:
+) -> ChatRow:
     """A chat that has all that the transition needs; `outcome` when there are several."""
     options: dict[str, Any] = {}
     if transition in QUEUE or (outcome and (status, transition, outcome) in QUEUED):
@@ -96,7 +96,7 @@ async def bring(
 
 async def _waiting(
     chats: Chats, id: str, transition: Transition, outcome: Status | None, queue: Any
-) -> Chat:
+) -> ChatRow:
     if queue == ("steer",):
         queue = ("queue",)  # a steering message would not let the chat rest
     if transition is T.EXPIRE and outcome is S.RUNNING:
@@ -108,7 +108,7 @@ async def _waiting(
 
 
 def _send(deliver: Any) -> Act:
-    async def send(chats: Chats, chat: Chat) -> None:
+    async def send(chats: Chats, chat: ChatRow) -> None:
         await chats.send(chat.id, "now this", deliver)
 
     return send
@@ -122,19 +122,19 @@ def _runner(transition: Callable[..., Awaitable[Any]], *args: Any) -> Act:
     return lambda chats, chat: chats.do(transition, fence_of(chat), *args)
 
 
-async def _start(chats: Chats, chat: Chat) -> None:
+async def _start(chats: Chats, chat: ChatRow) -> None:
     await chats.do(
         runner.start_calls, fence_of(chat), [row_of_call(chat, "a", "started", number=2)]
     )
 
 
-async def _finish_call(chats: Chats, chat: Chat) -> None:
+async def _finish_call(chats: Chats, chat: ChatRow) -> None:
     result = row_of_call(chat, "a", "finished", number=2, result=made("a"))
     if not await chats.do(runner.finish_call, chat.id, result):
         raise Fenced
 
 
-async def _require(chats: Chats, chat: Chat) -> None:
+async def _require(chats: Chats, chat: ChatRow) -> None:
     rows = [row_of_call(chat, id, "waiting") for id in ("a", "b")]
     await chats.do(runner.require_action, fence_of(chat), rows)
 
@@ -159,7 +159,7 @@ ACTS: Final[Mapping[Transition, Act]] = {
     T.START_CALLS: _start,
     T.FINISH_CALL: _finish_call,
     T.REQUIRE_ACTION: _require,
-    T.FINISH_TURN: _runner(runner.finish_turn, Rest("stop", 1)),
+    T.FINISH_TURN: _runner(runner.finish_turn, TurnOutcome("stop", 1)),
     T.SETTLE: _runner(runner.settle, runner.Settlement(results=(made("a"),))),
     T.FAIL: _runner(runner.fail, FAILURE),
     T.UPDATE: _people(user.update, {"title": "A new title"}),

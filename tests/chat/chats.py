@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, TypeVar
 from holdfast.chat import queries
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import fence_of, read_chat
-from holdfast.chat.rows import Call, Chat, Deliver, Queued, Rest, Status, Stored
+from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Status, Stored, TurnOutcome
 from holdfast.chat.transitions import claims, lifecycle, runner, user
-from holdfast.chat.transitions.claims import Pool, Worker
-from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, Step
+from holdfast.chat.transitions.claims import ClaimPool, WorkerRow
+from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
@@ -102,7 +102,7 @@ def _short(message: Message) -> str:
 
 
 def row_of_call(
-    chat: Chat,
+    chat: ChatRow,
     call_id: str,
     state: Literal["waiting", "started", "finished"],
     *,
@@ -111,10 +111,10 @@ def row_of_call(
     effect: Effect = "once",
     number: int | None = None,
     result: ToolResult | None = None,
-) -> Call:
+) -> JournalCall:
     """What a runner writes into the journal about a call of the last message."""
     waits = state == "waiting"
-    return Call(
+    return JournalCall(
         call_id=call_id,
         number=number or chat.messages,
         tool="work",
@@ -149,7 +149,7 @@ class Chats:
     async def ask(self, question: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
         return await self.db.read(lambda tx: question(tx, *args, **options))
 
-    async def row(self, id: str = "c1") -> Chat:
+    async def row(self, id: str = "c1") -> ChatRow:
         return await self.ask(read_chat, id)
 
     async def history(self, id: str = "c1") -> list[Stored]:
@@ -185,18 +185,18 @@ class Chats:
 
     # --- steps towards a state ---
 
-    async def create(self, id: str = "c1", text: str | None = "hello", **more: Any) -> Chat:
+    async def create(self, id: str = "c1", text: str | None = "hello", **more: Any) -> ChatRow:
         message = None if text is None else prompt(text)
         new = NewChat(id=id, agent=more.pop("agent", "agent"), message=message, **more)
         return await self.do(lifecycle.create, new)
 
-    async def beat(self, worker: str = ME, **more: Any) -> Worker:
-        me = Worker(id=worker, lease=LEASE, **{"agents": ("agent",), **more})
-        await self.do(claims.beat, me)
+    async def beat(self, worker: str = ME, **more: Any) -> WorkerRow:
+        me = WorkerRow(id=worker, lease=LEASE, **{"agents": ("agent",), **more})
+        await self.do(claims.write_heartbeat, me)
         return me
 
     async def claim(
-        self, pool: Pool = "root", *, worker: str = ME, limit: int = 100, **more: Any
+        self, pool: ClaimPool = "root", *, worker: str = ME, limit: int = 100, **more: Any
     ) -> list[str]:
         """What a worker gets that says it is alive and claims: the ids, in order."""
         me = await self.beat(worker, **more)
@@ -214,7 +214,7 @@ class Chats:
             await self.do(user.send, id, waiting)
 
     async def commit(self, id: str, *messages: Message) -> Committed:
-        step = Step(fence_of(await self.row(id)), messages)
+        step = StepCommit(fence_of(await self.row(id)), messages)
         committed = await self.db.write_together(COMMIT_STEP, step)
         assert isinstance(committed, Committed)
         return committed
@@ -231,7 +231,7 @@ class Chats:
         calls: Mapping[str, State] | None = None,
         queue: Sequence[Deliver] = (),
         **more: Any,
-    ) -> Chat:
+    ) -> ChatRow:
         """A chat that `ME` drives: at its prompt, or at an answer with calls."""
         await self.create(id, **more)
         assert id in await self.claim("root")
@@ -263,7 +263,7 @@ class Chats:
                 finished = row_of_call(chat, call, "finished", result=made(call))
                 assert await self.do(runner.finish_call, id, finished)
 
-    async def interrupting(self, id: str = "c1", **more: Any) -> Chat:
+    async def interrupting(self, id: str = "c1", **more: Any) -> ChatRow:
         await self.running(id, **more)
         return await self.do(user.interrupt, id)
 
@@ -275,7 +275,7 @@ class Chats:
         queue: Sequence[Deliver] = (),
         owned: bool = False,
         action: ActionKind = "client",
-    ) -> Chat:
+    ) -> ChatRow:
         """Calls, each with the seconds that it waits, or for ever; `owned`: until they are over."""
         waits = calls or {"a": 10 if owned else None, "b": None}
         await self.running(id, queue=queue)
@@ -295,26 +295,28 @@ class Chats:
     def after(self, seconds: int | None) -> int | None:
         return None if seconds is None else self.clock.now() + seconds * SECOND
 
-    async def idle(self, id: str = "c1", **more: Any) -> Chat:
+    async def idle(self, id: str = "c1", **more: Any) -> ChatRow:
         await self.running(id, **more)
         await self.commit(id, answer("here you are"))
         return await self.finish(id)
 
-    async def finish(self, id: str = "c1") -> Chat:
-        advanced = await self.do(runner.finish_turn, fence_of(await self.row(id)), Rest("stop", 1))
+    async def finish(self, id: str = "c1") -> ChatRow:
+        advanced = await self.do(
+            runner.finish_turn, fence_of(await self.row(id)), TurnOutcome("stop", 1)
+        )
         return advanced.chat
 
-    async def error(self, id: str = "c1", **more: Any) -> Chat:
+    async def error(self, id: str = "c1", **more: Any) -> ChatRow:
         chat = await self.running(id, **more)
         return (await self.do(runner.fail, fence_of(chat), FAILURE)).chat
 
-    async def archived(self, id: str = "c1", status: Status = Status.IDLE) -> Chat:
+    async def archived(self, id: str = "c1", status: Status = Status.IDLE) -> ChatRow:
         await (self.idle(id) if status is Status.IDLE else self.error(id))
         return await self.do(lifecycle.archive, id)
 
     async def child(
         self, parent: str, id: str, call: str = "spawn", text: str = "help me", **more: Any
-    ) -> Chat:
+    ) -> ChatRow:
         """A chat that a running one spawns: its last message asks for it."""
         chat = await self.row(parent)
         if await self.last_is_prompt(parent):
@@ -328,7 +330,7 @@ class Chats:
     async def last_is_prompt(self, id: str) -> bool:
         return (await self.history(id))[-1].message.kind != "answer"
 
-    async def rest(self, id: str) -> Chat:
+    async def rest(self, id: str) -> ChatRow:
         """A chat that runs and belongs to nobody or to `ME` comes to its end."""
         if (await self.row(id)).worker_id is None:
             claimed = [*await self.claim("child"), *await self.claim("root")]
@@ -337,7 +339,7 @@ class Chats:
         return await self.finish(id)
 
 
-def runnable_now(chat: Chat, now: int) -> bool:
+def runnable_now(chat: ChatRow, now: int) -> bool:
     """As the design says it, for a chat that waits for no children."""
     return not chat.archived and (
         (chat.status is Status.RUNNING and (chat.retry_at or 0) <= now)
@@ -350,7 +352,7 @@ def runnable_now(chat: Chat, now: int) -> bool:
     )
 
 
-def expected_notices(chat: Chat, now: int) -> list[Notice]:
+def expected_notices(chat: ChatRow, now: int) -> list[Notice]:
     """What everybody is told of a change of a chat without a family."""
     wanted = chat.worker_id is None and runnable_now(chat, now)
     return [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.chat.errors import Fenced, NothingWaits, TransitionNotAllowed, WrongAnswer
-from holdfast.chat.journal import WHY
+from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.queries import read_actions
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Fence, Rule, Status
@@ -215,7 +215,7 @@ async def test_only_actions_whose_deadline_has_passed_expire(chats: Chats) -> No
     assert (advanced.chat.status, advanced.chat.worker_id) == (Status.REQUIRES_ACTION, None)
     assert advanced.chat.deadline == chats.after(10)
     assert (await chats.said())[2:] == ["a=timed_out"]
-    assert [s.message.results[0].text for s in advanced.appended] == [WHY["timed_out"]]
+    assert [s.message.results[0].text for s in advanced.appended] == [NO_RESULT_TEXT["timed_out"]]
     assert sorted((await chats.load()).journal) == ["b", "c"]
     assert await chats.claim("urgent") == []
 

@@ -20,10 +20,10 @@ ON_THE_LOOP: Final = frozenset({"holdfast.chat.export"})
 """Modules that decode nothing that a store thread reads."""
 PLACE: Final = {"decode": 1, "document": 3, "_once": 1}
 """Where a function has the type."""
-CHOSEN: Final = frozenset({"kind", "what"})
+CHOSEN: Final = frozenset({"kind", "column_type"})
 """Variables that hold a type of these tables: what else they hold is found where it is given."""
 TABLES: Final = (
-    *rows.DOCUMENTS.values(),
+    *rows.JSON_COLUMNS.values(),
     *(what for table in invariants.TABLES.values() for what in table.documents.values()),
 )
 
@@ -39,16 +39,16 @@ from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult, Usage,
 call = ToolCall("1", "look", "{}")
 said = Message("assistant", (Text("Hm."), call), "answer", usage=Usage(input=1), model="a:b")
 failure = Failure("network", "It broke.")
-retry, rest, rule = rows.Retry(1, 3, failure), rows.Rest("stop", 2), rows.Rule("look")
-values = dict.fromkeys(field.name for field in rows.COLUMNS)
+retry, rest, rule = rows.PendingRetry(1, 3, failure), rows.TurnOutcome("stop", 2), rows.Rule("look")
+values = dict.fromkeys(field.name for field in rows.CHAT_FIELDS)
 for name in ("id", "owner", "agent", "root_id"):
     values[name] = "x"
-for field in rows.COLUMNS:
+for field in rows.CHAT_FIELDS:
     if field.type is int:
         values[field.name] = 1
 values |= {"labels": {"a": "b"}, "rules": (rule,), "status": rows.Status.IDLE, "archived": False,
            "error": failure, "retry": retry, "outcome": rest, "compaction": "person"}
-chat = rows.Chat(**values)
+chat = rows.ChatRow(**values)
 queued = rows.Queued("q", "steer", said, 0)
 made = {
     Message: said,
@@ -58,9 +58,9 @@ made = {
     dict[str, str]: {"a": "b"},
     tuple[rows.Rule, ...]: (rule,),
     Failure: failure,
-    rows.Retry: retry,
-    rows.Rest: rest,
-    rows.Chat: chat,
+    rows.PendingRetry: retry,
+    rows.TurnOutcome: rest,
+    rows.ChatRow: chat,
     user.Sent: user.Sent(chat, 1),
     user.Edited: user.Edited(chat, 1, (1,), (queued,)),
     rows.Queued: queued,

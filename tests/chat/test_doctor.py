@@ -24,7 +24,7 @@ from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Status
 from holdfast.chat.state_machine import Transition
 from holdfast.chat.transitions import lifecycle, runner, user
-from holdfast.chat.transitions.claims import POISON
+from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.context import NO_RESULT, Projection, Trim, view, whole_pairs
 from holdfast.kernel.messages import Message, Part, ToolResult, results_message
@@ -170,7 +170,7 @@ async def test_nothing_is_found_in_chats_that_were_stopped(chats: Chats) -> None
     for_people = structs.replace(half, visibility="user")
     await chats.do(runner.fail, fence_of(failing), FAILURE, for_people)
     await chats.running("poison", calls={"a": "started"})
-    for worker in range(POISON):
+    for worker in range(MAX_CRASHES):
         chats.clock.advance(LEASE)
         await chats.claim(worker=f"dead {worker}")
     assert (await chats.row("poison")).status is Status.ERROR
@@ -225,7 +225,7 @@ async def test_a_check_lists_everything_that_it_found(chats: Chats, by_hand: ByH
 async def test_chats_beyond_the_first_page_are_looked_at(
     chats: Chats, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "PAGE", 2)
+    monkeypatch.setattr(doctor, "IDS_PER_QUERY", 2)
     ids = [f"c{number}" for number in range(5)]
     for id in ids:
         await chats.create(id)
@@ -357,7 +357,7 @@ async def test_a_damaged_file_is_found_and_read_as_far_as_it_can_be(
     async with open_it() as db:
         findings = await found(db)
     assert {finding.invariant for finding in findings} == {5}
-    assert "it cannot be read to its end: " in findings[-1].says
+    assert "it cannot be read to its end: " in findings[-1].description
 
 
 # --- What depends on the history, of any history ------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatNotFound, MessageNotFound, NotAPrompt
-from holdfast.chat.journal import WHY
+from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Status
 from holdfast.chat.transitions import lifecycle, runner, user
@@ -220,7 +220,7 @@ async def test_calls_that_are_open_where_a_chat_is_forked_are_answered_there_alo
     await long_chat(chats)
     fork = await chats.do(lifecycle.fork, "c1", 6, new())
     assert (await chats.said("f"))[-2:] == ["once more ?b ?c", "b=forked c=forked"]
-    assert (await chats.history("f"))[-1].message.results[0].text == WHY["forked"]
+    assert (await chats.history("f"))[-1].message.results[0].text == NO_RESULT_TEXT["forked"]
     assert fork.status is Status.IDLE
     assert sorted((await chats.load("c1")).journal) == ["b", "c"]
     loaded = await chats.load("f")

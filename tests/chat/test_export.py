@@ -13,7 +13,7 @@ from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.export import Exported, export, parse
 from holdfast.chat.rows import Stored
-from holdfast.chat.snapshots import Snapshot, Watch, read_snapshot
+from holdfast.chat.snapshots import Snapshot, StrandedLimits, read_snapshot
 from holdfast.chat.transitions import user
 from holdfast.host import serving
 from holdfast.kernel.errors import FormatError
@@ -35,7 +35,7 @@ STRANGE = "NUL \x00, a lone \ud800, \ue000, two\nlines\u2028 and a fence\n````\n
 
 
 async def whole(chats: Chats, id: str = "c1") -> tuple[Snapshot, list[Stored]]:
-    snapshot = await chats.ask(read_snapshot, id, Watch(15_000_000, 60_000_000))
+    snapshot = await chats.ask(read_snapshot, id, StrandedLimits(15_000_000, 60_000_000))
     return snapshot, await chats.ask(queries.read_messages, id, limit=1_000, superseded=True)
 
 

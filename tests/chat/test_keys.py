@@ -11,8 +11,8 @@ import pytest
 from holdfast.chat import idempotency as machines
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatArchived, ChatError, InvalidInput, KeyReused
-from holdfast.chat.idempotency import KEPT, Key, Machine
-from holdfast.chat.rows import Chat, Status, Stored
+from holdfast.chat.idempotency import KEY_LIFETIME, Key, UserOperations
+from holdfast.chat.rows import ChatRow, Status, Stored
 from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message
@@ -30,8 +30,8 @@ from tests.chat.sessions import until_blocked
 
 
 @pytest.fixture
-def machine(chats: Chats) -> Machine:
-    return Machine(chats.db, ports())
+def machine(chats: Chats) -> UserOperations:
+    return UserOperations(chats.db, ports())
 
 
 def key(name: str = "k", fingerprint: str = "POST /chats hello", caller: str = "ann") -> Key:
@@ -48,7 +48,7 @@ def empty(id: str) -> NewChat:
 
 EXPORTED = Stored(1, 1, prompt("hello"), None, 5)
 
-Ask = Callable[[Machine, str, Key], Awaitable[Any]]
+Ask = Callable[[UserOperations, str, Key], Awaitable[Any]]
 REQUESTS: dict[str, tuple[str, Ask]] = {
     "create": ("idle", lambda m, id, k: m.create(new("new"), key=k)),
     "send": ("idle", lambda m, id, k: m.send(id, prompt("more"), key=k)),
@@ -80,7 +80,7 @@ async def bring(chats: Chats, id: str, state: str) -> None:
 
 
 async def test_a_repeated_request_gives_the_first_answer_and_changes_nothing(
-    chats: Chats, machine: Machine
+    chats: Chats, machine: UserOperations
 ) -> None:
     for name, (state, ask) in REQUESTS.items():
         await bring(chats, name, state)
@@ -106,19 +106,21 @@ async def _forget(chats: Chats, id: str) -> None:
     await chats.do(lifecycle.delete, id)
 
 
-async def test_unarchiving_twice_with_a_key_is_no_error(chats: Chats, machine: Machine) -> None:
+async def test_unarchiving_twice_with_a_key_is_no_error(
+    chats: Chats, machine: UserOperations
+) -> None:
     await chats.archived("c1")
     first = await machine.unarchive("c1", key=key())
     assert await machine.unarchive("c1", key=key()) == first
 
 
 async def test_every_request_can_have_a_key() -> None:
-    public = {name for name in vars(Machine) if not name.startswith("_")}
-    assert public - {"read", "unarchive", "remembered"} == set(REQUESTS)
+    public = {name for name in vars(UserOperations) if not name.startswith("_")}
+    assert public - {"read", "unarchive", "stored_response"} == set(REQUESTS)
 
 
 async def test_a_key_that_was_used_for_something_else_is_refused(
-    chats: Chats, machine: Machine
+    chats: Chats, machine: UserOperations
 ) -> None:
     await chats.idle("c1")
     await machine.send("c1", prompt("one"), key=key(fingerprint="one"))
@@ -129,7 +131,9 @@ async def test_a_key_that_was_used_for_something_else_is_refused(
     assert await chats.everything() == before
 
 
-async def test_the_keys_of_different_callers_are_different(chats: Chats, machine: Machine) -> None:
+async def test_the_keys_of_different_callers_are_different(
+    chats: Chats, machine: UserOperations
+) -> None:
     await chats.running("c1")
     await machine.send("c1", prompt("mine"), key=key(caller="ann"))
     await machine.send("c1", prompt("yours"), key=key(caller="bob", fingerprint="other"))
@@ -137,7 +141,7 @@ async def test_the_keys_of_different_callers_are_different(chats: Chats, machine
 
 
 async def test_a_refusal_leaves_no_trace_so_that_the_same_key_asks_again(
-    chats: Chats, machine: Machine
+    chats: Chats, machine: UserOperations
 ) -> None:
     await chats.archived("c1")
     before = await chats.everything()
@@ -150,7 +154,7 @@ async def test_a_refusal_leaves_no_trace_so_that_the_same_key_asks_again(
 
 
 async def test_a_message_without_a_key_is_sent_as_often_as_it_is_sent(
-    chats: Chats, machine: Machine
+    chats: Chats, machine: UserOperations
 ) -> None:
     await chats.running("c1")
     await machine.send("c1", prompt("again"))
@@ -159,24 +163,24 @@ async def test_a_message_without_a_key_is_sent_as_often_as_it_is_sent(
     assert (await chats.everything())["requests"] == []
 
 
-async def test_an_unknown_way_to_deliver_is_refused(chats: Chats, machine: Machine) -> None:
+async def test_an_unknown_way_to_deliver_is_refused(chats: Chats, machine: UserOperations) -> None:
     await chats.idle("c1")
     with pytest.raises(InvalidInput, match="queue, steer, interrupt"):
         await machine.send("c1", prompt("now"), "at once")  # type: ignore[arg-type]
 
 
-async def test_keys_are_forgotten_after_a_week(chats: Chats, machine: Machine) -> None:
+async def test_keys_are_forgotten_after_a_week(chats: Chats, machine: UserOperations) -> None:
     await chats.running("c1")
     await machine.send("c1", prompt("old"), key=key("old"))
     chats.clock.advance(1)
     await machine.send("c1", prompt("young"), key=key("young"))
-    chats.clock.advance(KEPT / 1e6 - 0.5)
+    chats.clock.advance(KEY_LIFETIME / 1e6 - 0.5)
     await chats.do(machines.forget_old_keys)
     assert [row[1] for row in (await chats.everything())["requests"]] == ["young"]
 
 
 async def test_the_same_request_many_times_at_once_is_carried_out_once(
-    chats: Chats, machine: Machine
+    chats: Chats, machine: UserOperations
 ) -> None:
     await chats.running("c1")
     answers: list[Any] = []
@@ -194,7 +198,7 @@ async def test_the_same_request_many_times_at_once_is_carried_out_once(
 
 @pytest.mark.parametrize("refused", [False, True])
 async def test_the_same_key_in_flight_waits_for_the_first(postgres: Chats, refused: bool) -> None:
-    chats, machine = postgres, Machine(postgres.db, ports())
+    chats, machine = postgres, UserOperations(postgres.db, ports())
     await chats.running("c1")
     asked, go = anyio.Event(), anyio.Event()
     answers: list[Any] = []
@@ -256,7 +260,7 @@ class Forgetful:
 
 async def test_a_key_heals_a_lost_acknowledgement(chats: Chats) -> None:
     await chats.running("c1")
-    machine = Machine(Forgetful(chats.db, 3), ports())
+    machine = UserOperations(Forgetful(chats.db, 3), ports())
     sent = await machine.send("c1", prompt("once"), key=key())
     assert sent.queued is not None
     assert await chats.queued() == ["once"]
@@ -264,7 +268,7 @@ async def test_a_key_heals_a_lost_acknowledgement(chats: Chats) -> None:
 
 async def test_an_acknowledgement_that_stays_lost_is_said_so(chats: Chats) -> None:
     await chats.running("c1")
-    machine = Machine(Forgetful(chats.db, 5), ports())
+    machine = UserOperations(Forgetful(chats.db, 5), ports())
     with pytest.raises(OutcomeUnknown):
         await machine.send("c1", prompt("once"), key=key())
     with pytest.raises(OutcomeUnknown):
@@ -273,7 +277,7 @@ async def test_an_acknowledgement_that_stays_lost_is_said_so(chats: Chats) -> No
 
 
 async def test_an_answer_with_odd_text_in_it_comes_back_as_it_was(
-    chats: Chats, machine: Machine
+    chats: Chats, machine: UserOperations
 ) -> None:
     await chats.running("c1")
     odd: Message = prompt("nul \x00, half a pair \ud800")
@@ -311,16 +315,16 @@ async def test_the_same_key_of_a_chat_that_is_gone_makes_one_chat_however_many_a
     postgres: Chats,
 ) -> None:
     """Both have found that it is gone before either goes on."""
-    chats, machine = postgres, Machine(postgres.db, ports())
+    chats, machine = postgres, UserOperations(postgres.db, ports())
     await machine.create(empty("c1"), key())
     await machine.delete("c1")
     found, go = anyio.Event(), anyio.Event()
-    answers: list[Chat] = []
+    answers: list[ChatRow] = []
 
-    async def slowly(tx: Tx) -> Chat:
+    async def slowly(tx: Tx) -> ChatRow:
         late: Any = Late(tx, found, go)
         return await machines._with_key(
-            late, key(), Chat, lambda tx: lifecycle.create(tx, empty("c2")), "c2"
+            late, key(), ChatRow, lambda tx: lifecycle.create(tx, empty("c2")), "c2"
         )
 
     async def second() -> None:

@@ -18,7 +18,7 @@ from holdfast.chat import doctor, queries
 from holdfast.chat.errors import ChatError, Fenced
 from holdfast.chat.journal import open_calls
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Chat, Queued, Rest, Status, Stored
+from holdfast.chat.rows import ChatRow, Queued, Status, Stored, TurnOutcome
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.kernel.messages import Message
 from holdfast.store.database import Tx
@@ -117,21 +117,21 @@ CHOICES: Final[Mapping[str, Choose]] = {
 Act = Callable[..., Awaitable[Any]]
 
 
-def _send(chats: Chats, chat: Chat, id: str, deliver: Any) -> Awaitable[Any]:
+def _send(chats: Chats, chat: ChatRow, id: str, deliver: Any) -> Awaitable[Any]:
     return chats.do(user.send, chat.id, Queued(id, deliver, prompt(id), 0))
 
 
-def _resolve(chats: Chats, chat: Chat, calls: list[str], approvals: set[str]) -> Awaitable[Any]:
+def _resolve(chats: Chats, chat: ChatRow, calls: list[str], approvals: set[str]) -> Awaitable[Any]:
     answers = {c: approval(c) if c in approvals else given_result(c) for c in calls}
     return chats.do(user.resolve, chat.id, answers)
 
 
-async def _reverse(chats: Chats, chat: Chat) -> None:
+async def _reverse(chats: Chats, chat: ChatRow) -> None:
     ids = [queued.id for queued in (await chats.load(chat.id)).queue]
     await chats.do(user.reorder, chat.id, ids[::-1])
 
 
-async def _claim(chats: Chats, chat: Chat) -> None:
+async def _claim(chats: Chats, chat: ChatRow) -> None:
     worker = f"worker of epoch {chat.epoch + 1}"
     for pool in ("urgent", "root"):
         await chats.claim(pool, worker=worker, agents=(chat.agent,))
@@ -141,21 +141,21 @@ def _under_fence(transition: Act, *args: Any, **more: Any) -> Callable[..., Awai
     return lambda chats, chat: chats.do(transition, fence_of(chat), *args, **more)
 
 
-async def _number(chats: Chats, chat: Chat) -> int:
+async def _number(chats: Chats, chat: ChatRow) -> int:
     """Of the message that asks for the open calls."""
     history = [s for s in await chats.history(chat.id) if s.message.visibility != "user"]
     answers = [s.number for s in history if s.message.kind == "answer"]
     return answers[-1] if answers else 1
 
 
-async def _start(chats: Chats, chat: Chat, calls: list[str]) -> None:
+async def _start(chats: Chats, chat: ChatRow, calls: list[str]) -> None:
     number = await _number(chats, chat)
     rows = [row_of_call(chat, call, "started", number=number) for call in calls]
     await chats.do(runner.start_calls, fence_of(chat), rows)
 
 
 async def _wait(
-    chats: Chats, chat: Chat, calls: list[str], approves: bool, seconds: int | None
+    chats: Chats, chat: ChatRow, calls: list[str], approves: bool, seconds: int | None
 ) -> None:
     number, action = await _number(chats, chat), "approval" if approves else "client"
     until = chats.after(seconds)
@@ -166,14 +166,14 @@ async def _wait(
     await chats.do(runner.start_calls, fence_of(chat), rows)
 
 
-async def _finish_call(chats: Chats, chat: Chat, call: str) -> None:
+async def _finish_call(chats: Chats, chat: ChatRow, call: str) -> None:
     number = await _number(chats, chat)
     row = row_of_call(chat, call, "finished", number=number, result=made(call))
     if not await chats.do(runner.finish_call, chat.id, row):
         raise Fenced
 
 
-async def _require(chats: Chats, chat: Chat) -> None:
+async def _require(chats: Chats, chat: ChatRow) -> None:
     number = await _number(chats, chat)
     calls = await chats.ask(open_calls, chat.id)
     rows = [row_of_call(chat, call.id, "waiting", number=number) for call in calls]
@@ -220,7 +220,7 @@ ACTS: Final[Mapping[str, Act]] = {
     "record_retry": lambda chats, chat, seconds, release: chats.do(
         runner.record_retry, fence_of(chat), FAILURE, 3, seconds * SECOND, release=release
     ),
-    "finish_turn": _under_fence(runner.finish_turn, Rest("stop")),
+    "finish_turn": _under_fence(runner.finish_turn, TurnOutcome("stop")),
     "settle": lambda chats, chat, text, calls: chats.do(
         runner.settle,
         fence_of(chat),

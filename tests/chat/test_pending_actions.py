@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.chat.pending_actions import Asked, read_asked
+from holdfast.chat.pending_actions import ListedAction, read_actions_of_owner
 from holdfast.chat.transitions import user
 from tests.chat.chats import Chats, answer, asks
 
 
-async def found(chats: Chats, owner: str, **page: object) -> list[Asked]:
-    return await chats.ask(read_asked, owner, **page)
+async def found(chats: Chats, owner: str, **page: object) -> list[ListedAction]:
+    return await chats.ask(read_actions_of_owner, owner, **page)
 
 
 async def test_what_a_chat_below_waits_for_is_found_with_the_chat_at_the_top(chats: Chats) -> None:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.queries import list_chats, read_actions, read_messages, read_page
-from holdfast.chat.snapshots import ChatResult, Watch, read_result
+from holdfast.chat.snapshots import ChatResult, StrandedLimits, read_result
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.store.database import NO_PARAMS, Params, Row, Tx
 from tests.chat.chats import LEASE, Chats, answer, prompt
@@ -140,7 +140,7 @@ async def test_what_a_chat_stopped_with_is_read_once(chats: Chats) -> None:
 
     async def read(tx: Tx) -> tuple[ChatResult | None, list[str]]:
         counted: Any = Counted(tx)
-        return await read_result(counted, "c1", Watch(LEASE, LEASE)), counted.asked
+        return await read_result(counted, "c1", StrandedLimits(LEASE, LEASE)), counted.asked
 
     result, asked = await chats.ask(read)
     assert result is not None

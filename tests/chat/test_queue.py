@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.chat import queries
 from holdfast.chat.errors import InvalidInput, QueuedNotFound, QueueFull, WrongOrder
-from holdfast.chat.queue import MAX_WAITING, read_queue
+from holdfast.chat.queue import MAX_QUEUED, read_queue
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Deliver, Queued, Rest, Status
+from holdfast.chat.rows import Deliver, Queued, Status, TurnOutcome
 from holdfast.chat.transitions import runner, user
 from tests.chat.chats import FAILURE, SECOND, Chats, answer, prompt
 
@@ -40,12 +40,12 @@ async def test_the_order_is_the_same_wherever_the_queue_is_shown(chats: Chats) -
 
 
 async def test_a_full_queue_refuses_one_more_and_keeps_nothing_of_it(chats: Chats) -> None:
-    await chats.running("c1", queue=("queue",) * MAX_WAITING)
+    await chats.running("c1", queue=("queue",) * MAX_QUEUED)
     before = await chats.everything()
     for deliver in ("queue", "steer", "interrupt"):
         with pytest.raises(QueueFull) as refusal:
             await chats.send("c1", "one too many", deliver)
-        assert refusal.value.limit == MAX_WAITING == 50
+        assert refusal.value.limit == MAX_QUEUED == 50
     assert await chats.everything() == before
 
 
@@ -115,7 +115,7 @@ async def test_a_message_that_came_after_the_decision_to_finish_is_not_left_behi
     await chats.commit("c1", answer("done"))
     decided = fence_of(await chats.row())
     await chats.send("c1", "one more thing")
-    advanced = await chats.do(runner.finish_turn, decided, Rest("stop", 1))
+    advanced = await chats.do(runner.finish_turn, decided, TurnOutcome("stop", 1))
     assert (advanced.chat.status, advanced.chat.outcome) == (Status.RUNNING, None)
     assert await chats.said() == ["hello", "done", "one more thing"]
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from holdfast.chat import queries
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.rows import Chat, Status, Stored
+from holdfast.chat.rows import ChatRow, Status, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message
@@ -31,7 +31,7 @@ def exported(messages: Sequence[Message], gone: range = range(0)) -> list[Stored
     ]
 
 
-async def restore(chats: Chats, messages: Sequence[Stored]) -> Chat:
+async def restore(chats: Chats, messages: Sequence[Stored]) -> ChatRow:
     return await chats.do(lifecycle.restore, NEW, messages)
 
 

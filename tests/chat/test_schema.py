@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.rows import NAMES
+from holdfast.chat.rows import CHAT_COLUMNS
 from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
@@ -201,4 +201,4 @@ def _belongs_to_chats(name: str, table: Table) -> bool:
 
 async def test_a_chat_has_a_field_for_every_column(postgres: Chats) -> None:
     schema = await postgres.db.read(postgres_schema)
-    assert {column.name for column in schema["chats"].columns} == set(NAMES)
+    assert {column.name for column in schema["chats"].columns} == set(CHAT_COLUMNS)

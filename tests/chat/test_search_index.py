@@ -78,11 +78,11 @@ async def test_a_title_alone_does_not_have_the_messages_read_again(chats: Chats)
 async def test_long_messages_are_indexed_a_few_at_a_time(chats: Chats) -> None:
     """Whoever commits to the chat waits for the transaction, and so may the event loop."""
     await chats.running(text="word")
-    text = "x" * (search.AT_ONCE_BYTES // 3)
+    text = "x" * (search.INDEX_BATCH_BYTES // 3)
     for n in range(8):
         await chats.commit("c1", answer(f"a{n} {text}"))
     sizes, before = [], 0
-    while await chats.db.write(partial(search._read_on, "c1")):
+    while await chats.db.write(partial(search._index_next, "c1")):
         indexed = len(await chats.ask(passages))
         sizes.append(indexed - before)
         before = indexed
@@ -91,7 +91,7 @@ async def test_long_messages_are_indexed_a_few_at_a_time(chats: Chats) -> None:
 
 
 def test_a_passage_is_not_searched_behind_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = search.looked_for("ipsum")
+    looked = search.parse_query("ipsum")
     assert looked is not None
     asked: list[str] = []
     words_of = search.words_of

@@ -9,7 +9,7 @@ import pytest
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatArchived, Fenced, NotArchived, TransitionNotAllowed
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Chat, Queued, Rest, Status
+from holdfast.chat.rows import ChatRow, Queued, Status, TurnOutcome
 from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import NewChat
@@ -63,7 +63,9 @@ async def _walk(
         assert now.worker_id is None
 
 
-def _check_versions(chat: Chat, now: Chat, transition: Transition, before: Any, after: Any) -> None:
+def _check_versions(
+    chat: ChatRow, now: ChatRow, transition: Transition, before: Any, after: Any
+) -> None:
     """Each version is the snapshot at which its part last changed, and none goes unsaid."""
 
     def part(dump: Any, table: str) -> dict[Any, Any]:
@@ -97,7 +99,9 @@ async def test_what_the_table_does_not_name_is_refused_and_leaves_no_trace(
                 await _is_refused(chats, chat, transition, owned or transition not in RUNNERS)
 
 
-async def _is_refused(chats: Chats, chat: Chat, transition: Transition, by_the_table: bool) -> None:
+async def _is_refused(
+    chats: Chats, chat: ChatRow, transition: Transition, by_the_table: bool
+) -> None:
     before = await chats.everything()
     chats.told()
     with pytest.raises((TransitionNotAllowed, Fenced)) as refusal:
@@ -225,8 +229,8 @@ async def test_transitions_of_one_transaction_see_each_other(chats: Chats) -> No
     chat = await chats.running("c1")
 
     async def twice(tx: Any) -> None:
-        advanced = await runner.finish_turn(tx, fence_of(chat), Rest("stop"))
-        await runner.finish_turn(tx, advanced.fence, Rest("stop"))
+        advanced = await runner.finish_turn(tx, fence_of(chat), TurnOutcome("stop"))
+        await runner.finish_turn(tx, advanced.fence, TurnOutcome("stop"))
 
     chats.told()
     with pytest.raises(Fenced):

@@ -17,10 +17,10 @@ from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Chat as Row
-from holdfast.chat.snapshots import Watch, read_snapshot
+from holdfast.chat.rows import ChatRow as Row
+from holdfast.chat.snapshots import StrandedLimits, read_snapshot
 from holdfast.chat.stream import (
-    SIZE,
+    MAX_RESULT_SIZE,
     ActionsChanged,
     ChatChanged,
     ChatStream,
@@ -166,8 +166,8 @@ class Stage:
 
     def __init__(self, chats: Chats, *, notices: bool = True) -> None:
         self.live = Live()
-        self.feed = Feed(chats.db, self.live, Watch(15_000_000, 60_000_000))
-        self._end = chats.db.listen(self.feed.hear) if notices else (lambda: None)
+        self.feed = Feed(chats.db, self.live, StrandedLimits(15_000_000, 60_000_000))
+        self._end = chats.db.listen(self.feed.receive_notice) if notices else (lambda: None)
 
     def stream(self, after: Cursor | None = None, *, follow: bool = False) -> ChatStream:
         return ChatStream(self.feed, "c1", after, follow=follow)
@@ -276,7 +276,7 @@ async def test_a_chat_of_large_messages_opens_with_those_that_fit(
 ) -> None:
     row = await chats.running()
     seen = Cursor(row.snapshot_version)
-    large = "x" * (SIZE // 3)  # and what is around the text: two fit
+    large = "x" * (MAX_RESULT_SIZE // 3)  # and what is around the text: two fit
     await chats.commit("c1", *(answer(large) for _ in range(2, 7)))
     for cursor in (None, seen):
         async with stage.stream(cursor) as stream:
@@ -289,7 +289,7 @@ async def test_a_chat_of_large_messages_opens_with_those_that_fit(
 async def test_one_message_is_told_however_large_it_is(chats: Chats, stage: Stage) -> None:
     row = await chats.running()
     seen = Cursor(row.snapshot_version)
-    await chats.commit("c1", answer("x" * 2 * SIZE))
+    await chats.commit("c1", answer("x" * 2 * MAX_RESULT_SIZE))
     async with stage.stream(seen) as stream:
         events = await take(stream, 2)
     assert (kinds(events), numbers(events)) == (["chat", "message"], [2])
@@ -303,7 +303,7 @@ async def test_large_messages_that_an_edit_took_out_are_only_named(
     chats: Chats, stage: Stage
 ) -> None:
     await chats.running()
-    await chats.commit("c1", *(answer("x" * (SIZE // 2)) for _ in range(2, 7)))
+    await chats.commit("c1", *(answer("x" * (MAX_RESULT_SIZE // 2)) for _ in range(2, 7)))
     row = await chats.finish()
     async with stage.stream(Cursor(row.snapshot_version), follow=True) as stream:
         await take(stream, 1)
@@ -418,7 +418,7 @@ async def test_after_missed_notices_everything_is_looked_at_at_once(chats: Chats
     async with deaf.stream(follow=True) as stream:
         await take(stream, 3)
         await chats.send("c1", "more")
-        deaf.feed.hear(Missed())
+        deaf.feed.receive_notice(Missed())
         assert numbers(await within(stream, 0.1)) == [3]
 
 
@@ -440,7 +440,7 @@ async def test_a_notice_of_a_version_that_is_not_there_costs_one_look(
         await take(stream, 3)
         with monkeypatch.context() as patch:
             patch.setattr(chats.db, "read", counted)
-            stage.feed.hear(Changed("c1", 1_000))
+            stage.feed.receive_notice(Changed("c1", 1_000))
             assert await within(stream, 4) == []
             assert looks == 1
         await chats.send("c1", "more")
@@ -484,7 +484,7 @@ async def test_a_reader_that_gives_up_waiting_and_asks_again_is_answered_at_once
         await give_up()
         assert kinds(await within(stream, 0.1)) == ["chat", "message"]
         await chats.send("c1", "more")
-        deaf.feed.hear(Missed())
+        deaf.feed.receive_notice(Missed())
         await give_up()
         assert kinds(await within(stream, 0.1)) == ["queue", "chat"]
 
@@ -550,7 +550,7 @@ async def test_what_is_said_and_committed_during_a_look_is_given_in_that_order(
     async with stage.stream() as stream:
         await take(stream, 3)
         monkeypatch.setattr(chats.db, "read", meanwhile)
-        stage.feed.hear(Missed())
+        stage.feed.receive_notice(Missed())
         events = await within(stream, 1)
     assert kinds(events) == ["delta", "message", "reset", "chat"]
 
@@ -653,9 +653,11 @@ async def test_the_partial_answer_of_a_worker_that_is_alive_was_not_interrupted(
     chat = await chats.running("c1")
     await chats.do(runner.write_partial, fence_of(chat), 1, answer("so far"))
     assert partials(await within(stage.stream(follow=True), 1)) == [None]
-    assert (await chats.ask(read_snapshot, "c1", stage.feed.watch)).partial is None
+    assert (await chats.ask(read_snapshot, "c1", stage.feed.stranded_limits)).partial is None
     await chats.do(runner.release, fence_of(chat))
-    assert (await chats.ask(read_snapshot, "c1", stage.feed.watch)).partial == answer("so far")
+    assert (await chats.ask(read_snapshot, "c1", stage.feed.stranded_limits)).partial == answer(
+        "so far"
+    )
 
 
 async def test_an_interrupted_answer_is_a_message_before_its_fragments_go(
@@ -729,7 +731,7 @@ async def test_a_stream_that_is_dropped_half_way_leaves_nothing_behind(
     gc.collect()
     await anyio.sleep(0.001)
     assert len(stage.live) == 0
-    assert len(stage.feed._news) == 0
+    assert len(stage.feed._announcements) == 0
 
 
 async def test_closing_a_stream_ends_whoever_waits_for_it(chats: Chats, stage: Stage) -> None:

@@ -7,13 +7,13 @@ import pytest
 from holdfast.chat import transcript
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.rows import Stored
-from holdfast.chat.snapshots import Watch
-from holdfast.chat.transcript import SIZE, read_transcript
+from holdfast.chat.snapshots import StrandedLimits
+from holdfast.chat.transcript import PAGE_BYTES, read_transcript
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import encode
 from tests.chat.chats import Chats, answer, prompt
 
-WATCH = Watch(15_000_000, 60_000_000)
+WATCH = StrandedLimits(15_000_000, 60_000_000)
 
 
 async def talk(chats: Chats, turns: int, text: str = "") -> None:
@@ -26,12 +26,12 @@ async def talk(chats: Chats, turns: int, text: str = "") -> None:
 
 
 async def test_a_page_has_no_more_than_its_size(chats: Chats) -> None:
-    await talk(chats, 20, "x" * (SIZE // 5))
+    await talk(chats, 20, "x" * (PAGE_BYTES // 5))
     found = await chats.ask(read_transcript, "c1", WATCH)
     pages = [page async for page in found.pages(chats.db)]
     sizes = [sum(len(encode(one.message)) for one in page) for page in pages]
     assert len(sizes) >= 4
-    assert max(sizes) <= SIZE
+    assert max(sizes) <= PAGE_BYTES
     assert [one.number for page in pages for one in page] == list(range(1, 41))
 
 
@@ -39,7 +39,7 @@ async def test_a_page_has_no_more_than_its_size(chats: Chats) -> None:
 async def test_later_changes_are_not_in_it(
     chats: Chats, monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
-    monkeypatch.setattr(transcript, "PAGE", 2)
+    monkeypatch.setattr(transcript, "PAGE_MESSAGES", 2)
     await talk(chats, 2)
     await chats.do(user.edit, "c1", 3, prompt("instead"))
     await chats.commit("c1", answer("well"))
@@ -63,7 +63,7 @@ async def test_later_changes_are_not_in_it(
 async def test_a_chat_that_is_deleted_between_two_pages_does_not_look_whole(
     chats: Chats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript, "PAGE", 2)
+    monkeypatch.setattr(transcript, "PAGE_MESSAGES", 2)
     await talk(chats, 2)
     await chats.finish("c1")
     found = await chats.ask(read_transcript, "c1", WATCH)

@@ -11,7 +11,7 @@ from holdfast.chat.queries import Spent
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Charge
 from holdfast.chat.transitions import lifecycle, runner, user
-from holdfast.chat.transitions.commit_step import COMMIT_STEP, Step
+from holdfast.chat.transitions.commit_step import COMMIT_STEP, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.chat.transitions.runner import Outcome, Settlement
 from holdfast.kernel.messages import Usage
@@ -44,7 +44,7 @@ async def test_answers_attempts_that_failed_and_titles_are_all_counted(chats: Ch
     failed = await chats.do(
         runner.record_retry, fence_of(chat), FAILURE, 3, 0, [Charge("t1", "attempt", USED)]
     )
-    await chats.do(COMMIT_STEP.alone, Step(failed.fence, (answer("yes", usage=USED),)))
+    await chats.do(COMMIT_STEP.alone, StepCommit(failed.fence, (answer("yes", usage=USED),)))
     outcome = Outcome(charges=(Charge("title", "title", USED), Charge("s", "summary", USED)))
     await chats.do(runner.finish_turn, fence_of(await chats.row()), None, outcome)
     assert await spent(chats) == times(4)
@@ -72,7 +72,7 @@ async def test_a_charge_is_counted_once_however_often_it_is_made(chats: Chats) -
 async def test_a_step_that_was_lost_is_not_counted(chats: Chats) -> None:
     chat = await chats.running("c1")
     stale = structs.replace(fence_of(chat), attempt=9)
-    await chats.db.write_together(COMMIT_STEP, Step(stale, (answer("lost", usage=USED),)))
+    await chats.db.write_together(COMMIT_STEP, StepCommit(stale, (answer("lost", usage=USED),)))
     assert await spent(chats) == times(0)
 
 
@@ -87,7 +87,7 @@ async def test_what_is_committed_at_once_is_counted_to_the_last_digit(chats: Cha
 
     async def commit(id: str) -> None:
         said = answer('"{,}\\"', usage=used[id], runtime=7)
-        await chats.db.write_together(COMMIT_STEP, Step(fences[id], (said,)))
+        await chats.db.write_together(COMMIT_STEP, StepCommit(fences[id], (said,)))
 
     async with anyio.create_task_group() as group:
         for id in used:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from holdfast.chat.rows import Queued, Rest, Retry, Status, Stored
+from holdfast.chat.rows import PendingRetry, Queued, Status, Stored, TurnOutcome
 from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.chat.stream import (
     ActionsChanged,
@@ -134,7 +134,7 @@ def test_a_turn_begins_when_the_chat_runs_and_ends_when_everything_of_it_was_tol
     all = told(
         chat(Status.RUNNING, 2, cursor=0),
         prompt(1, "hi", 2),
-        chat(Status.IDLE, 3, cursor=2, outcome=Rest("stop", 1)),
+        chat(Status.IDLE, 3, cursor=2, outcome=TurnOutcome("stop", 1)),
         message(2, "hello", 3),
     )
     assert kinds(all) == [RunStarted, StepStarted, TextDelta, MessageCommitted, RunEnded]
@@ -145,7 +145,7 @@ def test_a_turn_begins_when_the_chat_runs_and_ends_when_everything_of_it_was_tol
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_summary_does_not_say_again_how_the_last_turn_ended(seen: bool) -> None:
-    stopped = Rest("interrupted", 1)
+    stopped = TurnOutcome("interrupted", 1)
     note = {"role": "system", "parts": (Text("Shorter now."),), "kind": "note"}
     running = chat(Status.RUNNING, 3, epoch=2, outcome=stopped, compaction="person")
     all = told(
@@ -159,7 +159,7 @@ def test_a_summary_does_not_say_again_how_the_last_turn_ended(seen: bool) -> Non
 
 
 def test_a_turn_that_is_interrupted_like_the_last_one_says_so() -> None:
-    stopped = Rest("interrupted")
+    stopped = TurnOutcome("interrupted")
     all = told(
         chat(Status.IDLE, 2, epoch=1, outcome=stopped),
         chat(Status.IDLE, 4, cursor=3, epoch=2, outcome=stopped),
@@ -236,7 +236,7 @@ def test_a_call_that_was_still_being_written_is_shown_with_its_end() -> None:
     half = message(
         2, "", role="assistant", parts=parts, kind="answer", visibility="user", finish="interrupted"
     )
-    shown = told(RUNNING, half, chat(Status.IDLE, 2, outcome=Rest("interrupted")))
+    shown = told(RUNNING, half, chat(Status.IDLE, 2, outcome=TurnOutcome("interrupted")))
     assert [one for one in shown if isinstance(one, ToolCalled)] == [ToolCalled(call)]
     assert [one for one in shown if isinstance(one, ToolFinished)] == [ToolFinished(result, 0.0)]
     (ended,) = [one for one in shown if isinstance(one, RunEnded)]
@@ -261,7 +261,7 @@ def test_a_preview_that_was_missed_is_shown_once_before_somebody_is_asked() -> N
 
 
 def test_an_attempt_that_failed_is_told_once_with_when_the_next_begins() -> None:
-    retry = Retry(1, 3, Failure("rate_limit", "too many"), at=3_000_000)
+    retry = PendingRetry(1, 3, Failure("rate_limit", "too many"), at=3_000_000)
     changed = [chat(Status.RUNNING, at, retry=retry) for at in (2, 3)]
     shown = [one for one in told(RUNNING, *changed) if isinstance(one, Retrying)]
     assert [(one.attempt, one.of, one.delay, one.message) for one in shown] == [
@@ -274,7 +274,7 @@ def test_how_a_turn_ended_is_told() -> None:
     action = Pending("approval", ToolCall("t1", "pay", "{}"), "{}", "d")
     ends = [
         (chat(Status.ERROR, 2, error=failure), ("error", failure, ())),
-        (chat(Status.IDLE, 2, outcome=Rest("interrupted")), ("interrupted", None, ())),
+        (chat(Status.IDLE, 2, outcome=TurnOutcome("interrupted")), ("interrupted", None, ())),
         (chat(Status.REQUIRES_ACTION, 2), ("requires_action", None, (action,))),
     ]
     for end, expected in ends:

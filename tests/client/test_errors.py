@@ -13,7 +13,7 @@ from holdfast.chat.errors import ChatError, InvalidInput
 from holdfast.chat.files import FileInUse, FileNotFound, QuotaExceeded
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
-from holdfast.chat.queue import MAX_WAITING
+from holdfast.chat.queue import MAX_QUEUED
 from holdfast.chat.rows import Rule, Status
 from holdfast.chat.state_machine import Transition
 from holdfast.client.chat import RemoteChat
@@ -178,7 +178,7 @@ async def of_actions(chat: Chat | RemoteChat, refused: Any) -> None:
 async def of_the_rest(chat: Chat | RemoteChat, refused: Any) -> None:
     await anyio.sleep(1)
     await refused("busy", chat.archive)
-    for _ in range(MAX_WAITING):
+    for _ in range(MAX_QUEUED):
         await chat.send("x")
     await refused("full", lambda: chat.send("x"))
     await refused("busy delete", chat.delete)

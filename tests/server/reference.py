@@ -298,10 +298,10 @@ def limits() -> str:
         ("a page", f"{page.le} entries; 1000 for users and for the audit log", "`bad_request`"),
         (
             "messages on a page",
-            f"{_size(chat_stream.SIZE)}, or one message",
+            f"{_size(chat_stream.MAX_RESULT_SIZE)}, or one message",
             "a shorter page; continue with `next`",
         ),
-        ("queued messages of a chat", f"{chat_queue.MAX_WAITING}", "`queue_full`"),
+        ("queued messages of a chat", f"{chat_queue.MAX_QUEUED}", "`queue_full`"),
         ("tokens of a user", f"{tokens.MAX_TOKENS_PER_USER} at the same time", "`too_many`"),
         ("shares of a chat", f"{shares.MAX_SHARES}", "`too_many`"),
         (
@@ -328,10 +328,14 @@ def limits() -> str:
         ),
         (
             "the first page of a long chat",
-            f"{chat_stream.PAGE} messages",
+            f"{chat_stream.NEWEST_PAGE} messages",
             "`reset` with `more_before`",
         ),
-        ("missed messages sent on reconnect", f"{chat_stream.MOST}", "`reset` with `history`"),
+        (
+            "missed messages sent on reconnect",
+            f"{chat_stream.MAX_CHANGED_MESSAGES}",
+            "`reset` with `history`",
+        ),
         ("missed chats sent on reconnect", f"{chat_list_stream.MAX_CHATS_SENT}", "`reset`"),
         (
             "output of running calls in a stream",

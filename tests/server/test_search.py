@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import tool
 from holdfast.chat import search
-from holdfast.chat.search import looked_for, snippet, words_of
+from holdfast.chat.search import parse_query, snippet, words_of
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call
 from tests.server.api import Api, agent, serving_api
@@ -96,7 +96,7 @@ async def test_a_search_goes_with_the_other_filters(db: Database, clock: Clock) 
 async def test_a_long_chat_is_read_in_several_transactions(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "AT_ONCE", 2)
+    monkeypatch.setattr(search, "INDEX_BATCH", 2)
     script = [f"word{n}" for n in range(5)]
     async with serving_api(db, [agent(script, clock)], clock=clock) as api:
         id = await begun(api, title="begin")
@@ -167,7 +167,7 @@ async def test_what_is_written_without_blanks_is_found_by_its_pieces(
 
 
 def test_a_snippet_is_cut_around_what_was_found() -> None:
-    looked = looked_for("needle")
+    looked = parse_query("needle")
     assert looked is not None
     text = " ".join(["hay"] * 100 + ["Needles"] + ["straw"] * 100)
     pieces = list(snippet(text, looked))

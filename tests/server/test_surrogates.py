@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from holdfast.chat.export import FORMAT
+from holdfast.chat.export import EXPORT_FORMAT
 from holdfast.kernel.messages import ESCAPE
 from holdfast.server.json import from_json
 from holdfast.server.operation import OPERATIONS, Operation
@@ -171,7 +171,7 @@ async def test_half_a_pair_in_an_import_is_refused(db: Database, clock: Clock) -
             {"model": f"{ESCAPE}d800"},
         ):
             for line in ("", f'{{"{HALF}":1}}', f'{{"number":"{ESCAPE}d800"}}'):
-                data = json.dumps({"format": FORMAT, "chat": {**chat, **change}})
+                data = json.dumps({"format": EXPORT_FORMAT, "chat": {**chat, **change}})
                 sent = f"{data}\n{line}\n".encode(errors="surrogatepass")
                 answer = await api.ask("POST", "/chats/import", sent)
                 assert 400 <= answer.status < 500, (change, answer.body)

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.stream import SIZE
+from holdfast.chat.stream import MAX_RESULT_SIZE
 from holdfast.kernel.tool import Tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, usage
@@ -70,7 +70,7 @@ async def test_messages_come_in_pages_from_either_end(db: Database, clock: Clock
 
 
 async def test_a_page_of_large_messages_has_fewer_of_them(db: Database, clock: Clock) -> None:
-    async with serving_api(db, [agent(["x" * SIZE, "y"], clock)], clock=clock) as api:
+    async with serving_api(db, [agent(["x" * MAX_RESULT_SIZE, "y"], clock)], clock=clock) as api:
         id = await begun(api)
         await api.rest(id)
         await api.post(f"/chats/{id}/messages", {"prompt": "more"})

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from holdfast.agent import Agent
-from holdfast.chat.idempotency import Key, Machine
+from holdfast.chat.idempotency import Key, UserOperations
 from holdfast.chat.queries import list_chats
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Usage, user_message
@@ -92,7 +92,7 @@ async def main(url: str, effects: Path) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with open_database(url, now=ports.now) as db:
-        machine = Machine(db, ports)
+        machine = UserOperations(db, ports)
         worker = Worker(db, Live(), {"agent": agent}, ports, QUICK)
         async with worker.running():
             say("ready")
@@ -111,7 +111,7 @@ async def at_rest(db: Database, count: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def listen(machine: Machine, db: Database, ports: Ports) -> None:
+async def listen(machine: UserOperations, db: Database, ports: Ports) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

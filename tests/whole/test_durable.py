@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.chat.doctor import check
 from holdfast.chat.queries import list_chats, read_history
-from holdfast.chat.rows import Chat
+from holdfast.chat.rows import ChatRow
 from holdfast.kernel.messages import Message
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.database import Database
@@ -110,7 +110,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 class Found:
     """What is in a database: its chats, with their histories."""
 
-    def __init__(self, chats: dict[str, Chat], histories: dict[str, list[Message]]) -> None:
+    def __init__(self, chats: dict[str, ChatRow], histories: dict[str, list[Message]]) -> None:
         self.chats = chats
         self.histories = histories
 

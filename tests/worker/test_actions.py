@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.chat.errors import NothingWaits, TransitionNotAllowed, WrongAnswer
 from holdfast.chat.journal import put_call
 from holdfast.chat.row_lock import lock
-from holdfast.chat.rows import Answer, Call, Chat, Rule
+from holdfast.chat.rows import ActionAnswer, ChatRow, JournalCall, Rule
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.messages import Text, ToolResult, user_message
@@ -46,27 +46,29 @@ def mail() -> Mail:
     return Mail()
 
 
-async def waiting(life: Life, chat_id: str) -> dict[str, Call]:
+async def waiting(life: Life, chat_id: str) -> dict[str, JournalCall]:
     """What the chat waits for, by tool, once it does."""
     await life.until(chat_id, lambda chat: chat.status == "requires_action")
     return await life.journal(chat_id)
 
 
-def said(row: Call, text: str = "here") -> Answer:
+def said(row: JournalCall, text: str = "here") -> ActionAnswer:
     return Recorded(ToolResult(row.call_id, row.tool, (Text(text),)))
 
 
-def denied(row: Call) -> Answer:
+def denied(row: JournalCall) -> ActionAnswer:
     return Recorded(ToolResult(row.call_id, row.tool, (Text("No."),), "refused"))
 
 
-def allowed(row: Call, **changed: Any) -> Answer:
+def allowed(row: JournalCall, **changed: Any) -> ActionAnswer:
     assert row.asked is not None
     return Approved(row.asked.digest, changed or None)
 
 
-async def resolve(life: Life, chat_id: str, row: Call, answer: Answer, **more: Any) -> Chat:
-    return await life.machine.resolve(chat_id, {row.call_id: answer}, **more)
+async def resolve(
+    life: Life, chat_id: str, row: JournalCall, answer: ActionAnswer, **more: Any
+) -> ChatRow:
+    return await life.operations.resolve(chat_id, {row.call_id: answer}, **more)
 
 
 async def outcomes(life: Life, chat_id: str) -> dict[str, tuple[str, str]]:
@@ -233,9 +235,9 @@ async def test_an_approval_is_void_when_the_turn_is(
         await anyio.sleep(1)
         assert life.link.waiting == ["start_calls"]
         if how == "edit":
-            await life.machine.edit(chat_id, 1, user_message("else"))
+            await life.operations.edit(chat_id, 1, user_message("else"))
         else:
-            await life.machine.interrupt(chat_id)
+            await life.operations.interrupt(chat_id)
         life.link.go_on()
         await life.rest(chat_id)
         assert mail.sent == []
@@ -409,7 +411,7 @@ async def test_a_call_in_doubt_that_is_interrupted_may_have_taken_effect(
     chat_id = await doubt.cut(db, clock)
     async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
         await waiting(second, chat_id)
-        await second.machine.interrupt(chat_id)
+        await second.operations.interrupt(chat_id)
         await second.rest(chat_id)
         ((outcome, text),) = (await outcomes(second, chat_id)).values()
         assert (outcome, text[-26:]) == ("interrupted", " It may have taken effect.")
@@ -504,7 +506,7 @@ async def test_a_question_stored_before_attempts_were_counted_can_be_answered(
         assert doubt.sent == ["ann", "ann"]
 
 
-async def store_call(chat_id: str, row: Call, tx: Tx) -> None:
+async def store_call(chat_id: str, row: JournalCall, tx: Tx) -> None:
     await put_call(await lock(tx, chat_id), row)
 
 
@@ -558,9 +560,9 @@ async def test_many_at_once_are_resolved_all_or_not_at_all(db: Database, clock: 
         rows = await waiting(life, chat_id)
         given = {row.call_id: said(row) for row in rows.values()}
         with pytest.raises(NothingWaits):
-            await life.machine.resolve(chat_id, given | {"call_9": said(rows["asks"])})
+            await life.operations.resolve(chat_id, given | {"call_9": said(rows["asks"])})
         assert await life.journal(chat_id) == rows
-        await life.machine.resolve(chat_id, given)
+        await life.operations.resolve(chat_id, given)
         await life.rest(chat_id)
         assert len(await outcomes(life, chat_id)) == 2
 
@@ -710,7 +712,7 @@ async def test_calls_that_need_nobody_run_before_the_chat_waits(
         assert set(rows) == {"mail", "asks"}
         assert await outcomes(life, chat_id) == {"call_2": ("ok", "acted")}
         given = {"mail": allowed(rows["mail"]), "asks": said(rows["asks"])}
-        await life.machine.resolve(
+        await life.operations.resolve(
             chat_id, {rows[name].call_id: answer for name, answer in given.items()}
         )
         await life.rest(chat_id)

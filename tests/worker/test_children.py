@@ -109,7 +109,7 @@ async def test_a_wait_that_reaches_its_deadline_reports_finished_children_and_th
             slow: {"status": "running", "title": "S"},
         }
         assert second.text == first.text
-        await life.machine.interrupt(slow)
+        await life.operations.interrupt(slow)
 
 
 async def test_reports_stand_in_the_order_in_which_the_children_were_named(
@@ -128,7 +128,7 @@ async def test_reports_stand_in_the_order_in_which_the_children_were_named(
         children = await children_of(life, chat_id)
         assert listed == [*sorted(children, reverse=True), "nobody"]
         for child in children:
-            await life.machine.interrupt(child)
+            await life.operations.interrupt(child)
 
 
 async def test_what_an_unfinished_child_said_between_its_steps_is_not_its_report(
@@ -147,7 +147,7 @@ async def test_what_an_unfinished_child_said_between_its_steps_is_not_its_report
         (child,) = await children_of(life, chat_id)
         made = results_of(await life.history(chat_id))[-1]
         assert json.loads(made.text) == [{"agent": child, "status": "running"}]
-        await life.machine.interrupt(child)
+        await life.operations.interrupt(child)
 
 
 async def test_an_agent_lists_the_agents_that_it_spawned(db: Database, clock: Clock) -> None:
@@ -161,7 +161,7 @@ async def test_an_agent_lists_the_agents_that_it_spawned(db: Database, clock: Cl
             quick: {"name": "agent", "title": "quick", "status": "idle"},
             slow: {"name": "agent", "title": "S", "status": "running"},
         }
-        await life.machine.interrupt(slow)
+        await life.operations.interrupt(slow)
 
 
 async def test_an_agent_without_children_lists_none_and_not_those_of_others(
@@ -248,7 +248,7 @@ async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clo
         (child,) = await children_of(life, chat_id)
         await life.until(child, lambda chat: chat.worker_id is not None)
         await anyio.sleep(1)
-        await life.machine.interrupt(chat_id)
+        await life.operations.interrupt(chat_id)
         assert (await life.rest(child, 5)).status == "idle"
         assert (await life.chat(chat_id)).status == "idle"
 

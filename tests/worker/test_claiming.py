@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from holdfast.chat.queries import list_chats
-from holdfast.chat.rows import Chat
+from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import claims
-from holdfast.chat.transitions.claims import Pool
+from holdfast.chat.transitions.claims import ClaimPool
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.tool import Commit, tool
@@ -23,7 +23,7 @@ from tests.worker.workers import SECOND, living
 ONE = WorkerOptions(chats=1, children=1)
 
 
-async def owned(db: Database) -> list[Chat]:
+async def owned(db: Database) -> list[ChatRow]:
     rows = await db.read(lambda tx: list_chats(tx))
     return [chat for chat in rows if chat.worker_id is not None]
 
@@ -112,7 +112,7 @@ async def test_a_chat_that_kills_whoever_claims_it_is_parked(db: Database, clock
         assert chat.error is not None
         assert chat.error.kind == "poison"
         assert model.requests == []
-        await life.machine.retry(chat_id)
+        await life.operations.retry(chat_id)
         assert (await life.rest(chat_id)).status == "idle"
 
 
@@ -138,7 +138,7 @@ async def test_a_chat_whose_agent_nobody_knows_waits_for_somebody_who_does(
 ) -> None:
     async with living(db, ["Never."], clock=clock) as life:
         new = NewChat(id="odd", agent="odd", message=user_message("?"))
-        await life.machine.create(new)
+        await life.operations.create(new)
         await anyio.sleep(60)
         chat = await life.chat("odd")
         assert (chat.status, chat.worker_id, chat.epoch) == ("running", None, 0)
@@ -186,7 +186,7 @@ async def test_a_busy_worker_looks_after_its_chats_all_the_same(db: Database, cl
         life.link.notices = drops_changes
         chat_id = await life.begin()
         await anyio.sleep(2)
-        await life.machine.interrupt(chat_id)
+        await life.operations.interrupt(chat_id)
         for _ in range(10):
             await anyio.sleep(1)
             await life.begin()
@@ -217,8 +217,8 @@ async def test_chats_that_wait_together_are_claimed_in_batches_where_others_may_
     claim = claims.claim
 
     async def counted(
-        tx: Tx, worker: claims.Worker, limits: Mapping[Pool, int]
-    ) -> dict[Pool, list[Chat]]:
+        tx: Tx, worker: claims.WorkerRow, limits: Mapping[ClaimPool, int]
+    ) -> dict[ClaimPool, list[ChatRow]]:
         found = await claim(tx, worker, limits)
         taken.append(len(found["root"]))
         return found
@@ -262,7 +262,7 @@ async def test_a_chat_that_cannot_be_read_ends_in_an_error_that_says_so(
         assert chat.error.kind == "internal"
         assert "reference" in chat.error.detail
         await execute(db, "UPDATE queue SET body = :body", body=body)
-        await life.machine.retry(chat_id)
+        await life.operations.retry(chat_id)
         await life.rest(chat_id)
         assert (await life.told(chat_id))[-1] == "answer: Again."
 
@@ -285,11 +285,11 @@ async def test_what_may_not_run_is_never_taken(db: Database, clock: Clock) -> No
         idle = await life.begin()
         await life.rest(idle)
         archived = NewChat(id="archived", agent="agent", message=None)
-        await life.machine.create(archived)
-        await life.machine.archive("archived")
+        await life.operations.create(archived)
+        await life.operations.archive("archived")
         await anyio.sleep(30)
-        me = claims.Worker(id="x", agents=("agent",), lease=0)
-        limits: dict[Pool, int] = {"urgent": 10, "root": 10, "child": 10}
+        me = claims.WorkerRow(id="x", agents=("agent",), lease=0)
+        limits: dict[ClaimPool, int] = {"urgent": 10, "root": 10, "child": 10}
         claimed = await db.write(lambda tx: claims.claim(tx, me, limits))
         assert claimed == {"urgent": [], "root": [], "child": []}
         assert (await life.chat("archived")).epoch == 0

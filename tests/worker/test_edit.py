@@ -15,7 +15,7 @@ from tests.worker.workers import SECOND, Life, asks, living
 
 
 async def edit(life: Life, chat_id: str, text: str = "else", number: int = 1) -> Any:
-    return await life.machine.edit(chat_id, number, user_message(text))
+    return await life.operations.edit(chat_id, number, user_message(text))
 
 
 async def outcomes(db: Database, chat_id: str) -> dict[str, str]:
@@ -242,7 +242,7 @@ async def test_a_chat_that_is_being_stopped_goes_on_with_what_was_said_instead(
         life.link.hold("settle")
         chat_id = await life.begin()
         await anyio.sleep(2)
-        await life.machine.interrupt(chat_id)
+        await life.operations.interrupt(chat_id)
         await anyio.sleep(1)
         await edit(life, chat_id)
         life.link.go_on()

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from holdfast.chat.rows import Rest
-from holdfast.chat.snapshots import ChatResult, Watch, read_result
+from holdfast.chat.rows import TurnOutcome
+from holdfast.chat.snapshots import ChatResult, StrandedLimits, read_result
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.store.database import Database
 from holdfast.testing import Clock, cut, fail, finish, say
@@ -17,7 +17,7 @@ from tests.kernel.runs import scripted
 from tests.worker.workers import Life, living
 
 ONCE: Final = Policy(retry=Retry(attempts=1))
-WATCH: Final = Watch(60_000_000, 60_000_000)
+WATCH: Final = StrandedLimits(60_000_000, 60_000_000)
 
 
 async def result_of(life: Life, chat_id: str) -> ChatResult:
@@ -36,7 +36,7 @@ async def test_a_model_that_finishes_with_an_error_fails_the_turn(
     script = [[say("Half"), finish("error")]]
     async with living(db, script, clock=clock, policy=ONCE) as life:
         chat = await life.rest(await life.begin())
-        assert (chat.status, chat.outcome) == ("error", Rest("error"))
+        assert (chat.status, chat.outcome) == ("error", TurnOutcome("error"))
         assert chat.error is not None
         assert chat.error.kind == "server"
         assert await life.told(chat.id) == ["prompt: ?", "answer: Half"]
@@ -72,7 +72,7 @@ async def test_an_answer_that_was_cut_is_in_the_outcome(
     policy = Policy(recoveries=0)
     async with living(db, [[say("Visible"), finish(why)]], clock=clock, policy=policy) as life:
         chat = await life.rest(await life.begin())
-        assert chat.outcome == Rest("stop", 1, why)
+        assert chat.outcome == TurnOutcome("stop", 1, why)
         result = await result_of(life, chat.id)
         assert (result.text, result.cut_by) == ("Visible", why)
 

@@ -177,7 +177,7 @@ async def test_an_interrupt_that_comes_before_the_commit_leaves_no_word_of_a_chi
         chat_id = await life.begin()
         await anyio.sleep(1)
         assert life.link.waiting == ["commit_step"]
-        await life.machine.interrupt(chat_id)
+        await life.operations.interrupt(chat_id)
         life.link.go_on()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -229,7 +229,7 @@ async def test_a_call_that_is_about_to_begin_is_not_disturbed_by_a_title(
         life.link.hold("start_calls")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.machine.update(chat_id, {"title": "t"})
+        await life.operations.update(chat_id, {"title": "t"})
         life.link.go_on()
         await life.rest(chat_id)
         assert [outcome(one) for one in results_of(await life.history(chat_id))] == [DONE]
@@ -320,8 +320,8 @@ async def test_a_call_that_is_stopped_as_it_starts_leaves_nothing_in_the_journal
         chat_id = await life.begin()
         acts: dict[str, Callable[[], Any]] = {
             "steer": lambda: life.send(chat_id, "stop that", "steer"),
-            "interrupt": lambda: life.machine.interrupt(chat_id),
-            "edit": lambda: life.machine.edit(chat_id, 1, user_message("else")),
+            "interrupt": lambda: life.operations.interrupt(chat_id),
+            "edit": lambda: life.operations.edit(chat_id, 1, user_message("else")),
         }
         await life.link.committing("start_calls", acts[how])
         await life.rest(chat_id)

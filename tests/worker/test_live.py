@@ -171,7 +171,7 @@ async def test_what_was_stopped_or_edited_away_is_no_longer_shown(
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.machine.edit(chat_id, 1, user_message("else"))
+        await life.operations.edit(chat_id, 1, user_message("else"))
         await anyio.sleep(1)
         async with life.live.read(chat_id) as reader:
             assert texts(reader.take()) == "More"

@@ -152,9 +152,9 @@ async def test_what_people_do_meanwhile_costs_no_more_in_a_long_chat(
             await anyio.sleep(1.5)
             before = life.link.rows
             if what == "title":
-                await life.machine.update(chat_id, {"title": "t"})
+                await life.operations.update(chat_id, {"title": "t"})
             elif what == "interrupt":
-                await life.machine.interrupt(chat_id)
+                await life.operations.interrupt(chat_id)
             else:
                 await life.send(chat_id, "more", what)  # type: ignore[arg-type]
             await life.rest(chat_id)

@@ -137,7 +137,7 @@ async def test_a_summary_is_a_compaction_and_no_step(db: Database, clock: Clock)
         model = life.agent.model.name  # type: ignore[union-attr]
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.machine.compact(chat_id)
+        await life.operations.compact(chat_id)
         await life.rest(chat_id)
     told = lines(meters)
     assert told['holdfast_compactions_total{outcome="summary"}'] == 1
@@ -439,7 +439,7 @@ async def test_the_spans_of_a_summary_are_there_too(db: Database, clock: Clock) 
     async with living(db, script, clock=clock, observer=tracing(spans)) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.machine.compact(chat_id)
+        await life.operations.compact(chat_id)
         await life.rest(chat_id)
     *_, summary = spans.all
     assert summary.name.startswith("chat ")

@@ -200,7 +200,7 @@ async def test_an_interrupt_is_still_settled(db: Database, clock: Clock) -> None
         chat_id = await life.begin()
         await anyio.sleep(5)
         async with stopping(life):
-            await life.machine.interrupt(chat_id)
+            await life.operations.interrupt(chat_id)
         chat = await life.chat(chat_id)
         assert chat.status == "idle"
         assert (await life.told(chat_id))[1] == "answer: Half"

@@ -41,8 +41,8 @@ async def hosting(
 
 async def claim(db: Database, worker: str) -> None:
     """Take what there is, say nothing more, and die."""
-    me = claims.Worker(id=worker, agents=("agent",), lease=LEASE)
-    await db.write(partial(claims.beat, worker=me))
+    me = claims.WorkerRow(id=worker, agents=("agent",), lease=LEASE)
+    await db.write(partial(claims.write_heartbeat, worker=me))
     await db.write(lambda tx: claims.claim(tx, me, {"root": 1}))
 
 
@@ -63,7 +63,7 @@ async def test_a_chat_whose_worker_died_and_whose_agent_nobody_knows_is_stranded
 ) -> None:
     async with hosting(db, clock, "other", worker=None) as host:
         await db.write(
-            partial(lifecycle.create, new=NewChat(id="c", agent="agent", message=prompt("?")))
+            partial(lifecycle.create, new_chat=NewChat(id="c", agent="agent", message=prompt("?")))
         )
         await claim(db, "w")
         chat = await host.chat("c")

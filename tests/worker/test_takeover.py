@@ -347,7 +347,7 @@ async def test_a_chat_that_is_found_again_by_the_worker_that_lost_it_has_one_run
         chat_id = await life.begin()
         await anyio.sleep(3)
         # Somebody took it for dead, claimed the chat, and died.
-        stranger = claims.Worker(id="x", agents=("agent",), lease=0, alone=True)
+        stranger = claims.WorkerRow(id="x", agents=("agent",), lease=0, exclusive=True)
         await db.write(lambda tx: claims.claim(tx, stranger, {"root": 1}))
         await anyio.sleep(1)
         await life.begin("look for chats")

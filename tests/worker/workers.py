@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.doctor import check
-from holdfast.chat.idempotency import Machine
+from holdfast.chat.idempotency import UserOperations
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
-from holdfast.chat.rows import Call, Chat, Deliver, Queued, Stored
+from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message, ToolResult, user_message
 from holdfast.kernel.ports import Ports
@@ -54,7 +54,7 @@ class Life:
         self.agent = agent
         self.ports = world
         self.live = Live()
-        self.machine = Machine(db, world)
+        self.operations = UserOperations(db, world)
         agents = {agent.name: agent}
         self.worker = Worker(self.link, self.live, agents, world, options, observer=observer)
         self._main: asyncio.Task[None] | None = None
@@ -97,21 +97,21 @@ class Life:
 
     async def begin(self, prompt: str = "?") -> str:
         new = NewChat(id=self.ports.new_id(), agent=self.agent.name, message=user_message(prompt))
-        return (await self.machine.create(new)).id
+        return (await self.operations.create(new)).id
 
     async def send(self, chat_id: str, text: str, deliver: Deliver = "queue") -> None:
-        await self.machine.send(chat_id, user_message(text), deliver)
+        await self.operations.send(chat_id, user_message(text), deliver)
 
-    async def chat(self, chat_id: str) -> Chat:
-        return await self.machine.read(chat_id)
+    async def chat(self, chat_id: str) -> ChatRow:
+        return await self.operations.read(chat_id)
 
-    async def rest(self, chat_id: str, seconds: float = 600) -> Chat:
+    async def rest(self, chat_id: str, seconds: float = 600) -> ChatRow:
         """The chat once it rests."""
         return await self.until(chat_id, lambda chat: chat.status in ("idle", "error"), seconds)
 
     async def until(
-        self, chat_id: str, reached: Callable[[Chat], bool], seconds: float = 600
-    ) -> Chat:
+        self, chat_id: str, reached: Callable[[ChatRow], bool], seconds: float = 600
+    ) -> ChatRow:
         changed = anyio.Event()
 
         def hear(notice: Notice) -> None:
@@ -130,17 +130,17 @@ class Life:
         finally:
             end()
 
-    async def interrupted(self, chat_id: str) -> Chat:
+    async def interrupted(self, chat_id: str) -> ChatRow:
         """Stop the chat, and wait until it has come to rest."""
-        await self.machine.interrupt(chat_id)
+        await self.operations.interrupt(chat_id)
         return await self.rest(chat_id)
 
-    async def journal(self, chat_id: str) -> dict[str, Call]:
+    async def journal(self, chat_id: str) -> dict[str, JournalCall]:
         """The calls that are not in the history yet, by tool."""
         rows = await self.db.read(lambda tx: read_journal(tx, chat_id))
         return {row.tool: row for row in rows.values()}
 
-    async def actions(self, chat_id: str) -> list[Call]:
+    async def actions(self, chat_id: str) -> list[JournalCall]:
         """What the chat waits for, in call order."""
         return await self.db.read(lambda tx: queries.read_actions(tx, chat_id))
 

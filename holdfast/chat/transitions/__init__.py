@@ -5,7 +5,7 @@
   with a form that commits the steps of many chats at once.
 - `claims.py`: workers claim chats, renew their lease, and release chats.
 - `lifecycle.py`: create, spawn, fork, restore, archive, delete.
-- `interrupt.py`: interrupting a chat with all chats below it, shared by the others.
+- `interrupt.py`: interrupts a chat with all chats below it; used by the others.
 
 A transition is a function of a `Tx`. It locks its chat with `row_lock.begin` or, for a runner, with
 `begin_fenced`; changes the chat as a value; and closes it. It must not wait for anything but the

@@ -1,8 +1,8 @@
-"""Committing a step: the most frequent transition, and the only one with a form for many chats.
+"""The commit of a step: the most frequent transition, and the only one that commits many chats.
 
-The condition of the fence is part of the statement that writes. On PostgreSQL many steps of
-different chats are one statement, and one step is the same statement with plain values instead of
-arrays; on SQLite they share a transaction, in which each statement is run for all of them.
+The statement that writes also checks the fence. On PostgreSQL the steps of many chats are one
+statement, and a single step is the same statement with plain values instead of arrays. On SQLite
+they share a transaction, in which each statement is run for all of them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Tx
 
 
-class Step(Struct, frozen=True):
-    """Messages to be committed by a runner that still owns its chat."""
+class StepCommit(Struct, frozen=True):
+    """A step to be committed: its messages, and the fence that it started from."""
 
     fence: Fence
     messages: tuple[Message, ...]
@@ -43,11 +43,11 @@ class Committed(Struct, frozen=True):
     queue_version: int
 
 
-class Lost(Struct, frozen=True):
-    """The fence did not hold: nothing was written."""
+class FenceLost(Struct, frozen=True):
+    """The chat no longer matched the fence, so nothing was written."""
 
 
-LOST: Final = Lost()
+FENCE_LOST: Final = FenceLost()
 
 ADVANCE: Final = """
     snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
@@ -58,71 +58,77 @@ ADVANCE: Final = """
 class _CommitStep:
     """The transition `commit step`, for one chat or for many."""
 
-    async def alone(self, tx: Tx, step: Step) -> Committed | Lost:
-        (outcome,) = await _one_by_one(tx, (step,))
+    async def alone(self, tx: Tx, commit: StepCommit) -> Committed | FenceLost:
+        (outcome,) = await _one_by_one(tx, (commit,))
         return outcome
 
-    async def together(self, tx: Tx, many: Sequence[Step]) -> Sequence[Committed | Lost | None]:
+    async def together(
+        self, tx: Tx, commits: Sequence[StepCommit]
+    ) -> Sequence[Committed | FenceLost | None]:
         if not tx.dialect.writes_in_with:
-            return await _one_by_one(tx, many)
-        if len(many) == 1 and len(many[0].messages) == 1:
-            rows = await tx.fetch(of_one(tx.dialect.now), _values(many[0]))
+            return await _one_by_one(tx, commits)
+        if len(commits) == 1 and len(commits[0].messages) == 1:
+            rows = await tx.fetch(of_one(tx.dialect.now), _params(commits[0]))
         else:
-            rows = await tx.fetch(of_many(tx.dialect.now), _arrays(many))
-        outcomes: dict[str, Committed | Lost] = {}
+            rows = await tx.fetch(of_many(tx.dialect.now), _array_params(commits))
+        outcomes: dict[str, Committed | FenceLost] = {}
         for chat, version, messages, queue_version in rows:
             if version is None:
-                outcomes[chat] = LOST
+                outcomes[chat] = FENCE_LOST
             else:
                 outcomes[chat] = Committed(version, messages, queue_version)
                 tx.tell(Changed(chat, version))
-        # A deleted chat was not locked, and runs alone, where it is found to be lost.
-        return [outcomes.get(step.chat) for step in many]
+        # A chat that was not locked is committed alone; if it was deleted, that returns FenceLost.
+        return [outcomes.get(commit.chat) for commit in commits]
 
 
 COMMIT_STEP: Final = _CommitStep()
 
 
-async def _one_by_one(tx: Tx, many: Sequence[Step]) -> list[Committed | Lost]:
-    """Run a statement for each chat, and one for each of its messages."""
-    found = await tx.fetch_many(of_chat(tx.dialect.now), [_fenced(step) for step in many])
-    changed = {row[0]: row for row in found}
-    outcomes: list[Committed | Lost] = []
+async def _one_by_one(tx: Tx, commits: Sequence[StepCommit]) -> list[Committed | FenceLost]:
+    """Run one statement for each chat, and one for each of its messages."""
+    updated_rows = await tx.fetch_many(
+        of_chat(tx.dialect.now), [_chat_params(commit) for commit in commits]
+    )
+    rows_by_chat = {row[0]: row for row in updated_rows}
+    outcomes: list[Committed | FenceLost] = []
     rows: list[dict[str, Any]] = []
-    for step in many:
-        row = changed.get(step.fence.chat)
+    for commit in commits:
+        row = rows_by_chat.get(commit.fence.chat)
         if row is None:
-            outcomes.append(LOST)
+            outcomes.append(FENCE_LOST)
             continue
-        _, version, last, queue_version, now = row
-        number = last - len(step.messages)
-        for message in step.messages:
+        _, version, last_number, queue_version, now = row
+        number = last_number - len(commit.messages)
+        for message in commit.messages:
             number += 1
-            rows.append(_row(step, number, version, message, now))
-        tx.tell(Changed(step.fence.chat, version))
-        outcomes.append(Committed(version, last, queue_version))
+            rows.append(_row(commit, number, version, message, now))
+        tx.tell(Changed(commit.fence.chat, version))
+        outcomes.append(Committed(version, last_number, queue_version))
     await tx.execute_many(INSERT_MESSAGE, rows)
     return outcomes
 
 
-def _fenced(step: Step) -> dict[str, Any]:
+def _chat_params(commit: StepCommit) -> dict[str, Any]:
     """Return the parameters of `of_chat`."""
-    fence = step.fence
+    fence = commit.fence
     return {
         "id": fence.chat,
         "epoch": fence.epoch,
         "history_version": fence.history_version,
         "attempt": fence.attempt,
-        "count": len(step.messages),
+        "count": len(commit.messages),
     }
 
 
-def _row(step: Step, number: int, version: int, message: Message, now: int) -> dict[str, Any]:
-    fence = step.fence
+def _row(
+    commit: StepCommit, number: int, version: int, message: Message, now: int
+) -> dict[str, Any]:
+    fence = commit.fence
     return message_row(fence.chat, number, version, message, now, epoch=fence.epoch)
 
 
-STEPS: Final = {
+STEP_COLUMNS: Final = {
     "id": "text",
     "epoch": "bigint",
     "history_version": "bigint",
@@ -130,7 +136,7 @@ STEPS: Final = {
     "count": "bigint",
 }
 """Columns of a step in the statement: names and types."""
-MESSAGES: Final = {
+MESSAGE_COLUMNS: Final = {
     "chat_id": "text",
     "back": "bigint",
     "role": "text",
@@ -145,15 +151,15 @@ MESSAGES: Final = {
     "cache_write": "bigint",
     "cost": "double precision",
 }
-"""Columns of a message in the statement. `back`: how many messages of its step follow it."""
-STEP_PARAMS: Final = tuple(f"i_{name}" for name in STEPS)
-MESSAGE_PARAMS: Final = tuple(f"m_{name}" for name in MESSAGES)
+"""Columns of a message in the statement. `back` is the number of later messages in its step."""
+STEP_PARAMS: Final = tuple(f"i_{name}" for name in STEP_COLUMNS)
+MESSAGE_PARAMS: Final = tuple(f"m_{name}" for name in MESSAGE_COLUMNS)
 PARAMS: Final = STEP_PARAMS + MESSAGE_PARAMS
-ANY_TEXT: Final = frozenset({"id", "chat_id", "body"})
-"""Columns whose values may need quotes in an array. The others are numbers and fixed words."""
-KEPT: Final = tuple(name for name in MESSAGES if name not in ("chat_id", "back"))
+TEXT_COLUMNS: Final = frozenset({"id", "chat_id", "body"})
+"""Columns whose values may need quotes in an array. The others are numbers and enum values."""
+COPIED_COLUMNS: Final = tuple(name for name in MESSAGE_COLUMNS if name not in ("chat_id", "back"))
 """Columns of a message that are stored unchanged."""
-KEPT_OF: Final = itemgetter(*KEPT)
+copied_values: Final = itemgetter(*COPIED_COLUMNS)
 
 
 @lru_cache
@@ -170,15 +176,14 @@ def of_chat(now: str) -> str:
 
 @lru_cache
 def of_one(now: str) -> str:
-    """Return the statement for one step with one message, which the server plans and runs
-    faster."""
-    return _statement(_plain("i", STEPS), _plain("m", MESSAGES), now)
+    """Return the statement for one step with one message: PostgreSQL plans and runs it faster."""
+    return _statement(_plain("i", STEP_COLUMNS), _plain("m", MESSAGE_COLUMNS), now)
 
 
 @lru_cache
 def of_many(now: str) -> str:
     """Return the statement for many steps: each parameter is an array."""
-    return _statement(_unnested("i", STEPS), _unnested("m", MESSAGES), now)
+    return _statement(_unnested("i", STEP_COLUMNS), _unnested("m", MESSAGE_COLUMNS), now)
 
 
 def _plain(table: str, columns: Mapping[str, str]) -> str:
@@ -188,8 +193,8 @@ def _plain(table: str, columns: Mapping[str, str]) -> str:
 
 def _unnested(table: str, columns: Mapping[str, str]) -> str:
     def array(name: str, type: str) -> str:
-        given = f":{table}_{name}" if name in ANY_TEXT else f"CAST(:{table}_{name} AS text)"
-        return f"CAST({given} AS {type}[])"
+        param = f":{table}_{name}" if name in TEXT_COLUMNS else f"CAST(:{table}_{name} AS text)"
+        return f"CAST({param} AS {type}[])"
 
     arrays = ", ".join(array(name, type) for name, type in columns.items())
     return f"unnest({arrays}) AS {table} ({', '.join(columns)})"
@@ -200,11 +205,12 @@ def _statement(steps: str, messages: str, now: str) -> str:
 
     It returns a row for each chat that it could lock, with a version if the step was committed.
     """
-    # IS TRUE: without it, until it has statistics, the server searches for these few chats among
-    # all that are running.
+    # Without IS TRUE, and until it has statistics, PostgreSQL searches for these few chats among
+    # all running ones.
     return f"""
     WITH locked AS (
-        SELECT {", ".join(f"i.{name}" for name in STEPS)} FROM chats c JOIN {steps} ON i.id = c.id
+        SELECT {", ".join(f"i.{name}" for name in STEP_COLUMNS)}
+          FROM chats c JOIN {steps} ON i.id = c.id
          ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED
     ), changed AS (
         UPDATE chats AS c
@@ -215,9 +221,10 @@ def _statement(steps: str, messages: str, now: str) -> str:
            AND c.history_version = i.history_version AND c.attempt = i.attempt
         RETURNING c.id, c.epoch, c.snapshot_version, c.messages, c.queue_version, c.updated_at
     ), added AS (
-        INSERT INTO messages (chat_id, epoch, number, revision, created_at, {", ".join(KEPT)})
+        INSERT INTO messages (chat_id, epoch, number, revision, created_at,
+                              {", ".join(COPIED_COLUMNS)})
         SELECT changed.id, changed.epoch, changed.messages - m.back, changed.snapshot_version,
-               changed.updated_at, {", ".join(f"m.{name}" for name in KEPT)}
+               changed.updated_at, {", ".join(f"m.{name}" for name in COPIED_COLUMNS)}
           FROM {messages} JOIN changed ON changed.id = m.chat_id
     )
     SELECT locked.id, changed.snapshot_version, changed.messages, changed.queue_version
@@ -225,41 +232,43 @@ def _statement(steps: str, messages: str, now: str) -> str:
     """
 
 
-def _values(step: Step) -> dict[str, Any]:
-    (message,) = step.messages
-    return dict(zip(PARAMS, _told(step) + _told_of(step, 0, message), strict=True))
+def _params(commit: StepCommit) -> dict[str, Any]:
+    (message,) = commit.messages
+    return dict(
+        zip(PARAMS, _step_values(commit) + _message_values(commit, 0, message), strict=True)
+    )
 
 
-def _arrays(many: Sequence[Step]) -> dict[str, Any]:
+def _array_params(commits: Sequence[StepCommit]) -> dict[str, Any]:
     """Return the parameters of `of_many`: columns instead of rows."""
     messages = [
-        _told_of(step, len(step.messages) - place, message)
-        for step in many
-        for place, message in enumerate(step.messages, start=1)
+        _message_values(commit, len(commit.messages) - index, message)
+        for commit in commits
+        for index, message in enumerate(commit.messages, start=1)
     ]
-    columns = chain(zip(*map(_told, many), strict=True), zip(*messages, strict=True))
-    names = chain(STEPS, MESSAGES)
+    columns = chain(zip(*map(_step_values, commits), strict=True), zip(*messages, strict=True))
+    names = chain(STEP_COLUMNS, MESSAGE_COLUMNS)
     return {
-        param: column if name in ANY_TEXT else _array(column)
+        param: column if name in TEXT_COLUMNS else _array(column)
         for param, name, column in zip(PARAMS, names, columns, strict=True)
     }
 
 
 def _array(values: Sequence[Any]) -> str:
-    """Format an array in PostgreSQL's syntax: JSON in braces, where nothing needs an escape.
+    """Format an array in PostgreSQL's syntax: like JSON, but in braces. No value needs an escape.
 
     One text is sent much faster than many values.
     """
     return f"{{{encode(values)[1:-1].decode()}}}"
 
 
-def _told(step: Step) -> tuple[Any, ...]:
-    """Return a row of `STEPS`."""
-    fence = step.fence
-    return fence.chat, fence.epoch, fence.history_version, fence.attempt, len(step.messages)
+def _step_values(commit: StepCommit) -> tuple[Any, ...]:
+    """Return a row of `STEP_COLUMNS`."""
+    fence = commit.fence
+    return fence.chat, fence.epoch, fence.history_version, fence.attempt, len(commit.messages)
 
 
-def _told_of(step: Step, back: int, message: Message) -> tuple[Any, ...]:
-    """Return a row of `MESSAGES`."""
-    row = _row(step, 0, 0, message, 0)
-    return step.fence.chat, back, *KEPT_OF(row)
+def _message_values(commit: StepCommit, back: int, message: Message) -> tuple[Any, ...]:
+    """Return a row of `MESSAGE_COLUMNS`."""
+    row = _row(commit, 0, 0, message, 0)
+    return commit.fence.chat, back, *copied_values(row)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from holdfast.chat import queue
 from holdfast.chat.journal import answer_open
-from holdfast.chat.row_lock import Locked, lock_if_there
-from holdfast.chat.rows import SELECT_MESSAGE, Rest, Status, stored_of
+from holdfast.chat.row_lock import LockedChat, lock_if_exists
+from holdfast.chat.rows import SELECT_MESSAGE, Status, TurnOutcome, stored_of
 from holdfast.kernel.messages import Message, Text
 
 
-async def stop(locked: Locked, marker: str = "") -> None:
-    """Interrupt a chat. `marker` informs the model, where no runner is left to settle the turn."""
+async def interrupt_tree(locked: LockedChat, marker: str = "") -> None:
+    """Interrupt a chat and every chat below it.
+
+    `marker` is the message for the model if no runner will settle the turn.
+    """
     match locked.chat.status:
         case Status.RUNNING:
             await begin_interrupt(locked)
@@ -19,24 +22,24 @@ async def stop(locked: Locked, marker: str = "") -> None:
             await answer_open(locked, "interrupted")
             if marker:
                 await locked.append([Message("user", (Text(marker),), "marker", "model")])
-            delivered = await queue.deliver_head_or_rest(locked, "interrupted")
-            locked.set(outcome=None if delivered else Rest("interrupted"))
+            delivered = await queue.deliver_head_or_idle(locked, "interrupted")
+            locked.set(outcome=None if delivered else TurnOutcome("interrupted"))
             locked.set(deadline=None, compaction=None)
         case _:
-            locked.leave()
+            locked.discard()
             await interrupt_children(locked)
 
 
-async def begin_interrupt(locked: Locked) -> None:
-    """Request that the runner of the chat stops."""
+async def begin_interrupt(locked: LockedChat) -> None:
+    """Request that the runner settles the turn, and interrupt the children."""
     locked.set(status=Status.INTERRUPTING, retry=None, retry_at=None, compaction=None)
     await interrupt_children(locked)
 
 
-async def interrupt_children(locked: Locked, since: int = 0) -> None:
+async def interrupt_children(locked: LockedChat, since: int = 0) -> None:
     """Interrupt the children that were spawned by calls of message `since` or a later one.
 
-    Also those of an idle child: it may have spawned others.
+    An idle child is included, because it may have spawned children of its own.
     """
     rows = await locked.tx.fetch(
         """
@@ -49,17 +52,17 @@ async def interrupt_children(locked: Locked, since: int = 0) -> None:
         {"id": locked.chat.id},
     )
     if since and rows:
-        asked = await _asked_since(locked, since)
-        rows = [row for row in rows if row[1] in asked]
+        call_ids = await _calls_since(locked, since)
+        rows = [row for row in rows if row[1] in call_ids]
     for child_id, _ in rows:
-        child = await lock_if_there(locked.tx, child_id)
+        child = await lock_if_exists(locked.tx, child_id)
         if child is not None:
-            await stop(child)
+            await interrupt_tree(child)
             await child.close()
 
 
-async def _asked_since(locked: Locked, number: int) -> set[str]:
-    """Return the calls of a message and of all after it, superseded or not."""
+async def _calls_since(locked: LockedChat, number: int) -> set[str]:
+    """Return the ids of all calls in message `number` and after it, superseded or not."""
     rows = await locked.tx.fetch(
         f"{SELECT_MESSAGE} WHERE chat_id = :id AND number >= :since AND kind = 'answer'",
         {"id": locked.chat.id, "since": number},

@@ -19,20 +19,20 @@ from holdfast.chat.errors import (
     NotARoot,
     TooDeep,
 )
-from holdfast.chat.files import hold_files
+from holdfast.chat.files import lock_files
 from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import answer_open
 from holdfast.chat.row_lock import (
     INSERT_MESSAGE,
-    Locked,
+    LockedChat,
     lock,
-    lock_if_there,
+    lock_if_exists,
     message_row,
     read_chat,
 )
 from holdfast.chat.rows import (
-    NAMES,
-    Chat,
+    CHAT_COLUMNS,
+    ChatRow,
     Queued,
     Status,
     Stored,
@@ -43,20 +43,20 @@ from holdfast.chat.rows import (
 from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.tombstones import note_deleted
 from holdfast.chat.transitions import user
-from holdfast.chat.transitions.interrupt import stop
+from holdfast.chat.transitions.interrupt import interrupt_tree
 from holdfast.kernel.messages import Message, ToolCall, encode
 from holdfast.store.database import Changed, Claimable, Tx
 
 MAX_DEPTH: Final = 3
 MAX_CHILDREN: Final = 32
-FIRST: Final = 1
+FIRST_VERSION: Final = 1
 """Version of a new chat."""
-BATCH: Final = 200
+INSERT_BATCH: Final = 200
 """Maximum number of rows inserted with one call."""
-BATCH_SIZE: Final = 512 * 1024
-"""Maximum characters of the bodies inserted with one call, unless one alone has more."""
-LATEST: Final = 2**53
-"""Latest storable time in microseconds: far beyond every clock, and within every integer."""
+INSERT_BATCH_CHARACTERS: Final = 512 * 1024
+"""Maximum total characters of the bodies inserted with one call, except for a single larger one."""
+LATEST_TIME: Final = 2**53
+"""Latest storable time in microseconds; every database and JSON parser can represent it."""
 
 
 class NewChat(Struct, frozen=True, kw_only=True):
@@ -75,59 +75,59 @@ class NewChat(Struct, frozen=True, kw_only=True):
     workspace: str | None = None
 
 
-async def create(tx: Tx, new: NewChat) -> Chat:
-    """Create a chat. With a message it is runnable."""
-    if new.message is not None:
-        await hold_files(tx, new.owner, new.message)
-    return await _begin(tx, new)
+async def create(tx: Tx, new_chat: NewChat) -> ChatRow:
+    """Create a chat. It is runnable if it has a message, and idle otherwise."""
+    if new_chat.message is not None:
+        await lock_files(tx, new_chat.owner, new_chat.message)
+    return await _insert_with_message(tx, new_chat)
 
 
-async def _begin(
-    tx: Tx, new: NewChat, parent: Chat | None = None, spawned_by: str | None = None
-) -> Chat:
+async def _insert_with_message(
+    tx: Tx, new_chat: NewChat, parent: ChatRow | None = None, spawned_by: str | None = None
+) -> ChatRow:
     """Insert a chat at version 1 with its first message.
 
     Equivalent to `_insert`, `append` and `close`, without writing the row twice.
     """
-    chat = await _write(tx, new, parent, spawned_by, version=1)
+    chat = await _write(tx, new_chat, parent, spawned_by, version=1)
     tx.tell(Changed(chat.id, 1))
-    if new.message is not None:
-        author = new.author if new.message.kind == "prompt" else None
-        row = message_row(chat.id, 1, 1, new.message, chat.created_at, author=author)
+    if new_chat.message is not None:
+        author = new_chat.author if new_chat.message.kind == "prompt" else None
+        row = message_row(chat.id, 1, 1, new_chat.message, chat.created_at, author=author)
         await tx.execute_many(INSERT_MESSAGE, [row])
         tx.tell(Claimable(chat.id))
     return chat
 
 
-async def _insert(tx: Tx, new: NewChat) -> Locked:
-    """Insert the bare row of a chat at version 0: the rest follows in the same transaction."""
-    chat = await _write(tx, new, version=0)
-    return Locked(tx, chat, chat.created_at)
+async def _insert(tx: Tx, new_chat: NewChat) -> LockedChat:
+    """Insert the row of a chat at version 0; its messages follow in the same transaction."""
+    chat = await _write(tx, new_chat, version=0)
+    return LockedChat(tx, chat, chat.created_at)
 
 
 async def _write(
     tx: Tx,
-    new: NewChat,
-    parent: Chat | None = None,
+    new_chat: NewChat,
+    parent: ChatRow | None = None,
     spawned_by: str | None = None,
     *,
     version: int,
-) -> Chat:
+) -> ChatRow:
     for name in ("owner", "title", "model", "effort"):
-        check_text(name, getattr(new, name))
-    runs = version > 0 and new.message is not None
+        check_text(name, getattr(new_chat, name))
+    runs = version > 0 and new_chat.message is not None
     values: dict[str, Any] = {
-        "id": new.id,
-        "owner": new.owner,
-        "agent": new.agent,
-        "title": new.title,
-        "titled_by": None if new.title is None else "person",
-        "labels": encode(new.labels).decode(),
-        "model": new.model,
-        "effort": new.effort,
-        "workspace": new.workspace,
+        "id": new_chat.id,
+        "owner": new_chat.owner,
+        "agent": new_chat.agent,
+        "title": new_chat.title,
+        "titled_by": None if new_chat.title is None else "person",
+        "labels": encode(new_chat.labels).decode(),
+        "model": new_chat.model,
+        "effort": new_chat.effort,
+        "workspace": new_chat.workspace,
         "parent_id": None if parent is None else parent.id,
-        "root_id": new.id if parent is None else parent.root_id,
+        "root_id": new_chat.id if parent is None else parent.root_id,
         "spawned_by": spawned_by,
         "depth": 0 if parent is None else parent.depth + 1,
         "status": Status.RUNNING if runs else Status.IDLE,
@@ -141,7 +141,7 @@ async def _write(
         f"""
         INSERT INTO chats ({", ".join(values)}, runnable_since, created_at, updated_at)
         VALUES ({", ".join(f":{n}" for n in values)}, {now if runs else "NULL"}, {now}, {now})
-        RETURNING {", ".join(NAMES)}
+        RETURNING {", ".join(CHAT_COLUMNS)}
         """,
         values,
     )
@@ -149,9 +149,9 @@ async def _write(
     return chat_of(row)
 
 
-async def _close_with_prompt(locked: Locked, new: NewChat) -> Chat:
-    if new.message is not None:
-        await locked.append([new.message], author=new.author)
+async def _close_with_prompt(locked: LockedChat, new_chat: NewChat) -> ChatRow:
+    if new_chat.message is not None:
+        await locked.append([new_chat.message], author=new_chat.author)
         locked.set(status=Status.RUNNING)
     return await locked.close()
 
@@ -162,7 +162,7 @@ async def _close_with_prompt(locked: Locked, new: NewChat) -> Chat:
 class Spawn(Struct, frozen=True):
     """Create a child chat."""
 
-    new: NewChat
+    new_chat: NewChat
 
 
 class SendTo(Struct, frozen=True):
@@ -182,23 +182,23 @@ Write: TypeAlias = Union[Spawn, SendTo, Interrupt]
 """A write requested by a call with effect `commit`, committed together with its result."""
 
 
-async def carry_out(parent: Locked, call_id: str, writes: Sequence[Write]) -> None:
+async def carry_out(parent: LockedChat, call_id: str, writes: Sequence[Write]) -> None:
     """Carry out the writes of a call on children of this chat."""
     for write in writes:
         match write:
-            case Spawn(new):
-                await _spawn(parent, call_id, new)
+            case Spawn(new_chat):
+                await _spawn(parent, call_id, new_chat)
             case SendTo(chat, message):
                 await _lock_down_to(parent, chat)
                 await user.send(parent.tx, chat, message)
             case Interrupt(chat):
                 await _lock_down_to(parent, chat)
                 child = await lock(parent.tx, chat)
-                await stop(child)
+                await interrupt_tree(child)
                 await child.close()
 
 
-async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
+async def _spawn(parent: LockedChat, call_id: str, new_chat: NewChat) -> None:
     if parent.chat.depth >= MAX_DEPTH:
         raise TooDeep("generations of children", MAX_DEPTH)
     row = await parent.tx.one(
@@ -206,12 +206,12 @@ async def _spawn(parent: Locked, call_id: str, new: NewChat) -> None:
     )
     if row is not None and row[0] > MAX_CHILDREN:
         raise TooDeep("children", MAX_CHILDREN)
-    new = replace(new, owner=parent.chat.owner)
-    await _begin(parent.tx, new, parent.chat, call_id)
+    new_chat = replace(new_chat, owner=parent.chat.owner)
+    await _insert_with_message(parent.tx, new_chat, parent.chat, call_id)
 
 
-async def _lock_down_to(parent: Locked, chat_id: str) -> None:
-    """Lock every chat from this one down to one below it, in the same order as all others do."""
+async def _lock_down_to(parent: LockedChat, chat_id: str) -> None:
+    """Lock every chat from `parent` down to one below it, in the order that avoids deadlocks."""
     if not can_hold(chat_id):
         raise ChatNotFound(chat_id)
     rows = await parent.tx.fetch(
@@ -234,15 +234,18 @@ async def _lock_down_to(parent: Locked, chat_id: str) -> None:
 # --- copies ---
 
 
-async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
-    """Create a chat with the live history up to a message; for a prompt, up to before it."""
+async def fork(tx: Tx, chat_id: str, number: int, new_chat: NewChat) -> ChatRow:
+    """Create a chat with the live history up to message `number`.
+
+    With a new prompt, the history ends before that message.
+    """
     source = (await lock(tx, chat_id)).chat
-    await _check_place(tx, chat_id, number, prompt=new.message is not None)
-    if new.message is not None:
-        await hold_files(tx, new.owner, new.message)
-    locked = await _insert(tx, new)
-    last = number if new.message is None else number - 1
-    copied = await tx.execute(
+    await _check_message(tx, chat_id, number, prompt=new_chat.message is not None)
+    if new_chat.message is not None:
+        await lock_files(tx, new_chat.owner, new_chat.message)
+    locked = await _insert(tx, new_chat)
+    last_number = number if new_chat.message is None else number - 1
+    copied_count = await tx.execute(
         """
         INSERT INTO messages (chat_id, number, revision, role, kind, visibility, body, author,
                               runtime, created_at)
@@ -251,29 +254,29 @@ async def fork(tx: Tx, chat_id: str, number: int, new: NewChat) -> Chat:
           FROM messages
          WHERE chat_id = :source AND number <= :last AND superseded_at IS NULL
         """,
-        {"new": new.id, "source": source.id, "last": last, "version": locked.version},
+        {"new": new_chat.id, "source": source.id, "last": last_number, "version": locked.version},
     )
-    if copied:
-        locked.set(messages=copied, history_version=locked.version)
+    if copied_count:
+        locked.set(messages=copied_count, history_version=locked.version)
     await answer_open(locked, "forked")
-    return await _close_with_prompt(locked, new)
+    return await _close_with_prompt(locked, new_chat)
 
 
-class Rows(Struct, frozen=True):
+class RestoredRows(Struct, frozen=True):
     """Exported messages as rows of a new chat."""
 
     messages: Sequence[dict[str, Any]]
     superseded: Sequence[dict[str, Any]]
 
 
-def rows_of(chat_id: str, messages: Sequence[Stored]) -> Rows:
+def rows_of(chat_id: str, messages: Sequence[Stored]) -> RestoredRows:
     """Validate and encode exported messages. Slow for many: do not call it on the event loop."""
     _check_exported(messages)
     rows = [
         message_row(
             chat_id,
             stored.number,
-            FIRST,
+            FIRST_VERSION,
             stored.message,
             stored.created_at,
             author=stored.author,
@@ -286,18 +289,18 @@ def rows_of(chat_id: str, messages: Sequence[Stored]) -> Rows:
         for stored in messages
         if stored.superseded_at is not None
     ]
-    return Rows(rows, superseded)
+    return RestoredRows(rows, superseded)
 
 
-async def restore(tx: Tx, new: NewChat, messages: Sequence[Stored]) -> Chat:
+async def restore(tx: Tx, new_chat: NewChat, messages: Sequence[Stored]) -> ChatRow:
     """Create an idle chat with exported messages under the same numbers."""
-    return await restore_rows(tx, new, rows_of(new.id, messages))
+    return await restore_rows(tx, new_chat, rows_of(new_chat.id, messages))
 
 
-async def restore_rows(tx: Tx, new: NewChat, rows: Rows) -> Chat:
+async def restore_rows(tx: Tx, new_chat: NewChat, rows: RestoredRows) -> ChatRow:
     """Create an idle chat from prepared rows."""
-    locked = await _insert(tx, new)
-    assert locked.version == FIRST
+    locked = await _insert(tx, new_chat)
+    assert locked.version == FIRST_VERSION
     for batch in batches(rows.messages):
         await tx.execute_many(INSERT_MESSAGE, batch)
     await tx.execute_many(
@@ -307,19 +310,19 @@ async def restore_rows(tx: Tx, new: NewChat, rows: Rows) -> Chat:
     if rows.messages:
         locked.set(messages=len(rows.messages), history_version=locked.version)
     await answer_open(locked, "forked")
-    return await _close_with_prompt(locked, new)
+    return await _close_with_prompt(locked, new_chat)
 
 
 def batches(
-    rows: Sequence[dict[str, Any]], limit: int = BATCH, size: int = BATCH_SIZE
+    rows: Sequence[dict[str, Any]], limit: int = INSERT_BATCH, size: int = INSERT_BATCH_CHARACTERS
 ) -> Iterator[Sequence[dict[str, Any]]]:
     """Split rows into batches that are sent without blocking the event loop for long."""
     start = length = 0
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         length += len(row["body"])
-        if at > start and (length > size or at - start == limit):
-            yield rows[start:at]
-            start, length = at, len(row["body"])
+        if index > start and (length > size or index - start == limit):
+            yield rows[start:index]
+            start, length = index, len(row["body"])
     if start < len(rows):
         yield rows[start:]
 
@@ -334,15 +337,15 @@ def _check_exported(messages: Sequence[Stored]) -> None:
                 check_text("id of a call", part.id)
                 check_text("name of a tool", part.tool)
         times = (stored.created_at, stored.superseded_at or 0, stored.message.runtime or 0)
-        if not all(0 <= time < LATEST for time in times):
+        if not all(0 <= time < LATEST_TIME for time in times):
             raise InvalidInput(f"message {stored.number} has a time that cannot be stored")
-    for _, where, says in _complaints(messages):
-        raise InvalidInput(f"{where}: {says}: export the chat again")
+    for _, where, description in _complaints(messages):
+        raise InvalidInput(f"{where}: {description}: export the chat again")
 
 
 def _complaints(messages: Sequence[Stored]) -> Iterator[Complaint]:
     """Yield what the doctor would report about the history. Calls open at its end get a result."""
-    live = [(one.number, one.message) for one in messages if one.superseded_at is None]
+    live = [(stored.number, stored.message) for stored in messages if stored.superseded_at is None]
     walk = Walk()
     yield from edits((m.number, m.message.kind, m.superseded_at is not None) for m in messages)
     for number, message in live:
@@ -350,7 +353,7 @@ def _complaints(messages: Sequence[Stored]) -> Iterator[Complaint]:
     yield from checkpoints(live, walk)
 
 
-async def _check_place(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> None:
+async def _check_message(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> None:
     row = await tx.one(
         """
         SELECT kind FROM messages
@@ -364,10 +367,10 @@ async def _check_place(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> No
         raise NotAPrompt(number, row[0])
 
 
-# --- with all children or not at all ---
+# --- operations on a chat and all chats below it ---
 
 
-async def _lock_subtree(tx: Tx, chat_id: str) -> list[Locked]:
+async def _lock_subtree(tx: Tx, chat_id: str) -> list[LockedChat]:
     """Lock a chat and all chats below it, from the top down.
 
     The children of a chat are read once it is locked: until then it may still spawn.
@@ -377,12 +380,12 @@ async def _lock_subtree(tx: Tx, chat_id: str) -> list[Locked]:
         rows = await tx.fetch(
             "SELECT id FROM chats WHERE parent_id = :id ORDER BY id", {"id": member.chat.id}
         )
-        below = [await lock_if_there(tx, row[0]) for row in rows]
-        members.extend(child for child in below if child is not None)
+        children = [await lock_if_exists(tx, row[0]) for row in rows]
+        members.extend(child for child in children if child is not None)
     return members
 
 
-async def archive(tx: Tx, chat_id: str) -> Chat:
+async def archive(tx: Tx, chat_id: str) -> ChatRow:
     """Archive a chat with all chats below it."""
     members = await _lock_subtree(tx, chat_id)
     if members[0].chat.archived:
@@ -392,14 +395,14 @@ async def archive(tx: Tx, chat_id: str) -> Chat:
         if member.chat.busy:
             raise FamilyBusy(member.chat.id, member.chat.status)
         if member.chat.archived:
-            member.leave()
+            member.discard()
         member.set(archived=True)
         await _void_approvals(member)
     return await _close_all(members)
 
 
-async def _void_approvals(locked: Locked) -> None:
-    """Void approvals, so that they are requested again. The row of a started call stays."""
+async def _void_approvals(locked: LockedChat) -> None:
+    """Void approvals, so that they are requested again. The row of a started call is kept."""
     id = {"id": locked.chat.id}
     await locked.tx.execute(
         "DELETE FROM tool_calls WHERE chat_id = :id AND state = 'approved' AND started_at IS NULL",
@@ -412,7 +415,7 @@ async def _void_approvals(locked: Locked) -> None:
     )
 
 
-async def unarchive(tx: Tx, chat_id: str) -> Chat:
+async def unarchive(tx: Tx, chat_id: str) -> ChatRow:
     """Unarchive a chat with all chats below it."""
     members = await _lock_subtree(tx, chat_id)
     top = members[0].chat
@@ -422,12 +425,12 @@ async def unarchive(tx: Tx, chat_id: str) -> Chat:
         raise NotARoot(chat_id, top.parent_id)
     for member in members:
         if not member.chat.archived:
-            member.leave()
+            member.discard()
         member.set(archived=False)
     return await _close_all(members)
 
 
-async def _close_all(members: Sequence[Locked]) -> Chat:
+async def _close_all(members: Sequence[LockedChat]) -> ChatRow:
     first, *_ = [await member.close() for member in members]
     return first
 

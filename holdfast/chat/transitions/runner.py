@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.chat import queue
-from holdfast.chat.child_reports import children_rest, report_of_children
+from holdfast.chat.child_reports import children_are_idle, report_of_children
 from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import (
-    WHY,
+    NO_RESULT_TEXT,
     answer_open,
     close_calls,
     earliest,
@@ -20,11 +20,21 @@ from holdfast.chat.journal import (
     put_call,
     read_journal,
 )
-from holdfast.chat.row_lock import Locked, begin_fenced, fence_of, lock, lock_if_there
-from holdfast.chat.rows import Call, Charge, Chat, Fence, Rest, Retry, Status, Stored, can_hold
+from holdfast.chat.row_lock import LockedChat, begin_fenced, fence_of, lock, lock_if_exists
+from holdfast.chat.rows import (
+    Charge,
+    ChatRow,
+    Fence,
+    JournalCall,
+    PendingRetry,
+    Status,
+    Stored,
+    TurnOutcome,
+    can_hold,
+)
 from holdfast.chat.state_machine import TRANSITIONS, Transition
 from holdfast.chat.transitions.lifecycle import Write, carry_out
-from holdfast.chat.transitions.user import answered, go_on_if_possible
+from holdfast.chat.transitions.user import continue_if_possible, with_answer
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Message, ToolResult, encode, results_message
@@ -35,7 +45,7 @@ from holdfast.store.database import Claimable, Tx
 class Advanced(Struct, frozen=True):
     """The chat after a write of its runner, and the messages that were appended."""
 
-    chat: Chat
+    chat: ChatRow
     appended: tuple[Stored, ...] = ()
 
     @property
@@ -44,18 +54,19 @@ class Advanced(Struct, frozen=True):
         return fence_of(self.chat)
 
 
-async def _end(locked: Locked, *, partial: bool = True, children_rest: bool = False) -> Advanced:
-    """Close the chat with what every commit does: reset crashes, delete the partial answer."""
+async def _end(
+    locked: LockedChat, *, partial: bool = True, children_are_idle: bool = False
+) -> Advanced:
+    """Close the chat after a commit: reset `crashes`, and delete the partial answer."""
     locked.set(crashes=0)
     if partial:
         await locked.tx.execute("DELETE FROM partials WHERE chat_id = :id", {"id": locked.chat.id})
-    chat = await locked.close(children_rest=children_rest)
+    chat = await locked.close(children_are_idle=children_are_idle)
     return Advanced(chat, tuple(locked.appended))
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """A step that does more than append: it finishes calls, carries out writes, or has
-    compacted."""
+    """Outcome of a step. It may finish calls, carry out writes and end a compaction."""
 
     messages: tuple[Message, ...] = ()
     """Messages before the results."""
@@ -70,30 +81,30 @@ class Outcome(Struct, frozen=True, kw_only=True):
 async def commit_step(tx: Tx, fence: Fence, outcome: Outcome) -> Advanced:
     """Commit a step as a whole. Steps that only append use `commit_step.COMMIT_STEP`."""
     locked = await begin_fenced(tx, fence, Transition.COMMIT_STEP)
-    await _take(locked, fence, outcome)
+    await _take_outcome(locked, fence, outcome)
     return await _end(locked)
 
 
-async def _take(locked: Locked, fence: Fence, outcome: Outcome) -> None:
+async def _take_outcome(locked: LockedChat, fence: Fence, outcome: Outcome) -> None:
     await locked.append(outcome.messages, epoch=fence.epoch)
     if outcome.results:
         for call_id, writes in outcome.writes.items():
             await carry_out(locked, call_id, writes)
-        await _take_known(locked, fence, outcome.results)
+        await _take_results(locked, fence, outcome.results)
     if outcome.compacted:
         locked.set(compaction=None)
     await charge(locked, outcome.charges)
 
 
-async def charge(locked: Locked, charges: Sequence[Charge]) -> None:
-    """Count usage that no message carries. Its id makes this idempotent."""
-    for one in charges:
-        usage = one.usage
+async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
+    """Record usage that no message carries. The id of a charge makes this idempotent."""
+    for item in charges:
+        usage = item.usage
         values: dict[str, Any] = {
             "chat_id": locked.chat.id,
-            "id": one.id,
-            "purpose": one.purpose,
-            "model": one.model,
+            "id": item.id,
+            "purpose": item.purpose,
+            "model": item.model,
             "input": usage.input,
             "output": usage.output,
             "reasoning": usage.reasoning,
@@ -112,35 +123,37 @@ async def charge(locked: Locked, charges: Sequence[Charge]) -> None:
         )
 
 
-async def charge_abandoned(tx: Tx, fence: Fence, last: int, charges: Sequence[Charge]) -> None:
-    """Count the usage of a step that was abandoned, unless its answer was committed after all.
+async def charge_abandoned(
+    tx: Tx, fence: Fence, last_number: int, charges: Sequence[Charge]
+) -> None:
+    """Record the usage of an abandoned step, unless its answer was committed after all.
 
-    `last` is the number of the last message when the step began. Nothing else of the chat changes.
+    `last_number` is the number of the last message when the step began. Nothing else changes.
     """
-    locked = await lock_if_there(tx, fence.chat)
+    locked = await lock_if_exists(tx, fence.chat)
     if locked is None or locked.chat.epoch != fence.epoch:
         return
-    answered = await tx.one(
+    answer = await tx.one(
         """
         SELECT 1 FROM messages
          WHERE chat_id = :id AND number > :last AND epoch = :epoch AND kind = 'answer'
         """,
-        {"id": fence.chat, "last": last, "epoch": fence.epoch},
+        {"id": fence.chat, "last": last_number, "epoch": fence.epoch},
     )
-    if answered is None:
+    if answer is None:
         await charge(locked, charges)
 
 
 async def deliver(tx: Tx, fence: Fence) -> Advanced:
     """Deliver all queued steer and interrupt messages at a step boundary."""
     locked = await begin_fenced(tx, fence, Transition.DELIVER)
-    waiting = queue.steering(await queue.read_queue(tx, fence.chat))
-    if waiting:
-        await queue.deliver(locked, waiting, "skipped")
+    messages = queue.steering(await queue.read_queue(tx, fence.chat))
+    if messages:
+        await queue.deliver(locked, messages, "skipped")
         locked.set(outcome=None)
     else:
-        locked.leave()  # the message was removed meanwhile
-    return await _end(locked, partial=bool(waiting))
+        locked.discard()  # the message was removed meanwhile
+    return await _end(locked, partial=bool(messages))
 
 
 async def record_retry(
@@ -148,22 +161,22 @@ async def record_retry(
     fence: Fence,
     failure: Failure,
     attempts: int,
-    wait: int,
+    delay: int,
     charges: Sequence[Charge] = (),
     *,
     overflow: bool = False,
     release: bool = False,
 ) -> Advanced:
-    """Record a failed attempt; the next begins after `wait` µs. A long wait releases the chat."""
+    """Record a failed attempt; the next begins after `delay` µs. A long wait releases the chat."""
     locked = await begin_fenced(tx, fence, Transition.RECORD_RETRY)
     await charge(locked, charges)
-    at = locked.now + wait
-    retry = Retry(locked.chat.attempt, attempts, failure, at)
-    locked.set(attempt=locked.chat.attempt + 1, retry=retry, retry_at=at)
+    retry_at = locked.now + delay
+    retry = PendingRetry(locked.chat.attempt, attempts, failure, retry_at)
+    locked.set(attempt=locked.chat.attempt + 1, retry=retry, retry_at=retry_at)
     if overflow:
         locked.set(compaction="overflow", retry=None, retry_at=None)
     elif queue.steering(await queue.read_queue(tx, fence.chat)):
-        locked.wait_no_longer()
+        locked.retry_now()
     if release and locked.chat.retry_at is not None:
         locked.set(worker_id=None)
     await tx.execute("DELETE FROM partials WHERE chat_id = :id", {"id": fence.chat})
@@ -171,39 +184,41 @@ async def record_retry(
 
 
 async def start_calls(
-    tx: Tx, fence: Fence, calls: Sequence[Call], patience: Mapping[str, int] | None = None
+    tx: Tx, fence: Fence, calls: Sequence[JournalCall], timeouts: Mapping[str, int] | None = None
 ) -> Advanced:
     """Record that calls start or wait, before they have any effect.
 
-    `patience` has the microseconds after which a waiting call times out.
+    `timeouts` has the microseconds after which a waiting call times out.
     """
     locked = await begin_fenced(tx, fence, Transition.START_CALLS)
-    known = await read_journal(tx, fence.chat)
-    if any(_answered_meanwhile(known.get(call.call_id), call) for call in calls):
+    journal = await read_journal(tx, fence.chat)
+    if any(_answered_meanwhile(journal.get(call.call_id), call) for call in calls):
         raise Fenced
     for call in calls:
-        await put_call(locked, _dated(locked, call, patience))
+        await put_call(locked, _with_deadline(locked, call, timeouts))
     return Advanced(await locked.close())
 
 
-def _answered_meanwhile(known: Call | None, call: Call) -> bool:
-    """Return whether this would overwrite an answer: answers do not change what a fence names."""
-    if known is None:
+def _answered_meanwhile(row: JournalCall | None, call: JournalCall) -> bool:
+    """Return whether writing `call` would overwrite an answer, which a fence does not detect."""
+    if row is None:
         return False
-    if call.state == "waiting" and known.state == "approved":
-        assert known.approved is not None  # guaranteed by a CHECK of the table
+    if call.state == "waiting" and row.state == "approved":
+        assert row.approved is not None  # guaranteed by a CHECK of the table
         assert call.asked is not None
-        return known.approved.digest == call.asked.digest
-    return known.state == "finished"
+        return row.approved.digest == call.asked.digest
+    return row.state == "finished"
 
 
-def _dated(locked: Locked, call: Call, patience: Mapping[str, int] | None) -> Call:
-    seconds = (patience or {}).get(call.call_id)
+def _with_deadline(
+    locked: LockedChat, call: JournalCall, timeouts: Mapping[str, int] | None
+) -> JournalCall:
+    seconds = (timeouts or {}).get(call.call_id)
     return call if seconds is None else replace(call, deadline=locked.now + seconds)
 
 
-async def finish_call(tx: Tx, chat_id: str, call: Call) -> bool:
-    """Record the result of a call as soon as it is there. Returns whether it was still open.
+async def finish_call(tx: Tx, chat_id: str, call: JournalCall) -> bool:
+    """Record the result of a call as soon as it exists. Returns whether the call was still open.
 
     The fence is only the epoch, and that the call is open and unfinished: a result that arrives
     while the chat is being interrupted is kept.
@@ -218,7 +233,7 @@ async def finish_call(tx: Tx, chat_id: str, call: Call) -> bool:
     if (chat.status, Transition.FINISH_CALL) not in TRANSITIONS:
         return False
     # Checked under the lock: an edit may have superseded the call, a settlement answered it.
-    if not any(one.id == call.call_id for one in await open_calls(tx, chat_id)):
+    if not any(open_call.id == call.call_id for open_call in await open_calls(tx, chat_id)):
         return False
     if not await _put_result(locked, call):
         return False
@@ -228,10 +243,10 @@ async def finish_call(tx: Tx, chat_id: str, call: Call) -> bool:
     return True
 
 
-async def _put_result(locked: Locked, call: Call) -> bool:
+async def _put_result(locked: LockedChat, call: JournalCall) -> bool:
     """Write the result of a call, unless it has one. Returns whether it was written."""
     assert call.result is not None
-    written = await locked.tx.execute(
+    count = await locked.tx.execute(
         """
         INSERT INTO tool_calls (chat_id, call_id, number, tool, effect, state, epoch, started_at,
                                 finished_at, result, outcome)
@@ -255,23 +270,23 @@ async def _put_result(locked: Locked, call: Call) -> bool:
             "outcome": call.result.outcome,
         },
     )
-    return written > 0
+    return count > 0
 
 
 async def require_action(
     tx: Tx,
     fence: Fence,
-    waiting: Sequence[Call],
+    waiting: Sequence[JournalCall],
     children: Mapping[str, Sequence[str]] | None = None,
-    patience: Mapping[str, int] | None = None,
+    timeouts: Mapping[str, int] | None = None,
 ) -> Advanced:
-    """Wait for actions, unless something can run after all."""
+    """Let the chat wait for actions, unless a call can run after all."""
     locked = await begin_fenced(tx, fence, Transition.REQUIRE_ACTION)
-    known = await read_journal(tx, fence.chat)
+    journal = await read_journal(tx, fence.chat)
     for call in waiting:
-        if call.call_id not in known:
-            await put_call(locked, _dated(locked, call, patience))
-    for call_id, awaited in (children or {}).items():
+        if call.call_id not in journal:
+            await put_call(locked, _with_deadline(locked, call, timeouts))
+    for call_id, child_ids in (children or {}).items():
         await tx.execute_many(
             """
             INSERT INTO awaited (chat_id, call_id, child_id)
@@ -281,59 +296,59 @@ async def require_action(
             """,
             [
                 {"chat": fence.chat, "call": call_id, "child": child}
-                for child in awaited
+                for child in child_ids
                 if can_hold(child)
             ],
         )
     if queue.steering(await queue.read_queue(tx, fence.chat)):
         return await _end(locked)
-    known = await read_journal(tx, fence.chat)
-    left = await open_calls(tx, fence.chat)
-    if left and all(c.id in known and known[c.id].state == "waiting" for c in left):
-        locked.set(status=Status.REQUIRES_ACTION, deadline=earliest(known))
-        awaits = any(known[c.id].action == "child" for c in left)
-        rest = awaits and await children_rest(tx, fence.chat)
-        if awaits:  # the last child may be idle by now, in a transaction that this one cannot see
+    journal = await read_journal(tx, fence.chat)
+    calls = await open_calls(tx, fence.chat)
+    if calls and all(c.id in journal and journal[c.id].state == "waiting" for c in calls):
+        locked.set(status=Status.REQUIRES_ACTION, deadline=earliest(journal))
+        waits_for_children = any(journal[c.id].action == "child" for c in calls)
+        all_idle = waits_for_children and await children_are_idle(tx, fence.chat)
+        if waits_for_children:  # a child may become idle in a transaction not visible to this one
             tx.tell(Claimable(fence.chat))
-        return await _end(locked, children_rest=rest)
+        return await _end(locked, children_are_idle=all_idle)
     return await _end(locked)
 
 
 async def finish_turn(
     tx: Tx,
     fence: Fence,
-    rest: Rest | None,
+    turn_outcome: TurnOutcome | None,
     outcome: Outcome | None = None,
     *,
     only_to_deliver: bool = False,
     partial: bool = True,
 ) -> Advanced:
-    """Finish the turn. Messages that arrived since that was decided are delivered.
+    """Finish the turn, and deliver messages that were queued since the decision to finish.
 
-    `rest` is None when the turn had ended before: its outcome stays. `only_to_deliver`: if the
-    queue is empty, the turn has not ended and nothing changes. `partial`: there may be a partial
-    answer to delete.
+    `turn_outcome` is None when the turn had ended before: its outcome stays. `only_to_deliver`:
+    if the queue is empty, the turn does not end and nothing changes. `partial`: there may be a
+    partial answer to delete.
     """
     locked = await begin_fenced(tx, fence, Transition.FINISH_TURN)
     if only_to_deliver and not await queue.read_queue(tx, fence.chat):
-        locked.leave()
+        locked.discard()
         return Advanced(await locked.close())
     if outcome is not None:
-        await _take(locked, fence, outcome)
-    delivered = await queue.deliver_head_or_rest(locked, "skipped")
+        await _take_outcome(locked, fence, outcome)
+    delivered = await queue.deliver_head_or_idle(locked, "skipped")
     locked.set(compaction=None, retry=None, retry_at=None)
     if delivered:
         locked.set(outcome=None)
-    elif rest is not None:
-        locked.set(outcome=rest)
+    elif turn_outcome is not None:
+        locked.set(outcome=turn_outcome)
     return await _end(locked, partial=partial)
 
 
 class Settlement(Struct, frozen=True, kw_only=True):
-    """What is left of a step that was interrupted."""
+    """Outcome of an interrupted step."""
 
     message: Message | None = None
-    """The partial answer, or the whole answer whose commit came too late."""
+    """The partial answer, or a complete answer whose commit was too late."""
     half_written: Message | None = None
     """Incomplete calls of the answer, shown to people only."""
     results: tuple[ToolResult, ...] = ()
@@ -342,40 +357,42 @@ class Settlement(Struct, frozen=True, kw_only=True):
     charges: tuple[Charge, ...] = ()
 
 
-async def settle(tx: Tx, fence: Fence, left: Settlement) -> Advanced:
-    """End an interrupted turn: commit what it produced, and a result for every open call."""
+async def settle(tx: Tx, fence: Fence, settlement: Settlement) -> Advanced:
+    """End an interrupted turn: commit its outcome so far, and a result for every open call."""
     locked = await begin_fenced(tx, fence, Transition.SETTLE)
-    if left.message is not None:
-        await locked.append([left.message], epoch=fence.epoch)
-    if left.half_written is not None:
-        await locked.append([left.half_written], epoch=fence.epoch)
-    await _take_known(locked, fence, left.results)
+    if settlement.message is not None:
+        await locked.append([settlement.message], epoch=fence.epoch)
+    if settlement.half_written is not None:
+        await locked.append([settlement.half_written], epoch=fence.epoch)
+    await _take_results(locked, fence, settlement.results)
     await answer_open(locked, "interrupted")
-    await charge(locked, left.charges)
-    if left.marker is not None:
-        await locked.append([left.marker])
-    delivered = await queue.deliver_head_or_rest(locked, "interrupted")
+    await charge(locked, settlement.charges)
+    if settlement.marker is not None:
+        await locked.append([settlement.marker])
+    delivered = await queue.deliver_head_or_idle(locked, "interrupted")
     # A turn that had ended before has its outcome: only its summary was interrupted.
-    locked.set(outcome=None if delivered else locked.chat.outcome or Rest("interrupted"))
+    locked.set(outcome=None if delivered else locked.chat.outcome or TurnOutcome("interrupted"))
     locked.set(compaction=None, retry=None, retry_at=None, deadline=None)
     return await _end(locked)
 
 
-async def _take_known(locked: Locked, fence: Fence, made: Sequence[ToolResult]) -> None:
-    """Return results of open calls, and those in the journal of their siblings, in call order."""
+async def _take_results(
+    locked: LockedChat, fence: Fence, step_results: Sequence[ToolResult]
+) -> None:
+    """Append the results of open calls, from the step or from the journal, in call order."""
     calls = await open_calls(locked.tx, locked.chat.id)
-    known = await read_journal(locked.tx, locked.chat.id)
-    own = {one.call_id: one for one in made}
-    chosen = []
+    journal = await read_journal(locked.tx, locked.chat.id)
+    by_call = {result.call_id: result for result in step_results}
+    results = []
     for call in calls:
-        row = known.get(call.id)
+        row = journal.get(call.id)
         recorded = row.result if row is not None else None
-        one = recorded or own.get(call.id)
-        if one is not None:
-            chosen.append(one)
-    if chosen:
-        await close_calls(locked, chosen)
-        await locked.append([results_message(chosen)], epoch=fence.epoch)
+        result = recorded or by_call.get(call.id)
+        if result is not None:
+            results.append(result)
+    if results:
+        await close_calls(locked, results)
+        await locked.append([results_message(results)], epoch=fence.epoch)
 
 
 async def fail(
@@ -385,7 +402,7 @@ async def fail(
     partial: Message | None = None,
     charges: Sequence[Charge] = (),
 ) -> Advanced:
-    """Stop with an error. Open calls stay open, and are answered when the chat continues."""
+    """Set the chat to an error. Open calls stay open, and get results when the chat continues."""
     locked = await begin_fenced(tx, fence, Transition.FAIL)
     if partial is not None:
         await locked.append([partial], epoch=fence.epoch)
@@ -393,7 +410,7 @@ async def fail(
     locked.set(
         status=Status.ERROR,
         error=failure,
-        outcome=Rest("error"),
+        outcome=TurnOutcome("error"),
         compaction=None,
         retry=None,
         retry_at=None,
@@ -403,10 +420,10 @@ async def fail(
 
 
 async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> None:
-    """Save the part of an answer that has arrived, to be settled after a crash.
+    """Save a partial answer, so that it can be settled after a crash.
 
-    Two saves may be under way at once and overtake each other: the longer one stays. Runs under the
-    lock of the chat, so that none comes after the commit that is to delete it.
+    Two saves may be under way at once and overtake each other: the longer one stays. Each runs
+    under the lock of the chat, so that none follows the commit that deletes the partial answer.
     """
     await tx.execute(
         f"""
@@ -435,27 +452,27 @@ async def write_partial(tx: Tx, fence: Fence, seq: int, message: Message) -> Non
 
 
 async def expire(tx: Tx, fence: Fence) -> Advanced:
-    """Answer overdue actions: deadlines that passed, and children that are idle."""
+    """Answer overdue actions: the deadline has passed, or the awaited children are idle."""
     locked = await begin_fenced(tx, fence, Transition.EXPIRE)
     for call in (await read_journal(tx, fence.chat)).values():
-        made = await _overdue(locked, call) if call.state == "waiting" else None
-        if made is not None:
-            await put_call(locked, answered(call, Recorded(made), locked.now))
-    await go_on_if_possible(locked)
+        result = await _overdue_result(locked, call) if call.state == "waiting" else None
+        if result is not None:
+            await put_call(locked, with_answer(call, Recorded(result), locked.now))
+    await continue_if_possible(locked)
     return await _end(locked)
 
 
-async def _overdue(locked: Locked, call: Call) -> ToolResult | None:
-    """Return the result of an overdue call; None if an answer may still come."""
+async def _overdue_result(locked: LockedChat, call: JournalCall) -> ToolResult | None:
+    """Return the result of an overdue call; None if the call still waits."""
     assert call.asked is not None
     tx, chat_id = locked.tx, locked.chat.id
     expired = call.deadline is not None and call.deadline <= locked.now
-    if call.action == "child" and (expired or await children_rest(tx, chat_id, call.call_id)):
+    if call.action == "child" and (expired or await children_are_idle(tx, chat_id, call.call_id)):
         return await report_of_children(tx, chat_id, call.asked)
-    return result(call.asked.call, "timed_out", WHY["timed_out"]) if expired else None
+    return result(call.asked.call, "timed_out", NO_RESULT_TEXT["timed_out"]) if expired else None
 
 
-async def release(tx: Tx, fence: Fence) -> Chat:
+async def release(tx: Tx, fence: Fence) -> ChatRow:
     """Release the chat to other workers. The fence is only the epoch."""
     try:
         locked = await lock(tx, fence.chat)

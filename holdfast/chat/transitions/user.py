@@ -1,5 +1,4 @@
-"""Transitions of users: send, interrupt, edit, retry, compact, resolve, and changes of the
-queue."""
+"""Transitions that users request, such as send, interrupt, edit, retry, compact and resolve."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ from holdfast.chat.errors import (
     NothingWaits,
     WrongAnswer,
 )
-from holdfast.chat.files import hold_files
+from holdfast.chat.files import lock_files
 from holdfast.chat.journal import (
-    WHY,
+    NO_RESULT_TEXT,
     answer_open,
     earliest,
     open_calls,
@@ -29,24 +28,24 @@ from holdfast.chat.journal import (
     take_results,
     turn_of,
 )
-from holdfast.chat.row_lock import Locked, begin, lock
+from holdfast.chat.row_lock import LockedChat, begin, lock
 from holdfast.chat.rows import (
     SELECT_MESSAGE,
-    Answer,
-    Call,
+    ActionAnswer,
     Charge,
-    Chat,
+    ChatRow,
     Deliver,
+    JournalCall,
     Queued,
-    Rest,
     Rule,
     Status,
     Stored,
+    TurnOutcome,
     check_text,
     stored_of,
 )
 from holdfast.chat.state_machine import Transition, check
-from holdfast.chat.transitions.interrupt import begin_interrupt, interrupt_children, stop
+from holdfast.chat.transitions.interrupt import begin_interrupt, interrupt_children, interrupt_tree
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import Message, Text, ToolOutcome, ToolResult, encode
 from holdfast.store.database import Tx
@@ -64,16 +63,16 @@ UPDATABLE: Final = frozenset({"title", "labels", "model", "effort", "rules"})
 class Sent(Struct, frozen=True):
     """Where a sent message is: in the history, or in the queue."""
 
-    chat: Chat
+    chat: ChatRow
     number: int | None = None
     queued: str | None = None
 
 
 async def send(tx: Tx, chat_id: str, message: Queued) -> Sent:
-    """Send a message."""
+    """Append a message to the history of an idle chat, or queue it."""
     _check_choice(message.model, message.effort)
     locked = await begin(tx, chat_id, SENDS[message.deliver])
-    await hold_files(tx, locked.chat.owner, message.message)
+    await lock_files(tx, locked.chat.owner, message.message)
     status = locked.chat.status
     if status is Status.IDLE:
         await answer_open(locked, "skipped")
@@ -92,7 +91,7 @@ async def send(tx: Tx, chat_id: str, message: Queued) -> Sent:
     elif status is Status.RUNNING and message.deliver == "interrupt":
         await begin_interrupt(locked)
     elif status is Status.RUNNING and message.deliver == "steer":
-        locked.wait_no_longer()
+        locked.retry_now()
     return await _sent(locked, message.id)
 
 
@@ -101,29 +100,29 @@ def _check_choice(model: str | None, effort: str | None) -> None:
     check_text("effort", effort)
 
 
-async def _sent(locked: Locked, queued: str) -> Sent:
+async def _sent(locked: LockedChat, queued: str) -> Sent:
     chat = await locked.close()
     number = locked.delivered.get(queued)
     return Sent(chat, queued=queued) if number is None else Sent(chat, number=number)
 
 
-async def _deliver_head(locked: Locked, open_calls: ToolOutcome) -> None:
+async def _deliver_head(locked: LockedChat, open_calls: ToolOutcome) -> None:
     await queue.deliver(
         locked, queue.head(await queue.read_queue(locked.tx, locked.chat.id)), open_calls
     )
     locked.set(status=Status.RUNNING, outcome=None, compaction=None)
 
 
-async def _leave_error(locked: Locked) -> None:
+async def _leave_error(locked: LockedChat) -> None:
     if locked.chat.status is Status.ERROR:
-        locked.set(outcome=None)  # it was the error, and the turn continues
+        locked.set(outcome=None)  # the outcome was this error, and the turn continues
     locked.set(status=Status.RUNNING, error=None, retry=None, retry_at=None, attempt=1)
 
 
-async def interrupt(tx: Tx, chat_id: str, marker: str = "") -> Chat:
-    """Interrupt the turn and keep what it produced."""
+async def interrupt(tx: Tx, chat_id: str, marker: str = "") -> ChatRow:
+    """Interrupt the turn, and keep its output."""
     locked = await begin(tx, chat_id, Transition.INTERRUPT)
-    await stop(locked, marker)
+    await interrupt_tree(locked, marker)
     return await locked.close()
 
 
@@ -152,7 +151,7 @@ async def edit_queued(
     """Change the content of a queued message. Its position stays, unless its kind changes."""
     locked = await begin(tx, chat_id, Transition.EDIT_QUEUED)
     queued = await queue.find(locked, id)
-    await hold_files(tx, locked.chat.owner, message)
+    await lock_files(tx, locked.chat.owner, message)
     await tx.execute(
         "UPDATE queue SET body = :body WHERE chat_id = :chat AND id = :id",
         {"chat": chat_id, "id": id, "body": encode(message).decode()},
@@ -165,7 +164,7 @@ async def edit_queued(
         await queue.drop(locked, [queued])
         await queue.push(locked, structs.replace(queued, message=message, deliver=deliver))
         if deliver == "steer":
-            locked.wait_no_longer()
+            locked.retry_now()
     locked.queue_changed()
     await locked.close()
     return await queue.read_queue(tx, chat_id)
@@ -189,13 +188,13 @@ async def remove_queued(tx: Tx, chat_id: str, id: str) -> Queued:
     return queued
 
 
-# --- going back, and on ---
+# --- edit, retry, compact ---
 
 
 class Edited(Struct, frozen=True):
     """The result of an edit."""
 
-    chat: Chat
+    chat: ChatRow
     number: int
     """Number of the message that replaces the edited one."""
     superseded: tuple[int, ...]
@@ -217,7 +216,7 @@ async def edit(
     _check_choice(model, effort)
     locked = await begin(tx, chat_id, Transition.EDIT)
     await _check_prompt(tx, chat_id, number)
-    await hold_files(tx, locked.chat.owner, message)
+    await lock_files(tx, locked.chat.owner, message)
     superseded = await _supersede(locked, number)
     dropped = await queue.read_queue(tx, chat_id)
     await queue.drop(locked, dropped)
@@ -241,16 +240,16 @@ async def _check_prompt(tx: Tx, chat_id: str, number: int) -> None:
         raise NotAPrompt(number, kind)
 
 
-async def _supersede(locked: Locked, number: int) -> list[int]:
+async def _supersede(locked: LockedChat, number: int) -> list[int]:
     """Supersede a message and all after it, with their calls."""
-    given = {"id": locked.chat.id, "from": number, "version": locked.version, "at": locked.now}
+    params = {"id": locked.chat.id, "from": number, "version": locked.version, "at": locked.now}
     rows = await locked.tx.fetch(
         """
         UPDATE messages SET superseded_at = :at, revision = :version
          WHERE chat_id = :id AND number >= :from AND superseded_at IS NULL
         RETURNING number
         """,
-        given,
+        params,
     )
     await locked.tx.execute(
         """
@@ -271,34 +270,33 @@ async def _supersede(locked: Locked, number: int) -> list[int]:
     return sorted(row[0] for row in rows)
 
 
-async def retry(tx: Tx, chat_id: str) -> Chat:
+async def retry(tx: Tx, chat_id: str) -> ChatRow:
     """Retry after an error: the same history with a new budget."""
     locked = await begin(tx, chat_id, Transition.RETRY)
     await _leave_error(locked)
     return await locked.close()
 
 
-async def compact(tx: Tx, chat_id: str) -> Chat:
+async def compact(tx: Tx, chat_id: str) -> ChatRow:
     """Request a summary of the conversation now."""
     locked = await begin(tx, chat_id, Transition.COMPACT)
     if not await _compactable(tx, chat_id):
         raise NothingToCompact
     if locked.chat.status is Status.IDLE and locked.chat.outcome is None:
-        await _note_copied(locked)
+        await _mark_interrupted(locked)
     await _leave_error(locked)
     locked.set(compaction="person")
     return await locked.close()
 
 
-async def _note_copied(locked: Locked) -> None:
-    """Mark the last turn of a copied chat as interrupted if it is unfinished, so that it does not
-    continue unasked."""
+async def _mark_interrupted(locked: LockedChat) -> None:
+    """Mark an unfinished last turn of a copied chat as interrupted, so that it does not resume."""
     if turn_of(await read_tail(locked.tx, locked.chat.id)).last != "answer":
-        locked.set(outcome=Rest("interrupted"))
+        locked.set(outcome=TurnOutcome("interrupted"))
 
 
 async def _compactable(tx: Tx, chat_id: str) -> bool:
-    """Return whether an answer came since the last summary. Reads back to that answer only."""
+    """Return whether there is an answer since the last summary."""
     answer = await tx.one(
         """
         SELECT number FROM messages
@@ -317,10 +315,10 @@ async def _compactable(tx: Tx, chat_id: str) -> bool:
         """,
         {"id": chat_id, "answer": answer[0]},
     )
-    return not any(_sums(stored_of(chat_id, row)) for row in rows)
+    return not any(_is_summary(stored_of(chat_id, row)) for row in rows)
 
 
-def _sums(stored: Stored) -> bool:
+def _is_summary(stored: Stored) -> bool:
     checkpoint = stored.message.checkpoint
     return checkpoint is not None and checkpoint.summarized
 
@@ -328,26 +326,28 @@ def _sums(stored: Stored) -> bool:
 # --- actions ---
 
 
-async def resolve(tx: Tx, chat_id: str, answers: Mapping[str, Answer], *rules: Rule | None) -> Chat:
+async def resolve(
+    tx: Tx, chat_id: str, answers: Mapping[str, ActionAnswer], *rules: Rule | None
+) -> ChatRow:
     """Answer actions: all of them, or none if one answer is refused."""
     locked = await begin(tx, chat_id, Transition.RESOLVE)
-    known = await read_journal(tx, chat_id)
-    waiting = {call.call_id: call for call in known.values() if call.state == "waiting"}
+    journal = await read_journal(tx, chat_id)
+    waiting = {call.call_id: call for call in journal.values() if call.state == "waiting"}
     unknown = [call_id for call_id in answers if call_id not in waiting]
     if unknown or not answers:
         raise NothingWaits(unknown, list(waiting))
     for call_id, answer in answers.items():
-        await put_call(locked, answered(waiting[call_id], answer, locked.now))
-    new = [rule for rule in rules if rule is not None and rule not in locked.chat.rules]
-    if new:
-        locked.set(rules=(*locked.chat.rules, *dict.fromkeys(new)))
+        await put_call(locked, with_answer(waiting[call_id], answer, locked.now))
+    new_rules = [rule for rule in rules if rule is not None and rule not in locked.chat.rules]
+    if new_rules:
+        locked.set(rules=(*locked.chat.rules, *dict.fromkeys(new_rules)))
     if locked.chat.status is Status.REQUIRES_ACTION:
-        await go_on_if_possible(locked)
+        await continue_if_possible(locked)
     return await locked.close()
 
 
-def answered(call: Call, answer: Answer, now: int) -> Call:
-    """Return the row of a waiting call with its answer. It is no longer its runner's."""
+def with_answer(call: JournalCall, answer: ActionAnswer, now: int) -> JournalCall:
+    """Return the row of a waiting call with its answer, detached from the runner's epoch."""
     if isinstance(answer, Approved):
         assert call.asked is not None
         if call.action != "approval":
@@ -358,52 +358,51 @@ def answered(call: Call, answer: Answer, now: int) -> Call:
                 "this approval is for another question: read the action again and answer it",
             )
         return structs.replace(call, state="approved", approved=answer, deadline=None, epoch=None)
-    made = answer.result
-    if made.call_id != call.call_id:
-        raise WrongAnswer(call.call_id, f"the result given is for {made.call_id}")
-    if call.started_at is not None and made.outcome == "refused":
-        made = _not_again(made, call.started_at)
+    result = answer.result
+    if result.call_id != call.call_id:
+        raise WrongAnswer(call.call_id, f"the result given is for {result.call_id}")
+    if call.started_at is not None and result.outcome == "refused":
+        result = _refusal_of_rerun(result, call.started_at)
     return structs.replace(
         call,
         epoch=None,
         state="finished",
-        result=made,
-        outcome=made.outcome,
+        result=result,
+        outcome=result.outcome,
         finished_at=now,
         deadline=None,
     )
 
 
-def _not_again(refusal: ToolResult, started_at: int) -> ToolResult:
-    """Return the refusal of a call that had started before: not running it again does not undo
-    it."""
-    text = f"{WHY['lost']} It does not run again. {refusal.text}"
+def _refusal_of_rerun(refusal: ToolResult, started_at: int) -> ToolResult:
+    """Return the result of a started call whose re-run is refused: that does not undo it."""
+    text = f"{NO_RESULT_TEXT['lost']} It does not run again. {refusal.text}"
     return structs.replace(refusal, outcome="lost", content=(Text(text),), started_at=started_at)
 
 
-async def go_on_if_possible(locked: Locked) -> None:
-    """Append results from outside to the history, and run again if anything can run now."""
-    known = await read_journal(locked.tx, locked.chat.id)
+async def continue_if_possible(locked: LockedChat) -> None:
+    """Append the recorded results to the history, and become running if any call can run now."""
+    journal = await read_journal(locked.tx, locked.chat.id)
     calls = await open_calls(locked.tx, locked.chat.id)
-    made = [known[call.id].result for call in calls if call.id in known]
-    await take_results(locked, [one for one in made if one is not None])
-    waits = [call.id in known and known[call.id].state == "waiting" for call in calls]
-    ended = [call.id in known and known[call.id].result is not None for call in calls]
-    if not any(waits) or sum(waits) + sum(ended) < len(calls):
+    results = [journal[call.id].result for call in calls if call.id in journal]
+    await take_results(locked, [result for result in results if result is not None])
+    is_waiting = [call.id in journal and journal[call.id].state == "waiting" for call in calls]
+    has_result = [call.id in journal and journal[call.id].result is not None for call in calls]
+    if not any(is_waiting) or sum(is_waiting) + sum(has_result) < len(calls):
         locked.set(status=Status.RUNNING, deadline=None)
     else:
-        locked.set(deadline=earliest(known))
+        locked.set(deadline=earliest(journal))
 
 
-# --- what a chat is called and made of ---
+# --- title and settings ---
 
 
-async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> Chat:
+async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> ChatRow:
     """Change title, labels, model, effort or rules; all or nothing."""
     locked = await begin(tx, chat_id, Transition.UPDATE)
-    if strange := sorted(changes.keys() - UPDATABLE):
+    if unknown_columns := sorted(changes.keys() - UPDATABLE):
         raise InvalidInput(
-            f"cannot change {', '.join(strange)}: use one of {', '.join(sorted(UPDATABLE))}"
+            f"cannot change {', '.join(unknown_columns)}: use one of {', '.join(sorted(UPDATABLE))}"
         )
     for name in ("title", "model", "effort"):
         check_text(name, changes.get(name))
@@ -416,43 +415,48 @@ async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> Chat:
 async def set_generated_title(
     tx: Tx, chat_id: str, title: str | None, charges: Sequence[Charge] = ()
 ) -> bool:
-    """Set a title that a model wrote, unless the chat has one by now, or is archived.
+    """Set a title that a model wrote, unless the chat has a final title or is archived.
 
-    The charges are recorded anyway, also when the model wrote no usable title.
+    The charges are recorded in any case, even if the model wrote no usable title.
     """
-    locked = await _charged(tx, chat_id, charges)
+    locked = await _lock_and_charge(tx, chat_id, charges)
     if title is None or locked.chat.titled_by is not None:
         return False
-    return await _put_title(locked, title, "model")
+    return await _set_title(locked, title, "model")
 
 
 async def set_provisional_title(
     tx: Tx, chat_id: str, title: str | None, charges: Sequence[Charge] = ()
 ) -> bool:
-    """Set a title until there is a better one, unless the chat has any, or is archived.
+    """Set a provisional title, unless the chat has any title or is archived.
 
-    `charges` is the cost of trying to get the better one.
+    `charges` is the usage of the failed attempt to generate a better one.
     """
-    locked = await _charged(tx, chat_id, charges)
+    locked = await _lock_and_charge(tx, chat_id, charges)
     if title is None or locked.chat.title is not None:
         return False
-    return await _put_title(locked, title, None)
+    return await _set_title(locked, title, None)
 
 
-async def retitle(tx: Tx, known: Chat, title: str | None, charges: Sequence[Charge] = ()) -> Chat:
+async def retitle(
+    tx: Tx, chat_before: ChatRow, title: str | None, charges: Sequence[Charge] = ()
+) -> ChatRow:
     """Replace the title by one that a model wrote on request.
 
-    Not if the title changed, or the chat was archived, since it was `known`; the charges are
-    recorded anyway.
+    Nothing is replaced if the title differs from that of `chat_before`, or the chat is archived.
+    The charges are recorded in any case.
     """
-    locked = await _charged(tx, known.id, charges)
+    locked = await _lock_and_charge(tx, chat_before.id, charges)
     chat = locked.chat
-    if title is not None and (chat.title, chat.titled_by) == (known.title, known.titled_by):
-        await _put_title(locked, title, "model")
+    if title is not None and (chat.title, chat.titled_by) == (
+        chat_before.title,
+        chat_before.titled_by,
+    ):
+        await _set_title(locked, title, "model")
     return locked.chat
 
 
-async def _charged(tx: Tx, chat_id: str, charges: Sequence[Charge]) -> Locked:
+async def _lock_and_charge(tx: Tx, chat_id: str, charges: Sequence[Charge]) -> LockedChat:
     from holdfast.chat.transitions.runner import charge  # imports this module
 
     locked = await lock(tx, chat_id)
@@ -460,7 +464,7 @@ async def _charged(tx: Tx, chat_id: str, charges: Sequence[Charge]) -> Locked:
     return locked
 
 
-async def _put_title(locked: Locked, title: str, by: Literal["model"] | None) -> bool:
+async def _set_title(locked: LockedChat, title: str, by: Literal["model"] | None) -> bool:
     if locked.chat.archived:
         return False
     check(locked.chat.status, Transition.UPDATE)

@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 
 from holdfast.agent import Agent
 from holdfast.chat.errors import NothingWaits, WrongAnswer
-from holdfast.chat.pending_actions import Asked, Place, read_asked
-from holdfast.chat.rows import Answer, Chat, Rule
+from holdfast.chat.pending_actions import ActionPosition, ListedAction, read_actions_of_owner
+from holdfast.chat.rows import ActionAnswer, ChatRow, Rule
 from holdfast.chat.snapshots import Pending, Snapshot, snapshot_of
 from holdfast.chat.transitions import user
 from holdfast.kernel.approval import canonical
@@ -54,7 +54,7 @@ class ListPendingActions(RequestStruct, frozen=True):
 class PendingActionPage(Struct, frozen=True):
     """Pending actions, newest first."""
 
-    actions: tuple[Asked, ...]
+    actions: tuple[ListedAction, ...]
     next: str | None
     """Cursor of the next page; None on the last page."""
 
@@ -62,14 +62,14 @@ class PendingActionPage(Struct, frozen=True):
 @operation("GET", "/actions", "List the pending actions of all chats of the caller")
 async def list_asked(call: ApiCall, query: ListPendingActions) -> PendingActionPage:
     """Includes actions of child chats. Answer each in the chat that it belongs to."""
-    before = value_of("actions", query.cursor, Place)
+    before = value_of("actions", query.cursor, ActionPosition)
 
-    async def read(tx: Tx) -> list[Asked]:
-        return await read_asked(tx, call.user, before=before, limit=query.limit + 1)
+    async def read(tx: Tx) -> list[ListedAction]:
+        return await read_actions_of_owner(tx, call.user, before=before, limit=query.limit + 1)
 
     rows = await call.server.db.read(read)
     page, more = cut(rows, query.limit)
-    return PendingActionPage(page, cursor_holding("actions", page[-1].place) if more else None)
+    return PendingActionPage(page, cursor_holding("actions", page[-1].position) if more else None)
 
 
 class AllowAnswer(TaggedRequestStruct, frozen=True, tag="allow"):
@@ -152,7 +152,7 @@ async def _resolve(
     body = answers if rule is None else (answers, rule)
     pending = {action.call.id: action for action in await chat.actions()}
     # Read after the actions: an answer given in between is found in one of the two.
-    first = await stored_response(call, what, body, Chat)
+    first = await stored_response(call, what, body, ChatRow)
     if first is not None:
         return snapshot_of(first)
     unknown = [id for id in answers if id not in pending]
@@ -164,13 +164,13 @@ async def _resolve(
     resolutions = {id: _answer(agent, pending[id], answer) for id, answer in answers.items()}
     rules = [rule, *(_rule(agent, pending[id], answer) for id, answer in answers.items())]
 
-    async def resolve(tx: Tx) -> Chat:
+    async def resolve(tx: Tx) -> ChatRow:
         return await user.resolve(tx, chat_id, resolutions, *rules)
 
-    return snapshot_of(await once(call, what, body, Chat, resolve))
+    return snapshot_of(await once(call, what, body, ChatRow, resolve))
 
 
-def _answer(agent: Agent, action: Pending, answer: SubmittedAnswer) -> Answer:
+def _answer(agent: Agent, action: Pending, answer: SubmittedAnswer) -> ActionAnswer:
     match answer:
         case AllowAnswer():
             if action.kind != "approval":

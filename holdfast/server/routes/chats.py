@@ -8,11 +8,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from holdfast.chat import search
 from holdfast.chat.handle import labels_of, title_of
-from holdfast.chat.listing import Shown, Wanted, list_shown, show, shown
+from holdfast.chat.listing import (
+    ChatFilter,
+    ReaderChat,
+    for_reader,
+    list_for_reader,
+    read_for_reader,
+)
 from holdfast.chat.read_state import Marks, mark, read_marks
 from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import Chat, Status
-from holdfast.chat.search import Looked
+from holdfast.chat.rows import ChatRow, Status
+from holdfast.chat.search import SearchQuery
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.model import Effort
@@ -51,7 +57,7 @@ class CreateChat(RequestStruct, frozen=True):
 
 
 @operation("POST", "/chats", "Create a chat", status=201)
-async def create_chat(call: ApiCall, body: CreateChat) -> Shown:
+async def create_chat(call: ApiCall, body: CreateChat) -> ReaderChat:
     chat = await call.server.host.create(
         None if body.prompt is None else await prompt_of(call, body.prompt),
         agent=body.agent,
@@ -62,7 +68,7 @@ async def create_chat(call: ApiCall, body: CreateChat) -> Shown:
         effort=body.effort,
         key=call.key,
     )
-    return shown(chat.first)
+    return for_reader(chat.first)
 
 
 # --- lists ---
@@ -97,7 +103,7 @@ class ListChats(RequestStruct, frozen=True):
 class ChatPage(Struct, frozen=True):
     """A page of chats, newest first."""
 
-    chats: tuple[Shown, ...]
+    chats: tuple[ReaderChat, ...]
     next: str | None
     """Cursor of the next page; None on the last page."""
     complete: bool = True
@@ -111,15 +117,15 @@ async def list_chats(call: ApiCall, query: ListChats) -> ChatPage:
         raise BadRequest("?before and ?cursor exclude each other: send one of them")
     looked, complete = None, True
     if query.q is not None:
-        looked = search.looked_for(query.q)
+        looked = search.parse_query(query.q)
         if looked is None:
             raise BadRequest("?q has no word in it: use letters or digits")
         complete = await search.catch_up(call.server.db)
     if query.parent is not None and not await _may_read(call, query.parent):
         return ChatPage((), None, complete)
     wanted = _wanted(call, query, looked)
-    watch = call.server.host.feed.watch
-    rows = await call.server.db.read(lambda tx: list_shown(tx, wanted, watch))
+    limits = call.server.host.feed.stranded_limits
+    rows = await call.server.db.read(lambda tx: list_for_reader(tx, wanted, limits))
     page, more = cut(rows, query.limit)
     return ChatPage(page, cursor_of("chats", page[-1].id) if more else None, complete)
 
@@ -130,9 +136,9 @@ async def _may_read(call: ApiCall, chat: str) -> bool:
     return relation is not None and (relation.owns or relation.shared)
 
 
-def _wanted(call: ApiCall, query: ListChats, looked: Looked | None) -> Wanted:
+def _wanted(call: ApiCall, query: ListChats, looked: SearchQuery | None) -> ChatFilter:
     name, colon, value = (query.label or "").partition(":")
-    return Wanted(
+    return ChatFilter(
         reader=call.user,
         shared=query.shared,
         parent=query.parent,
@@ -141,7 +147,7 @@ def _wanted(call: ApiCall, query: ListChats, looked: Looked | None) -> Wanted:
         agent=query.agent,
         label=(name, value if colon else None) if query.label is not None else None,
         pinned=query.pinned,
-        looked=looked,
+        search=looked,
         before=query.before or position_of("chats", query.cursor),
         limit=query.limit + 1,
     )
@@ -151,11 +157,11 @@ def _wanted(call: ApiCall, query: ListChats, looked: Looked | None) -> Wanted:
 
 
 @operation("GET", "/chats/{chat}", "Read a chat")
-async def read_one(call: ApiCall, chat: Id) -> Shown:
-    watch = call.server.host.feed.watch
+async def read_one(call: ApiCall, chat: Id) -> ReaderChat:
+    limits = call.server.host.feed.stranded_limits
 
-    async def read(tx: Tx) -> Shown:
-        return await show(tx, call.user, await read_chat(tx, chat), watch)
+    async def read(tx: Tx) -> ReaderChat:
+        return await read_for_reader(tx, call.user, await read_chat(tx, chat), limits)
 
     return await call.server.db.read(read)
 
@@ -176,7 +182,7 @@ class ChangeChat(RequestStruct, frozen=True):
 
 
 @operation("PATCH", "/chats/{chat}", "Change a chat: all given fields, or none")
-async def change_chat(call: ApiCall, chat: Id, body: ChangeChat) -> Shown:
+async def change_chat(call: ApiCall, chat: Id, body: ChangeChat) -> ReaderChat:
     changes = _changes(body)
     if not changes and body.archived is UNSET and body.pinned is UNSET:
         fields = ", ".join(ChangeChat.__struct_fields__)
@@ -184,13 +190,13 @@ async def change_chat(call: ApiCall, chat: Id, body: ChangeChat) -> Shown:
     agent = (await call.server.host.chat(chat)).agent
     call.server.host.check_choice(agent, changes.get("model"), changes.get("effort"))
 
-    async def change(tx: Tx) -> Shown:
+    async def change(tx: Tx) -> ReaderChat:
         row = await _change(tx, await read_chat(tx, chat), changes, body.archived)
         if body.pinned is not UNSET:
             await mark(tx, call.user, row, pinned=body.pinned)
-        return await show(tx, call.user, row)
+        return await read_for_reader(tx, call.user, row)
 
-    return await once(call, f"change {chat}", body, Shown, change)
+    return await once(call, f"change {chat}", body, ReaderChat, change)
 
 
 def _changes(body: ChangeChat) -> dict[str, Any]:
@@ -207,7 +213,9 @@ def _changes(body: ChangeChat) -> dict[str, Any]:
     return changes
 
 
-async def _change(tx: Tx, row: Chat, changes: dict[str, Any], archived: bool | UnsetType) -> Chat:
+async def _change(
+    tx: Tx, row: ChatRow, changes: dict[str, Any], archived: bool | UnsetType
+) -> ChatRow:
     """A chat is unarchived before, and archived after, its other changes."""
     if archived is False and row.archived:
         row = await lifecycle.unarchive(tx, row.id)

@@ -31,7 +31,7 @@ DEFAULT_MEDIA_TYPE: Final = "application/octet-stream"
 class UploadQuery(RequestStruct, frozen=True):
     """Query of an upload."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=files.LONGEST_NAME)] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=files.MAX_NAME_LENGTH)] | None = None
 
 
 async def received(request: web.Request, limit: int) -> bytearray:
@@ -75,7 +75,7 @@ def _media_type(request: web.Request) -> str:
     media_type = (
         request.headers.get("Content-Type", DEFAULT_MEDIA_TYPE).partition(";")[0].strip().lower()
     )
-    if not files.MEDIA.fullmatch(media_type):
+    if not files.MEDIA_TYPE.fullmatch(media_type):
         raise BadRequest(
             f"{media_type!r:.80} is not a media type: send a Content-Type like image/png"
         )

@@ -10,7 +10,7 @@ from holdfast.chat import queries
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import Deliver, Stored
 from holdfast.chat.snapshots import Receipt, Revision
-from holdfast.chat.stream import SIZE
+from holdfast.chat.stream import MAX_RESULT_SIZE
 from holdfast.kernel.model import Effort
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.problem import BadRequest
@@ -59,7 +59,7 @@ async def list_messages(call: ApiCall, chat: Id, query: ListMessages) -> Message
             tx,
             chat,
             query.limit,
-            SIZE,
+            MAX_RESULT_SIZE,
             before=query.before,
             after=query.after,
             superseded=query.superseded and owner == call.user,

@@ -20,9 +20,9 @@ class CurrentResult(Struct, frozen=True):
 @operation("GET", "/chats/{chat}/result", "Read the result of a chat, once it is idle")
 async def chat_result(call: ApiCall, chat: Id) -> CurrentResult:
     """Read in one snapshot: how the turn ended, the text of the answer, and pending actions."""
-    watch = call.server.host.feed.watch
+    limits = call.server.host.feed.stranded_limits
 
     async def read(tx: Tx) -> ChatResult | None:
-        return await read_result(tx, chat, watch)
+        return await read_result(tx, chat, limits)
 
     return CurrentResult(await call.server.db.read(read))

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.chat.export import Exported, Format, parse
 from holdfast.chat.handle import Chat
-from holdfast.chat.listing import Shown, shown
+from holdfast.chat.listing import ReaderChat, for_reader
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import key_for
@@ -99,7 +99,7 @@ class ImportQuery(RequestStruct, frozen=True):
     raw=True,
     takes=JSONL_MEDIA_TYPE,
 )
-async def import_chat(call: ApiCall, request: web.Request, query: ImportQuery) -> Shown:
+async def import_chat(call: ApiCall, request: web.Request, query: ImportQuery) -> ReaderChat:
     """The new chat has the same messages and belongs to the caller. Its approvals are not imported.
 
     Calls without a result get one that says so, as in a fork. A model that is not available here is
@@ -116,7 +116,7 @@ async def import_chat(call: ApiCall, request: web.Request, query: ImportQuery) -
         raise BadBody("the body is not UTF-8 text: send an export in JSONL") from None
     except (FormatError, msgspec.ValidationError) as error:
         raise BadBody(f"the body is not an export of a chat: {error}") from None
-    return shown(chat.first)
+    return for_reader(chat.first)
 
 
 async def _import(call: ApiCall, body: IO[bytes], agent: str | None) -> Chat:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.chat.listing import Shown, shown
+from holdfast.chat.listing import ReaderChat, for_reader
 from holdfast.chat.snapshots import Snapshot
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.request_types import (
@@ -28,7 +28,7 @@ class ForkChat(RequestStruct, frozen=True):
 @operation(
     "POST", "/chats/{chat}/fork", "Fork a chat: copy its history up to a message", status=201
 )
-async def fork_chat(call: ApiCall, chat: Id, body: ForkChat) -> Shown:
+async def fork_chat(call: ApiCall, chat: Id, body: ForkChat) -> ReaderChat:
     held = await call.server.host.chat(chat)
     forked = await held.fork(
         body.number,
@@ -37,7 +37,7 @@ async def fork_chat(call: ApiCall, chat: Id, body: ForkChat) -> Shown:
         share_workspace=body.share_workspace,
         key=call.key,
     )
-    return shown(forked.first)
+    return for_reader(forked.first)
 
 
 @operation("POST", "/chats/{chat}/interrupt", "Interrupt the turn and keep its output", status=202)

@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.chat.errors import Fenced
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Rest, Status
+from holdfast.chat.rows import Status, TurnOutcome
 from holdfast.chat.transitions import claims, lifecycle, runner, user
-from holdfast.chat.transitions.claims import POISON
+from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.store.database import Claimable, Database, Dialect, Params, Row, Tx
 from holdfast.testing import Clock
@@ -67,10 +67,10 @@ async def test_a_worker_claims_only_chats_whose_agent_it_knows(chats: Chats) -> 
     assert await chats.claim(agents=("reader", "other")) == ["c2"]
     assert await chats.claim(agents=("reader",)) == []
     assert await chats.claim(agents=()) == []
-    known = (await chats.ask(claims.living, LEASE)).agents
+    known = (await chats.ask(claims.live_workers, LEASE)).agents
     assert known == {"reader", "other"}
     chats.clock.advance(15)
-    assert not (await chats.ask(claims.living, LEASE)).agents
+    assert not (await chats.ask(claims.live_workers, LEASE)).agents
 
 
 async def test_a_batch_has_a_limit_and_the_rest_is_for_the_next(chats: Chats) -> None:
@@ -180,7 +180,7 @@ async def test_a_chat_of_a_dead_worker_is_claimed_and_the_dead_can_write_nothing
     assert (taken.worker_id, taken.epoch, taken.crashes) == ("w2", 2, 1)
     await chats.beat(ME)
     with pytest.raises(Fenced):
-        await chats.do(runner.finish_turn, fence_of(chat), Rest("stop"))
+        await chats.do(runner.finish_turn, fence_of(chat), TurnOutcome("stop"))
     assert await chats.row() == taken
 
 
@@ -203,7 +203,7 @@ async def test_who_holds_the_database_alone_takes_every_other_worker_for_dead(
 ) -> None:
     await chats.running("c1")
     assert await chats.claim(worker="w2") == []
-    assert await chats.claim(worker="w2", alone=True) == ["c1"]
+    assert await chats.claim(worker="w2", exclusive=True) == ["c1"]
     assert (await chats.row()).crashes == 1
 
 
@@ -257,12 +257,12 @@ async def test_forgetting_workers_does_not_look_through_chats_at_rest(chats: Cha
     assert "chats_busy" in await chats.db.write(plan)
 
 
-@pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("pool", claims.WANTED)
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("pool", claims.RUNNABLE)
 async def test_claiming_does_not_look_through_chats_at_rest(
-    chats: Chats, pool: claims.Pool, alone: bool
+    chats: Chats, pool: claims.ClaimPool, exclusive: bool
 ) -> None:
-    me = claims.Worker(id=ME, agents=("agent",), lease=LEASE, alone=alone)
+    me = claims.WorkerRow(id=ME, agents=("agent",), lease=LEASE, exclusive=exclusive)
 
     async def plan(tx: Tx) -> str:
         explained = Explained(tx)
@@ -350,16 +350,16 @@ async def test_a_chat_that_killed_three_workers_is_parked(
     chats: Chats, caplog: pytest.LogCaptureFixture
 ) -> None:
     await chats.running("c1", queue=("queue",))
-    for number in range(1, POISON):
+    for number in range(1, MAX_CRASHES):
         await crash(chats, f"v{number}")
         assert (await chats.row()).crashes == number
     chats.told()
     chats.clock.advance(16)
     assert await chats.claim("root", worker="last") == []
     chat = await chats.row()
-    assert (chat.status, chat.outcome, chat.worker_id) == (Status.ERROR, Rest("error"), None)
+    assert (chat.status, chat.outcome, chat.worker_id) == (Status.ERROR, TurnOutcome("error"), None)
     assert chat.error is not None
-    assert (chat.error.kind, chat.crashes, chat.epoch) == ("poison", 0, POISON + 1)
+    assert (chat.error.kind, chat.crashes, chat.epoch) == ("poison", 0, MAX_CRASHES + 1)
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert line.startswith(f"turn failed: kind poison, chat {chat.id}, ")
     assert [type(notice).__name__ for notice in chats.told()] == ["Changed"]
@@ -369,7 +369,7 @@ async def test_a_chat_that_killed_three_workers_is_parked(
 async def test_a_chat_that_is_parked_takes_no_place_in_a_batch(chats: Chats) -> None:
     """A batch that is not full says that nobody is left: others would wait for the next poll."""
     await chats.running("c1")
-    for number in range(1, POISON):
+    for number in range(1, MAX_CRASHES):
         await crash(chats, f"v{number}")
     await chats.create("c2")
     await chats.create("c3")
@@ -383,7 +383,7 @@ async def test_what_had_arrived_of_an_answer_is_shown_to_people_when_its_chat_is
     chats: Chats,
 ) -> None:
     await chats.running("c1")
-    for number in range(1, POISON):
+    for number in range(1, MAX_CRASHES):
         await crash(chats, f"v{number}")
     fence = fence_of(await chats.row())
     await chats.do(runner.write_partial, fence, 1, answer("half"))
@@ -396,7 +396,7 @@ async def test_what_had_arrived_of_an_answer_is_shown_to_people_when_its_chat_is
 
 async def test_a_parked_chat_can_be_tried_again_with_a_new_count(chats: Chats) -> None:
     await chats.running("c1")
-    for number in range(POISON):
+    for number in range(MAX_CRASHES):
         await crash(chats, f"v{number}")
     assert (await chats.do(user.retry, "c1")).status is Status.RUNNING
     assert await chats.claim(worker="w9") == ["c1"]
@@ -405,7 +405,7 @@ async def test_a_parked_chat_can_be_tried_again_with_a_new_count(chats: Chats) -
 
 async def test_an_action_that_kills_whoever_expires_it_is_parked_too(chats: Chats) -> None:
     await chats.requires_action("c1", owned=True)
-    for number in range(POISON):
+    for number in range(MAX_CRASHES):
         chats.clock.advance(16)
         await chats.claim("urgent", worker=f"v{number}")
     chat = await chats.row()

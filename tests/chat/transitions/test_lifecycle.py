@@ -19,7 +19,7 @@ from holdfast.chat.errors import (
 )
 from holdfast.chat.journal import read_journal
 from holdfast.chat.row_lock import fence_of, lock
-from holdfast.chat.rows import Chat, Queued, Rest, Status
+from holdfast.chat.rows import ChatRow, Queued, Status, TurnOutcome
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import (
     MAX_CHILDREN,
@@ -326,14 +326,14 @@ async def test_a_deleted_family_leaves_nothing_behind(chats: Chats) -> None:
 async def test_that_a_chat_was_there_is_forgotten_after_a_week(chats: Chats) -> None:
     await chats.idle("old")
     await chats.do(lifecycle.delete, "old")
-    chats.clock.advance(tombstones.KEPT / 1_000_000 - 1)
+    chats.clock.advance(tombstones.TOMBSTONE_LIFETIME / 1_000_000 - 1)
     await chats.idle("new")
     await chats.do(lifecycle.delete, "new")
-    await chats.do(tombstones.forget_gone)
-    assert set(await chats.ask(tombstones.gone_since, "", 0, 10)) == {"old", "new"}
+    await chats.do(tombstones.forget_tombstones)
+    assert set(await chats.ask(tombstones.lost_since, "", 0, 10)) == {"old", "new"}
     chats.clock.advance(2)
-    await chats.do(tombstones.forget_gone)
-    assert set(await chats.ask(tombstones.gone_since, "", 0, 10)) == {"new"}
+    await chats.do(tombstones.forget_tombstones)
+    assert set(await chats.ask(tombstones.lost_since, "", 0, 10)) == {"new"}
 
 
 async def test_children_are_listed_under_their_parent_only(chats: Chats) -> None:
@@ -355,10 +355,10 @@ async def test_a_child_that_is_spawned_at_the_last_moment_is_not_overlooked(
     refusals: list[ChatError] = []
 
     async def spawn_and_rest(tx: Tx) -> None:
-        chat: Chat = await user.update(tx, "root", {"title": "busy"})
+        chat: ChatRow = await user.update(tx, "root", {"title": "busy"})
         outcome = Outcome(results=(made("spawn"),), writes={"spawn": (Spawn(new("k1")),)})
         advanced = await runner.commit_step(tx, fence_of(chat), outcome)
-        await runner.finish_turn(tx, advanced.fence, Rest("stop"))
+        await runner.finish_turn(tx, advanced.fence, TurnOutcome("stop"))
         spawned.set()
         await go.wait()
 

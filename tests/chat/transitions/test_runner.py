@@ -11,12 +11,18 @@ from msgspec import structs
 
 from holdfast.chat import queries
 from holdfast.chat.errors import Fenced
-from holdfast.chat.journal import WHY
+from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Charge, Chat, Rest, Status
+from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
 from holdfast.chat.state_machine import Transition
 from holdfast.chat.transitions import lifecycle, runner, user
-from holdfast.chat.transitions.commit_step import COMMIT_STEP, LOST, Committed, Lost, Step
+from holdfast.chat.transitions.commit_step import (
+    COMMIT_STEP,
+    FENCE_LOST,
+    Committed,
+    FenceLost,
+    StepCommit,
+)
 from holdfast.kernel.messages import Message, Text, Usage, results_message
 from holdfast.kernel.results import TOOK_EFFECT
 from holdfast.store.database import NO_PARAMS, Changed, Dialect, Params, Row, Tx
@@ -37,7 +43,7 @@ from tests.chat.sessions import until_blocked
 
 # --- the fence ---
 
-STALE: dict[str, Callable[[Chat], Chat]] = {
+STALE: dict[str, Callable[[ChatRow], ChatRow]] = {
     "epoch": lambda chat: structs.replace(chat, epoch=chat.epoch - 1),
     "status": lambda chat: structs.replace(
         chat,
@@ -76,9 +82,9 @@ async def test_a_plain_step_of_a_runner_that_was_started_on_something_else_is_lo
         chat = STALE[part](await chats.running("c1"))
     before = await chats.everything()
     chats.told()
-    step = Step(fence_of(chat), (answer("too late"),))
-    assert isinstance(await chats.db.write_together(COMMIT_STEP, step), Lost)
-    assert isinstance(await chats.do(COMMIT_STEP.alone, step), Lost)
+    step = StepCommit(fence_of(chat), (answer("too late"),))
+    assert isinstance(await chats.db.write_together(COMMIT_STEP, step), FenceLost)
+    assert isinstance(await chats.do(COMMIT_STEP.alone, step), FenceLost)
     assert (await chats.everything(), chats.told()) == (before, [])
 
 
@@ -90,17 +96,17 @@ async def test_a_runner_that_let_go_of_its_chat_writes_nothing_more(chats: Chats
             before = await chats.everything()
             with pytest.raises(Fenced):
                 await ACTS[transition](chats, chat)
-            step = Step(fence_of(chat), (answer("too late"),))
-            assert isinstance(await chats.db.write_together(COMMIT_STEP, step), Lost)
+            step = StepCommit(fence_of(chat), (answer("too late"),))
+            assert isinstance(await chats.db.write_together(COMMIT_STEP, step), FenceLost)
             await chats.do(runner.write_partial, fence_of(chat), 1, answer("half"))
             assert await chats.everything() == before
 
 
 async def test_a_commit_whose_acknowledgement_was_lost_is_not_made_twice(chats: Chats) -> None:
     chat = await chats.running("c1")
-    step = Step(fence_of(chat), (answer("once"),))
+    step = StepCommit(fence_of(chat), (answer("once"),))
     assert isinstance(await chats.db.write_together(COMMIT_STEP, step), Committed)
-    assert isinstance(await chats.db.write_together(COMMIT_STEP, step), Lost)
+    assert isinstance(await chats.db.write_together(COMMIT_STEP, step), FenceLost)
     assert await chats.said() == ["hello", "once"]
 
 
@@ -121,11 +127,11 @@ async def test_one_step_many_steps_and_a_step_that_does_more_are_written_alike(
     more = await chats.running("more")
     for id in ("many1", "many2"):
         await chats.running(id)
-    await chats.do(COMMIT_STEP.alone, Step(fence_of(alone), MESSAGES))
+    await chats.do(COMMIT_STEP.alone, StepCommit(fence_of(alone), MESSAGES))
     await chats.do(runner.commit_step, fence_of(more), runner.Outcome(messages=MESSAGES))
 
     async def one(id: str) -> None:
-        step = Step(fence_of(await chats.row(id)), MESSAGES)
+        step = StepCommit(fence_of(await chats.row(id)), MESSAGES)
         assert isinstance(await chats.db.write_together(COMMIT_STEP, step), Committed)
 
     async with anyio.create_task_group() as group:
@@ -165,13 +171,13 @@ async def test_one_bad_step_of_many_is_its_owners_alone(postgres: Chats) -> None
     async with anyio.create_task_group() as group:
         group.start_soon(chats.db.write, keep_locked)
         await hold.wait()
-        steps = [Step(fence_of(chat), MESSAGES) for chat in (*stale, locked, fine)]
+        steps = [StepCommit(fence_of(chat), MESSAGES) for chat in (*stale, locked, fine)]
         chats.told()
         outcomes = await chats.do(COMMIT_STEP.together, steps)
         told = chats.told()
         go.set()
     *lost, waits, committed = outcomes
-    assert lost == [LOST] * 5
+    assert lost == [FENCE_LOST] * 5
     assert waits is None
     assert isinstance(committed, Committed)
     assert told == [Changed("fine", committed.version)]
@@ -191,7 +197,8 @@ async def test_a_step_alone_in_its_group_is_written_as_among_others(postgres: Ch
         await chats.running(id, queue=["queue"])
     for version, message in enumerate(MESSAGES, start=4):
         alone, among, other = [
-            Step(fence_of(await chats.row(id)), (message,)) for id in ("alone", "among", "other")
+            StepCommit(fence_of(await chats.row(id)), (message,))
+            for id in ("alone", "among", "other")
         ]
         chats.told()
         outcomes = [
@@ -223,12 +230,12 @@ async def test_a_step_alone_in_its_group_is_refused_as_among_others(
         stale = STALE[why](stale)
     before = await chats.everything()
     chats.told()
-    step = Step(fence_of(stale), (answer("too late"),))
-    assert await chats.do(COMMIT_STEP.together, [step]) == [None if why == "chat" else LOST]
+    step = StepCommit(fence_of(stale), (answer("too late"),))
+    assert await chats.do(COMMIT_STEP.together, [step]) == [None if why == "chat" else FENCE_LOST]
     assert (await chats.everything(), chats.told()) == (before, [])
-    both = [step, Step(fence_of(fine), (answer("done"),))]
+    both = [step, StepCommit(fence_of(fine), (answer("done"),))]
     refused, committed = await chats.do(COMMIT_STEP.together, both)
-    assert refused == (None if why == "chat" else LOST)
+    assert refused == (None if why == "chat" else FENCE_LOST)
     assert isinstance(committed, Committed)
 
 
@@ -242,7 +249,7 @@ async def test_a_step_alone_in_its_group_does_not_wait_for_its_chat(postgres: Ch
         hold.set()
         await go.wait()
 
-    step = Step(fence_of(locked), (answer("done"),))
+    step = StepCommit(fence_of(locked), (answer("done"),))
     async with anyio.create_task_group() as group:
         group.start_soon(chats.db.write, keep_locked)
         await hold.wait()
@@ -273,10 +280,10 @@ class Explaining:
 class Plan:
     """The way of `COMMIT_STEP` on the committer's own connection."""
 
-    async def alone(self, tx: Tx, steps: Sequence[Step]) -> str:
+    async def alone(self, tx: Tx, steps: Sequence[StepCommit]) -> str:
         raise AssertionError("it takes part")
 
-    async def together(self, tx: Tx, many: Sequence[Sequence[Step]]) -> Sequence[str]:
+    async def together(self, tx: Tx, many: Sequence[Sequence[StepCommit]]) -> Sequence[str]:
         explaining = Explaining(tx)
         await COMMIT_STEP.together(cast(Tx, explaining), many[0])
         return [explaining.plan]
@@ -284,7 +291,7 @@ class Plan:
 
 @pytest.mark.parametrize("ids", [["a"], ["a", "b"]], ids=len)
 async def test_a_step_looks_at_no_chat_but_its_own(postgres: Chats, ids: list[str]) -> None:
-    steps = [Step(fence_of(await postgres.running(id)), (answer("done"),)) for id in ids]
+    steps = [StepCommit(fence_of(await postgres.running(id)), (answer("done"),)) for id in ids]
     plan = await postgres.db.write_together(Plan(), steps)
     assert plan.count("Index Scan using chats_pkey") == 2
     assert "Seq Scan" not in plan
@@ -302,8 +309,8 @@ async def test_a_step_that_finds_its_chat_locked_waits_for_it_alone(postgres: Ch
         hold.set()
         await go.wait()
 
-    async def commit(chat: Chat) -> None:
-        step = Step(fence_of(chat), (answer("done"),))
+    async def commit(chat: ChatRow) -> None:
+        step = StepCommit(fence_of(chat), (answer("done"),))
         done[chat.id] = await chats.db.write_together(COMMIT_STEP, step)
 
     async with anyio.create_task_group() as group:
@@ -315,7 +322,7 @@ async def test_a_step_that_finds_its_chat_locked_waits_for_it_alone(postgres: Ch
         assert isinstance(done["fine"], Committed)
         assert "locked" not in done
         go.set()
-    assert isinstance(done["locked"], Lost)  # the interrupt came first
+    assert isinstance(done["locked"], FenceLost)  # the interrupt came first
     assert await chats.said("locked") == ["hello"]
 
 
@@ -326,12 +333,12 @@ async def test_a_step_of_a_chat_that_is_gone_is_lost(chats: Chats) -> None:
     outcomes: list[Any] = []
 
     async def commit(fence: Any) -> None:
-        outcomes.append(await chats.db.write_together(COMMIT_STEP, Step(fence, MESSAGES)))
+        outcomes.append(await chats.db.write_together(COMMIT_STEP, StepCommit(fence, MESSAGES)))
 
     async with anyio.create_task_group() as group:
         group.start_soon(commit, gone)
         group.start_soon(commit, fence_of(await chats.row("c2")))
-    assert {type(one) for one in outcomes} == {Committed, Lost}
+    assert {type(one) for one in outcomes} == {Committed, FenceLost}
 
 
 async def test_a_commit_takes_the_journal_along_and_forgets_crashes(chats: Chats) -> None:
@@ -496,10 +503,10 @@ async def test_an_interrupted_turn_keeps_results_and_answers_every_other_call(
         "The user interrupted.",
     ]
     texts = {r.call_id: r.text for s in await chats.history() for r in s.message.results}
-    assert texts["b"] == WHY["interrupted"] + TOOK_EFFECT
-    assert texts["c"] == texts["d"] == WHY["interrupted"]
+    assert texts["b"] == NO_RESULT_TEXT["interrupted"] + TOOK_EFFECT
+    assert texts["c"] == texts["d"] == NO_RESULT_TEXT["interrupted"]
     assert advanced.chat.status is Status.IDLE
-    assert (advanced.chat.outcome, advanced.chat.worker_id) == (Rest("interrupted"), None)
+    assert (advanced.chat.outcome, advanced.chat.worker_id) == (TurnOutcome("interrupted"), None)
     assert (await chats.load()).journal == {}
 
 
@@ -564,7 +571,7 @@ async def test_an_error_keeps_calls_open_and_the_partial_answer_for_people_alone
     charges = (Charge("attempt:1", "attempt", USED),)
     advanced = await chats.do(runner.fail, fence_of(chat), FAILURE, half, charges)
     assert (advanced.chat.status, advanced.chat.error) == (Status.ERROR, FAILURE)
-    assert (advanced.chat.outcome, advanced.chat.worker_id) == (Rest("error"), None)
+    assert (advanced.chat.outcome, advanced.chat.worker_id) == (TurnOutcome("error"), None)
     assert (await chats.load()).journal["a"].state == "started"
     await chats.send("c1", "go on")
     assert (await chats.said())[2:] == ["half an", "a=skipped", "go on"]
@@ -598,15 +605,15 @@ async def test_a_retry_is_shown_and_counted_and_ends_with_the_next_commit(chats:
 
 
 async def test_whatever_enters_the_history_is_followed_by_a_first_attempt(chats: Chats) -> None:
-    async def commits(chat: Chat) -> None:
+    async def commits(chat: ChatRow) -> None:
         outcome = runner.Outcome(messages=(answer("at last"),))
         await chats.do(runner.commit_step, fence_of(chat), outcome)
 
-    async def steers(chat: Chat) -> None:
+    async def steers(chat: ChatRow) -> None:
         await chats.send(chat.id, "rather this", "steer")
         await chats.do(runner.deliver, fence_of(chat))
 
-    async def edits(chat: Chat) -> None:
+    async def edits(chat: ChatRow) -> None:
         await chats.do(user.edit, chat.id, 1, prompt("else"))
 
     for number, change in enumerate([commits, steers, edits]):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, NothingToCompact
-from holdfast.chat.idempotency import Machine
-from holdfast.chat.journal import WHY
+from holdfast.chat.idempotency import UserOperations
+from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Chat, Rest, Rule, Status
+from holdfast.chat.rows import ChatRow, Rule, Status, TurnOutcome
 from holdfast.chat.transitions import runner, user
 from holdfast.kernel.messages import Checkpoint, Message, Text
 from holdfast.kernel.results import TOOK_EFFECT
@@ -56,8 +56,8 @@ async def test_a_message_after_an_error_comes_behind_results_for_the_calls_that_
     sent = await chats.send("c1", "never mind")
     assert (await chats.said())[2:] == ["a=skipped b=skipped c=ok d=skipped", "never mind"]
     texts = await texts_of_results(chats)
-    assert texts["b"] == texts["d"] == WHY["skipped"]
-    assert texts["a"] == WHY["skipped"] + TOOK_EFFECT
+    assert texts["b"] == texts["d"] == NO_RESULT_TEXT["skipped"]
+    assert texts["a"] == NO_RESULT_TEXT["skipped"] + TOOK_EFFECT
     assert texts["c"] == "done"
     assert (await chats.load()).journal == {}
     assert (sent.chat.error, sent.chat.outcome, sent.chat.attempt) == (None, None, 1)
@@ -94,14 +94,14 @@ async def test_an_interrupt_really_stops_a_chat_that_waits(chats: Chats) -> None
     chat = await chats.do(user.interrupt, "c1", "The user interrupted.")
     assert (chat.status, chat.outcome, chat.worker_id) == (
         Status.IDLE,
-        Rest("interrupted"),
+        TurnOutcome("interrupted"),
         None,
     )
     history = await chats.history()
     assert (await chats.said())[2:] == ["a=interrupted b=interrupted", "The user interrupted."]
     assert (history[-1].message.kind, history[-1].message.visibility) == ("marker", "model")
     assert (await chats.load()).journal == {}
-    assert (await texts_of_results(chats))["a"] == WHY["interrupted"]
+    assert (await texts_of_results(chats))["a"] == NO_RESULT_TEXT["interrupted"]
 
 
 async def test_an_interrupt_of_a_chat_that_waits_goes_on_with_its_queue(chats: Chats) -> None:
@@ -165,11 +165,11 @@ async def test_a_compaction_of_a_chat_at_rest_is_one_commit_and_keeps_the_last_o
     outcome = runner.Outcome(messages=(SUMMARY,), compacted=True)
     done = await chats.do(runner.finish_turn, fence_of(claimed), None, outcome)
     assert (done.chat.status, done.chat.compaction) == (Status.IDLE, None)
-    assert done.chat.outcome == idle.outcome == Rest("stop", 1)
+    assert done.chat.outcome == idle.outcome == TurnOutcome("stop", 1)
     assert await chats.said() == ["hello", "here you are", "in short"]
 
 
-async def compaction_asked(chats: Chats, id: str) -> Chat:
+async def compaction_asked(chats: Chats, id: str) -> ChatRow:
     await chats.running(id)
     await chats.commit(id, answer("so far"))
     await chats.do(runner.fail, fence_of(await chats.row(id)), FAILURE)
@@ -193,24 +193,24 @@ async def test_a_compaction_that_was_asked_for_outlives_what_does_not_end_it(
 async def test_a_compaction_that_was_asked_for_is_over_with_its_commit_or_the_turns_end(
     chats: Chats,
 ) -> None:
-    async def commits(chat: Chat) -> None:
+    async def commits(chat: ChatRow) -> None:
         outcome = runner.Outcome(messages=(SUMMARY,), compacted=True)
         await chats.do(runner.commit_step, fence_of(chat), outcome)
 
-    async def edits(chat: Chat) -> None:
+    async def edits(chat: ChatRow) -> None:
         await chats.do(user.edit, chat.id, 1, prompt("else"))
 
-    async def finishes(chat: Chat) -> None:
-        await chats.do(runner.finish_turn, fence_of(chat), Rest("stop"))
+    async def finishes(chat: ChatRow) -> None:
+        await chats.do(runner.finish_turn, fence_of(chat), TurnOutcome("stop"))
 
-    async def fails(chat: Chat) -> None:
+    async def fails(chat: ChatRow) -> None:
         await chats.do(runner.fail, fence_of(chat), FAILURE)
 
-    async def settles(chat: Chat) -> None:
+    async def settles(chat: ChatRow) -> None:
         stopped = await chats.do(user.interrupt, chat.id)
         await chats.do(runner.settle, fence_of(stopped), runner.Settlement())
 
-    async def stops_waiting(chat: Chat) -> None:
+    async def stops_waiting(chat: ChatRow) -> None:
         await chats.commit(chat.id, answer("let me ask", asks("a")))
         asking = await chats.row(chat.id)
         rows = [row_of_call(asking, "a", "waiting")]
@@ -319,7 +319,7 @@ async def test_text_that_databases_refuse_comes_back_as_it_was(chats: Chats) -> 
 
 @pytest.mark.parametrize("name", ["a\x00b", "\ud800"])
 async def test_a_model_whose_name_cannot_be_stored_is_refused(chats: Chats, name: str) -> None:
-    machine = Machine(chats.db, ports())
+    machine = UserOperations(chats.db, ports())
     await chats.running("c1")
     before = await chats.everything()
     with pytest.raises(InvalidInput, match="the model has a character that cannot be stored"):

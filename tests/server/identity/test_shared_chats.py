@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from holdfast.chat import files
-from holdfast.chat.change_feed import POLL, Feed
+from holdfast.chat.change_feed import POLL_INTERVAL, Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.rows import Stored
 from holdfast.chat.transitions import lifecycle
@@ -123,17 +123,17 @@ async def test_a_stream_tells_of_what_is_shared_changes_and_is_shared_no_longer(
         async with watching(here, "bob") as bob, watching(here, "eve") as eve:
             assert await within(bob, 1) == []
             id = await share(here, chat)
-            (new,) = await within(bob, POLL + 1)
+            (new,) = await within(bob, POLL_INTERVAL + 1)
             assert (data(new)["id"], data(new)["mine"]) == (chat, False)
             await held.rename("Changed")
             (changed,) = await within(bob, 1)
             assert data(changed)["title"] == "Changed"
             await here.ask("PUT", f"/chats/{chat}/read", {"number": 0}, by="bob")
             await here.ask("DELETE", f"/chats/{chat}/shares/{id}", by="ann")
-            gone = (await within(bob, POLL + 1))[-1]
+            gone = (await within(bob, POLL_INTERVAL + 1))[-1]
             assert (gone.event, data(gone)) == ("deleted", {"id": chat})
             await held.rename("Secret")
-            assert await within(bob, POLL + 1) == []
+            assert await within(bob, POLL_INTERVAL + 1) == []
             assert await within(eve, 1) == []
         assert here.server.chat_list_notifier._followed == {}
 
@@ -145,7 +145,7 @@ async def test_a_shared_chat_that_is_deleted_is_told(db: Database, clock: Clock)
         async with watching(here, "bob") as bob:
             await within(bob, 1)
             await here.ask("DELETE", f"/chats/{chat}", by="ann")
-            (gone,) = await within(bob, POLL + 1)
+            (gone,) = await within(bob, POLL_INTERVAL + 1)
             assert (gone.event, data(gone)) == ("deleted", {"id": chat})
 
 
@@ -163,7 +163,7 @@ async def test_who_comes_back_is_told_what_is_shared_no_longer(db: Database, clo
         await share(here, again)
         await anyio.sleep(100)
         async with watching(here, "bob", cursor) as bob:
-            wires = await within(bob, 3 * POLL)
+            wires = await within(bob, 3 * POLL_INTERVAL)
         async with watching(here, "eve", cursor) as eve:
             assert await within(eve, 1) == []
     there = [data(wire)["id"] for wire in wires if wire.event == "chat"]

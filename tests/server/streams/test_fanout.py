@@ -17,7 +17,7 @@ from aiohttp import web
 from holdfast.chat.export import export
 from holdfast.chat.host import Host
 from holdfast.chat.rows import Stored
-from holdfast.chat.stream import SIZE, ChatStream, LiveDelta
+from holdfast.chat.stream import MAX_RESULT_SIZE, ChatStream, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
 from holdfast.server.app import ApiServer, Limits, application
@@ -330,7 +330,7 @@ async def test_who_opens_a_chat_of_large_messages_and_takes_nothing_holds_little
             await sleeper.ask()
         await _until(lambda: server.hub.buffered > 0 and len(server.hub) == STALLED)
         await anyio.sleep(1)
-        assert server.hub.buffered < STALLED * (SIZE + ROOM.buffer)
+        assert server.hub.buffered < STALLED * (MAX_RESULT_SIZE + ROOM.buffer)
         for sleeper in sleepers:
             sleeper.leave()
 

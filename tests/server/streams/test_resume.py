@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.change_feed import POLL, Feed
+from holdfast.chat.change_feed import POLL_INTERVAL, Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.stream import Cursor
 from holdfast.kernel.messages import encode
@@ -119,7 +119,7 @@ async def test_with_all_notices_lost_a_client_still_gets_everything(
                 await chat.rest()
             for watcher in watchers:
                 await assert_as_stored(db, chat, watcher)
-            assert anyio.current_time() > POLL, "it was heard of after all"
+            assert anyio.current_time() > POLL_INTERVAL, "it was heard of after all"
 
 
 async def test_a_cursor_may_stand_in_the_url_and_the_header_wins(

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat.change_feed import POLL
-from holdfast.chat.tombstones import gone_since
+from holdfast.chat.change_feed import POLL_INTERVAL
+from holdfast.chat.tombstones import lost_since
 from holdfast.server import chat_list_stream
 from holdfast.server.chat_list_stream import ChatListed, ChatListNotifier
 from holdfast.server.events import WireEvent
@@ -138,7 +138,7 @@ async def test_who_missed_too_much_is_told_to_read_the_list(
             (wire,) = await within(opened, 1)
             assert (wire.event, data(wire)["what"]) == ("reset", "history")
             chat = await api.host.create(None, owner="ann")
-            assert [id for id, _ in told(await within(opened, 2 * POLL))] == [chat.id]
+            assert [id for id, _ in told(await within(opened, 2 * POLL_INTERVAL))] == [chat.id]
 
 
 async def test_a_cursor_that_is_yet_to_come_is_answered_with_a_reset(
@@ -148,14 +148,14 @@ async def test_a_cursor_that_is_yet_to_come_is_answered_with_a_reset(
         await api.host.create(None, owner="ann")
         await anyio.sleep(200)
         async with connected(api, None, str(clock.now() + 3600 * 1_000_000)) as opened:
-            (wire,) = await within(opened, 3 * POLL)
+            (wire,) = await within(opened, 3 * POLL_INTERVAL)
             assert (wire.event, data(wire)["what"]) == ("reset", "history")
             chat = await api.host.create(None, owner="ann")
-            assert [id for id, _ in told(await within(opened, 2 * POLL))] == [chat.id]
+            assert [id for id, _ in told(await within(opened, 2 * POLL_INTERVAL))] == [chat.id]
         assert wire.id is not None
         assert int(wire.id) <= clock.now()
         async with connected(api, None, wire.id) as opened:
-            assert [id for id, _ in told(await within(opened, 2 * POLL))] == [chat.id]
+            assert [id for id, _ in told(await within(opened, 2 * POLL_INTERVAL))] == [chat.id]
 
 
 async def test_a_deleted_chat_is_told_to_those_who_are_there(db: Database, clock: Clock) -> None:
@@ -186,8 +186,8 @@ async def test_without_notices_the_list_is_told_at_the_next_poll(
             await anyio.sleep(1)
             chat = await api.host.create(None, owner="ann")
             assert told(await within(opened, 1)) == []
-            assert told(await within(opened, POLL)) == [(chat.id, "idle")]
-            assert await within(opened, 3 * POLL) == [], "the same is told once"
+            assert told(await within(opened, POLL_INTERVAL)) == [(chat.id, "idle")]
+            assert await within(opened, 3 * POLL_INTERVAL) == [], "the same is told once"
 
 
 async def test_a_crowd_of_changes_costs_few_looks(
@@ -224,12 +224,12 @@ async def test_what_is_gone_is_not_looked_for_when_all_that_was_heard_of_is_ther
     async def counted(*args: Any) -> Any:
         nonlocal looks
         looks += 1
-        return await gone_since(*args)
+        return await lost_since(*args)
 
     monkeypatch.setattr(chat_list_stream, "gone_since", counted)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         async with connected(api, None) as opened:
-            await anyio.sleep(POLL + 0.1)  # so that the next whole look is not near
+            await anyio.sleep(POLL_INTERVAL + 0.1)  # so that the next whole look is not near
             looks = 0
             chat = await api.host.create(None, owner="ann")
             await anyio.sleep(1)
@@ -251,7 +251,7 @@ async def test_a_chat_that_nothing_was_heard_of_is_told_when_it_is_deleted(
         async with connected(api, None) as mine, connected(api.of("eve"), None) as others:
             await anyio.sleep(1)
             await chat.delete()
-            assert gone(await within(mine, 3 * POLL)) == [chat.id]
+            assert gone(await within(mine, 3 * POLL_INTERVAL)) == [chat.id]
             assert await within(others, 1) == []
 
 
@@ -265,7 +265,7 @@ async def test_each_deleted_chat_is_told_whatever_look_finds_it(db: Database, cl
                 await chat.delete()
                 await anyio.sleep(0.13)
                 deleted.append(chat.id)
-            wires = await within(opened, 3 * POLL)
+            wires = await within(opened, 3 * POLL_INTERVAL)
     assert gone([wire for wire in wires if wire.event == "deleted"]) == deleted
 
 
@@ -279,7 +279,7 @@ async def test_without_notices_a_deleted_chat_is_told_at_the_next_poll(
         async with connected(api, None) as opened:
             await anyio.sleep(1)
             await chat.delete()
-            assert gone(await within(opened, 2 * POLL)) == [chat.id]
+            assert gone(await within(opened, 2 * POLL_INTERVAL)) == [chat.id]
             assert await within(opened, 100) == [], "the same is told once"
 
 
@@ -301,7 +301,7 @@ async def test_who_comes_back_is_told_what_was_deleted_read_and_pinned_meanwhile
         await anyio.sleep(100)
         async with connected(api, None, cursor) as opened:
             *chats, last = await within(opened, 1)
-            assert await within(opened, 3 * POLL) == [], "the same is told once"
+            assert await within(opened, 3 * POLL_INTERVAL) == [], "the same is told once"
     assert gone([last]) == [deleted.id]
     told_of = {data(wire)["id"]: (data(wire)["read"], data(wire)["pinned"]) for wire in chats}
     assert told_of == {read.id: (2, False), pinned.id: (0, True)}
@@ -315,7 +315,7 @@ async def test_who_missed_too_many_deletions_is_told_to_read_the_list(
         for _ in range(4):
             await (await api.host.create(None, owner="ann")).delete()
         async with connected(api, None, "1") as opened:
-            (wire,) = await within(opened, 2 * POLL)
+            (wire,) = await within(opened, 2 * POLL_INTERVAL)
     assert (wire.event, data(wire)["what"]) == ("reset", "history")
 
 

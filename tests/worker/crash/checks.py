@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.chat import doctor, queries
-from holdfast.chat.rows import SELECT_CHAT, Chat, chat_of
+from holdfast.chat.rows import SELECT_CHAT, ChatRow, chat_of
 from holdfast.kernel.context import Trim
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message, ToolResult, decode, user_message
@@ -67,7 +67,7 @@ def is_one_of(transcript: Sequence[str], ends: Sequence[Sequence[str]]) -> bool:
     )
 
 
-async def _chats(tx: Tx) -> list[Chat]:
+async def _chats(tx: Tx) -> list[ChatRow]:
     rows = await tx.fetch(f"{SELECT_CHAT} ORDER BY depth, created_at, id")
     return [chat_of(row) for row in rows]
 
@@ -82,7 +82,7 @@ async def _asked(tx: Tx) -> frozenset[str]:
     return frozenset(call.id for row in rows for call in decode(row[0], Message).calls)
 
 
-def _end(chat: Chat) -> str:
+def _end(chat: ChatRow) -> str:
     reason = chat.outcome.reason if chat.outcome is not None else "-"
     return f"= {chat.status} {reason}{f' {chat.error.kind}' if chat.error else ''}"
 
@@ -107,13 +107,13 @@ def _result(one: ToolResult) -> str:
     return f"<{one.call_id} {one.outcome}{maybe}{said}>"
 
 
-def _check_rest(chat: Chat) -> None:
+def _check_rest(chat: ChatRow) -> None:
     """17: nobody has anything to do for it, and nothing of what went wrong is left."""
     assert chat.worker_id is None, f"{chat.id} rests and belongs to {chat.worker_id}"
     assert (chat.crashes, chat.retry, chat.retry_at, chat.compaction) == (0, None, None, None)
 
 
-async def _hear(db: Database, world: World, chats: Sequence[Chat]) -> None:
+async def _hear(db: Database, world: World, chats: Sequence[ChatRow]) -> None:
     """Wait for the newest notices: from one process to another they come after the rows."""
     newest = {(chat.id, chat.snapshot_version) for chat in chats}
     for _ in range(ON_ITS_WAY):
@@ -122,7 +122,7 @@ async def _hear(db: Database, world: World, chats: Sequence[Chat]) -> None:
         await db.read(_chats)
 
 
-def _check_versions(chat: Chat, world: World, alone: bool) -> None:
+def _check_versions(chat: ChatRow, world: World, alone: bool) -> None:
     """6: each transaction makes one version, and tells of it."""
     told = {version for id, version in world.versions if id == chat.id}
     made = set(range(1, chat.snapshot_version + 1))

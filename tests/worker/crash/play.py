@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 from msgspec import Struct, field
 
-from holdfast.chat.rows import SELECT_CHAT, Chat, Status, chat_of
+from holdfast.chat.rows import SELECT_CHAT, ChatRow, Status, chat_of
 from holdfast.kernel.tool import Tool
 from holdfast.store.database import Tx
 from holdfast.testing import Clock
@@ -182,5 +182,5 @@ async def _at_rest(tx: Tx) -> bool:
     return all(_rests(chat_of(row)) for row in await tx.fetch(SELECT_CHAT))
 
 
-def _rests(chat: Chat) -> bool:
+def _rests(chat: ChatRow) -> bool:
     return chat.status in (Status.IDLE, Status.ERROR)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from holdfast.chat.rows import Call, Status
+from holdfast.chat.rows import JournalCall, Status
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.model import Request
@@ -207,7 +207,7 @@ async def approves_at_once(person: Person) -> None:
     await person.rest()
 
 
-def _approval(call: Call) -> Approved:
+def _approval(call: JournalCall) -> Approved:
     assert call.asked is not None
     return Approved(call.asked.digest)
 

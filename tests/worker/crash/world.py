@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatError
-from holdfast.chat.idempotency import Key, Machine
+from holdfast.chat.idempotency import Key, UserOperations
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import Answer, Call, Chat, Deliver, Status
+from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, JournalCall, Status
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
@@ -224,14 +224,14 @@ class Person:
         self.world = world
         self._asked = 0
 
-    async def _ask(self, act: Callable[[Machine, Key], Awaitable[T]]) -> T:
+    async def _ask(self, act: Callable[[UserOperations, Key], Awaitable[T]]) -> T:
         self._asked += 1
         key = Key("person", f"key {self._asked}", "the same")
         while True:
             process = await self.world.living()
             try:
                 with anyio.fail_after(PATIENCE / 5):
-                    return await act(process.machine, key)
+                    return await act(process.operations, key)
             except Died:
                 assert process.dead
             except TimeoutError:
@@ -271,7 +271,7 @@ class Person:
         if text is not None:
             self.world.accepted[new, text] += 1
 
-    async def resolve(self, answer: Callable[[Call], Answer], id: str = "c1") -> None:
+    async def resolve(self, answer: Callable[[JournalCall], ActionAnswer], id: str = "c1") -> None:
         """Answer everything that waits."""
         waiting = await self._read(lambda tx: queries.read_actions(tx, id))
         answers = {call.call_id: answer(call) for call in waiting}
@@ -338,12 +338,12 @@ class Person:
         seen = self.world.signal(signal)
         await self.until(lambda chat: seen.is_set() or not chat.busy, id)
 
-    async def rest(self, *statuses: Status, id: str = "c1") -> Chat:
+    async def rest(self, *statuses: Status, id: str = "c1") -> ChatRow:
         """The chat once it is at rest, or in one of these states."""
         wanted = statuses or (Status.IDLE, Status.ERROR)
         return await self.until(lambda chat: chat.status in wanted, id)
 
-    async def until(self, reached: Callable[[Chat], bool], id: str = "c1") -> Chat:
+    async def until(self, reached: Callable[[ChatRow], bool], id: str = "c1") -> ChatRow:
         while True:
             changed = self.world.changed
             chat = await self._read(lambda tx: read_chat(tx, id))

@@ -49,16 +49,6 @@ export interface Schemas {
     call_id: string;
     text: string;
   };
-  /** An action with the chat that waits for it. */
-  Asked: {
-    chat_id: string;
-    root_id: string;
-    title: string | null;
-    root_title: string | null;
-    agent: string;
-    asked_at: number;
-    action: Schemas["Pending"];
-  };
   /** An entry of the audit log: one change, or one refused request. */
   AuditEntry: {
     id: string;
@@ -165,12 +155,12 @@ export interface Schemas {
   };
   /** A page of chats, newest first. */
   ChatPage: {
-    chats: Array<Schemas["Shown"]>;
+    chats: Array<Schemas["ReaderChat"]>;
     next: string | null;
     /** @default true */
     complete?: boolean;
   };
-  /** The result of a chat, once it rests. */
+  /** The result of a chat that is idle, in error, or waiting for an action. */
   ChatResult: {
     reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool" | null;
     text: string;
@@ -453,6 +443,16 @@ export interface Schemas {
      */
     limit?: number;
   };
+  /** A pending action with the chat that waits for it. */
+  ListedAction: {
+    chat_id: string;
+    root_id: string;
+    title: string | null;
+    root_title: string | null;
+    agent: string;
+    asked_at: number;
+    action: Schemas["Pending"];
+  };
   /** The process is alive. */
   Liveness: {
     /** @default "ok" */
@@ -473,10 +473,10 @@ export interface Schemas {
     /** @default null */
     owner_name?: string | null;
   };
-  /** A passage that matches the query. */
+  /** A message or a title that matches the query. */
   Match: {
     number: number | null;
-    snippet: Array<Schemas["Piece"]>;
+    snippet: Array<Schemas["SnippetPart"]>;
   };
   /** One entry of a history. `kind` is its origin; `visibility` states who may see it. */
   Message: {
@@ -538,14 +538,16 @@ export interface Schemas {
   };
   /** Pending actions, newest first. */
   PendingActionPage: {
-    actions: Array<Schemas["Asked"]>;
+    actions: Array<Schemas["ListedAction"]>;
     next: string | null;
   };
-  /** Text of a passage; `found` when it matches the query. */
-  Piece: {
-    text: string;
-    /** @default false */
-    found?: boolean;
+  /** The retry that a chat waits for, after a failed attempt. */
+  PendingRetry: {
+    attempt: number;
+    of: number;
+    failure: Schemas["Failure"];
+    /** @default null */
+    at?: number | null;
   };
   /** US dollars for a million tokens. What is None costs as much as other input. */
   Price: {
@@ -611,6 +613,58 @@ export interface Schemas {
   ReadUpTo: {
     number: number;
   };
+  /** A chat with the state that is specific to one reader. */
+  ReaderChat: {
+    id: string;
+    owner: string;
+    agent: string;
+    title: string | null;
+    titled_by: "model" | "person" | null;
+    labels: Record<string, string>;
+    model: string | null;
+    effort: string | null;
+    workspace: string | null;
+    rules: Array<Schemas["Rule"]>;
+    parent_id: string | null;
+    root_id: string;
+    status: Schemas["Status"];
+    archived: boolean;
+    error: Schemas["Failure"] | null;
+    retry: Schemas["PendingRetry"] | null;
+    outcome: Schemas["TurnOutcome"] | null;
+    deadline: number | null;
+    compaction: "overflow" | "person" | null;
+    snapshot_version: number;
+    history_version: number;
+    queue_version: number;
+    epoch: number;
+    attempt: number;
+    messages: number;
+    created_at: number;
+    updated_at: number;
+    /** @default null */
+    context?: number | null;
+    /** @default false */
+    stranded?: boolean;
+    /** @default null */
+    partial?: Schemas["Message"] | null;
+    /** @default 0 */
+    read?: number;
+    /** @default false */
+    unread?: boolean;
+    /** @default false */
+    pinned?: boolean;
+    /** @default false */
+    needs_me?: boolean;
+    /** @default true */
+    mine?: boolean;
+    /** @default null */
+    owner_name?: string | null;
+    /** @default null */
+    opening?: string | null;
+    /** @default [] */
+    matches?: Array<Schemas["Match"]>;
+  };
   /** The server is ready. */
   Readiness: {
     status: "ready";
@@ -647,14 +701,6 @@ export interface Schemas {
     /** @default null */
     more_before?: number | null;
   };
-  /** How the last turn ended. */
-  Rest: {
-    reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool";
-    /** @default 0 */
-    steps?: number;
-    /** @default null */
-    cut_by?: "content_filter" | "length" | null;
-  };
   /** The result of a client tool, or the answer to a question. */
   ResultAnswer: {
     type: "result";
@@ -664,21 +710,13 @@ export interface Schemas {
     /** @default false */
     expected?: boolean;
   };
-  /** What is shown while a chat waits for its next attempt. */
-  Retry: {
-    attempt: number;
-    of: number;
-    failure: Schemas["Failure"];
-    /** @default null */
-    at?: number | null;
-  };
   /** The result of an edit. */
   Revision: {
     number: number;
     superseded: Array<number>;
     dropped: Array<Schemas["Queued"]>;
   };
-  /** Calls that a person allows in this chat without being asked again. */
+  /** Calls that a person allows in this chat without further approval. */
   Rule: {
     tool: string;
     /** @default null */
@@ -708,58 +746,6 @@ export interface Schemas {
   ShareList: {
     shares: Array<Schemas["Share"]>;
   };
-  /** A chat as one person sees it. */
-  Shown: {
-    id: string;
-    owner: string;
-    agent: string;
-    title: string | null;
-    titled_by: "model" | "person" | null;
-    labels: Record<string, string>;
-    model: string | null;
-    effort: string | null;
-    workspace: string | null;
-    rules: Array<Schemas["Rule"]>;
-    parent_id: string | null;
-    root_id: string;
-    status: Schemas["Status"];
-    archived: boolean;
-    error: Schemas["Failure"] | null;
-    retry: Schemas["Retry"] | null;
-    outcome: Schemas["Rest"] | null;
-    deadline: number | null;
-    compaction: "overflow" | "person" | null;
-    snapshot_version: number;
-    history_version: number;
-    queue_version: number;
-    epoch: number;
-    attempt: number;
-    messages: number;
-    created_at: number;
-    updated_at: number;
-    /** @default null */
-    context?: number | null;
-    /** @default false */
-    stranded?: boolean;
-    /** @default null */
-    partial?: Schemas["Message"] | null;
-    /** @default 0 */
-    read?: number;
-    /** @default false */
-    unread?: boolean;
-    /** @default false */
-    pinned?: boolean;
-    /** @default false */
-    needs_me?: boolean;
-    /** @default true */
-    mine?: boolean;
-    /** @default null */
-    owner_name?: string | null;
-    /** @default null */
-    opening?: string | null;
-    /** @default [] */
-    matches?: Array<Schemas["Match"]>;
-  };
   /** A token to sign in with. */
   SignIn: {
     token: string;
@@ -781,8 +767,8 @@ export interface Schemas {
     status: Schemas["Status"];
     archived: boolean;
     error: Schemas["Failure"] | null;
-    retry: Schemas["Retry"] | null;
-    outcome: Schemas["Rest"] | null;
+    retry: Schemas["PendingRetry"] | null;
+    outcome: Schemas["TurnOutcome"] | null;
     deadline: number | null;
     compaction: "overflow" | "person" | null;
     snapshot_version: number;
@@ -799,6 +785,12 @@ export interface Schemas {
     stranded?: boolean;
     /** @default null */
     partial?: Schemas["Message"] | null;
+  };
+  /** A part of a snippet: matching text, or the text around it. */
+  SnippetPart: {
+    text: string;
+    /** @default false */
+    found?: boolean;
   };
   /** A source that an answer cites. */
   Source: {
@@ -958,6 +950,14 @@ export interface Schemas {
     tool: string;
     label: string;
   };
+  /** How the last turn ended. */
+  TurnOutcome: {
+    reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool";
+    /** @default 0 */
+    steps?: number;
+    /** @default null */
+    cut_by?: "content_filter" | "length" | null;
+  };
   /** Query of an upload. */
   UploadQuery: {
     /** @default null */
@@ -1033,7 +1033,7 @@ export interface ChatEvents {
 
 /** The data of each event, by its name. */
 export interface ListEvents {
-  chat: Schemas["Shown"];
+  chat: Schemas["ReaderChat"];
   deleted: Schemas["DeletedData"];
   reset: Schemas["ResetData"];
   end: Schemas["StreamEnd"];
@@ -1084,7 +1084,7 @@ export interface Operations {
     path: undefined;
     query: undefined;
     body: Schemas["CreateChat"] | undefined;
-    answer: Schemas["Shown"];
+    answer: Schemas["ReaderChat"];
   };
   /** List the caller's chats and those shared with them, or search them */
   "GET /chats": {
@@ -1127,7 +1127,7 @@ export interface Operations {
       agent?: string | null;
     };
     body: BodyInit;
-    answer: Schemas["Shown"];
+    answer: Schemas["ReaderChat"];
   };
   /** Read a chat */
   "GET /chats/{chat}": {
@@ -1136,7 +1136,7 @@ export interface Operations {
     };
     query: undefined;
     body: undefined;
-    answer: Schemas["Shown"];
+    answer: Schemas["ReaderChat"];
   };
   /** Change a chat: all given fields, or none */
   "PATCH /chats/{chat}": {
@@ -1145,7 +1145,7 @@ export interface Operations {
     };
     query: undefined;
     body: Schemas["ChangeChat"] | undefined;
-    answer: Schemas["Shown"];
+    answer: Schemas["ReaderChat"];
   };
   /** Delete a chat permanently, with its child chats */
   "DELETE /chats/{chat}": {
@@ -1227,7 +1227,7 @@ export interface Operations {
     };
     query: undefined;
     body: Schemas["ForkChat"];
-    answer: Schemas["Shown"];
+    answer: Schemas["ReaderChat"];
   };
   /** Interrupt the turn and keep its output */
   "POST /chats/{chat}/interrupt": {

@@ -2,7 +2,7 @@
 
 import type { ChatEvents, ListEvents, Schemas } from "./schema";
 
-export type Chat = Schemas["Shown"];
+export type Chat = Schemas["ReaderChat"];
 export type Snapshot = Schemas["Snapshot"];
 export type Status = Schemas["Status"];
 export type Stored = Schemas["Stored"];

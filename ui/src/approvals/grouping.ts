@@ -3,7 +3,7 @@
 import type { Schemas } from "../api/schema";
 import type { Chat } from "../api/types";
 
-export type Asked = Schemas["Asked"];
+export type Asked = Schemas["ListedAction"];
 
 export interface Entry {
   readonly key: string;

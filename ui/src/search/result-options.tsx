@@ -23,7 +23,7 @@ import { NARROW } from "../ui/media-query";
 import { attempt } from "../ui/notices";
 import { isNamed, type Pill, pillName } from "./query";
 
-export type Piece = Schemas["Piece"];
+export type Piece = Schemas["SnippetPart"];
 
 export interface Option {
   readonly key: string;
