@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from bench.durable_work import Bench, opened, show
 from holdfast.kernel.ports import Ports
-from holdfast.store.database import Bulk, Database, Dialect, Notice, Transaction, Tx
+from holdfast.store.database import Bulk, ChangeNotice, Database, Dialect, Transaction, Tx
 from holdfast.worker.options import WorkerOptions
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class TimedDatabase:
     def exclusive(self) -> bool:
         return self._db.exclusive
 
-    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
+    def listen(self, hear: Callable[[ChangeNotice], None]) -> Callable[[], None]:
         return self._db.listen(hear)
 
     def check_writable(self) -> None:

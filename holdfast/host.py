@@ -22,7 +22,7 @@ from holdfast.kernel.model import Model, check_model
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
-from holdfast.store.database import Database, Missed
+from holdfast.store.database import Database, NoticesLost
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
@@ -154,5 +154,5 @@ async def open(
             ) as host:
                 warn_of_polling(db, (worker or WorkerOptions()).poll)
                 # Readers that still wait then query once more, and find the database closed.
-                closed.callback(host.feed.receive_notice, Missed())
+                closed.callback(host.feed.receive_notice, NoticesLost())
                 yield host

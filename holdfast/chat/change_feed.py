@@ -9,7 +9,7 @@ import anyio
 
 from holdfast.chat.snapshots import StrandedLimits
 from holdfast.live.broadcast import Live
-from holdfast.store.database import Changed, Claimable, Database, Missed, Notice
+from holdfast.store.database import Changed, ChangeNotice, Claimable, Database, NoticesLost
 
 POLL_INTERVAL: Final = 5.0
 """Polling interval in seconds; bounds the delay after a lost notice."""
@@ -75,7 +75,7 @@ class Feed:
             announcements = self._announcements[chat_id] = Announcements()
         return announcements
 
-    def receive_notice(self, notice: Notice) -> None:
+    def receive_notice(self, notice: ChangeNotice) -> None:
         """Distribute one notice."""
         match notice:
             case Changed(chat, version):
@@ -85,7 +85,7 @@ class Feed:
                     self.live.rouse(chat)
             case Claimable():
                 pass  # only workers need it
-            case Missed():
+            case NoticesLost():
                 for chat, announcements in list(self._announcements.items()):
                     announcements.announce(None)
                     self.live.rouse(chat)

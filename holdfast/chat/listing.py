@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from holdfast.chat import search
 from holdfast.chat.read_state import NO_MARKS, Marks, read_marks, shared_with
 from holdfast.chat.rows import SELECT_CHAT, ChatRow, Status, chat_of, document
-from holdfast.chat.search import Match, SearchQuery
+from holdfast.chat.search import Match, TextQuery
 from holdfast.chat.snapshots import (
     Snapshot,
     StrandedLimits,
@@ -112,7 +112,7 @@ class ChatFilter(Struct, frozen=True, kw_only=True):
     label: tuple[str, str | None] | None = None
     """Name of a label and its value; None for any value."""
     pinned: bool | None = None
-    search: SearchQuery | None = None
+    search: TextQuery | None = None
     before: str | None = None
     """Id of the last chat seen."""
     limit: int = 50

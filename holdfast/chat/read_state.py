@@ -113,7 +113,7 @@ async def mark(
         """,
         params | changes,
     )
-    tx.tell(Changed(chat.id, chat.snapshot_version))
+    tx.notify(Changed(chat.id, chat.snapshot_version))
 
 
 async def marked_since(tx: Tx, reader: str, since: int) -> frozenset[str]:

@@ -144,11 +144,11 @@ class LockedChat:
 
     def _add_notices(self, children_are_idle: bool) -> None:
         """Add the notices: the chat changed, and workers or its parent may have work."""
-        self.tx.tell(Changed(self.chat.id, self.version))
+        self.tx.notify(Changed(self.chat.id, self.version))
         if self.chat.worker_id is None and runnable(self.chat, self.now, children_are_idle):
-            self.tx.tell(Claimable(self.chat.id))
+            self.tx.notify(Claimable(self.chat.id))
         if self.chat.parent_id is not None and self.before.busy and not self.chat.busy:
-            self.tx.tell(Claimable(self.chat.parent_id))  # it may wait for this child
+            self.tx.notify(Claimable(self.chat.parent_id))  # it may wait for this child
 
     def _update_ownership(self, children_are_idle: bool) -> None:
         """Release a chat that is not runnable, and note since when one is runnable.

@@ -85,7 +85,7 @@ def _words(text: str) -> Iterator[str]:
             yield run[:MAX_WORD_LENGTH]
 
 
-class SearchQuery(Struct, frozen=True):
+class TextQuery(Struct, frozen=True):
     """A parsed query: passages must contain all words, the last one as a prefix."""
 
     words: tuple[str, ...]
@@ -106,10 +106,10 @@ class SearchQuery(Struct, frozen=True):
         return " & ".join((*(f"'{word}'" for word in self.words), f"'{self.prefix}':*"))
 
 
-def parse_query(text: str) -> SearchQuery | None:
+def parse_query(text: str) -> TextQuery | None:
     """Parse a query; None when it contains no word."""
     words = words_of(text)[:MAX_QUERY_WORDS]
-    return SearchQuery(tuple(words[:-1]), words[-1]) if words else None
+    return TextQuery(tuple(words[:-1]), words[-1]) if words else None
 
 
 # --- the index -----------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ async def _add(tx: Tx, chat_id: str, texts: Iterable[tuple[int, str]]) -> None:
 # --- matches -------------------------------------------------------------------------------------
 
 
-def condition(tx: Tx, query: SearchQuery) -> tuple[str, dict[str, Any]]:
+def condition(tx: Tx, query: TextQuery) -> tuple[str, dict[str, Any]]:
     """Return the condition that a passage `p` matches the query, with its parameters."""
     if tx.dialect.name == "sqlite":
         matching = "SELECT rowid FROM passage_words WHERE passage_words MATCH :looked"
@@ -229,7 +229,7 @@ def condition(tx: Tx, query: SearchQuery) -> tuple[str, dict[str, Any]]:
     return f"p.id IN ({matching})", {"looked": query.tsquery}
 
 
-async def matches(tx: Tx, chats: Sequence[str], query: SearchQuery) -> dict[str, tuple[Match, ...]]:
+async def matches(tx: Tx, chats: Sequence[str], query: TextQuery) -> dict[str, tuple[Match, ...]]:
     """Read the matches in these chats: the title first, then the newest messages."""
     where, params = condition(tx, query)
     rows = await tx.fetch(
@@ -260,7 +260,7 @@ async def _text(tx: Tx, chat_id: str, number: int) -> str:
     return "" if stored is None else stored.message.text
 
 
-def snippet(text: str, query: SearchQuery) -> Iterator[SnippetPart]:
+def snippet(text: str, query: TextQuery) -> Iterator[SnippetPart]:
     """Return the text around the first match, with all matches marked."""
     plain = unicodedata.normalize("NFC", text[:MAX_INDEXED_CHARACTERS])
     is_match = lru_cache(None)(query.matches_word)  # a long text repeats most of its words

@@ -28,7 +28,7 @@ from holdfast.config import ServeOptions, default_model
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
-from holdfast.store.metered import Timed
+from holdfast.store.metered import MeteredDatabase
 from holdfast.store.url import open_database, warn_of_polling
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def _until_stopped(config: ServeConfig) -> None:
         opened = await stack.enter_async_context(opening)
         warn_of_polling(opened, config.settings.worker.poll)
         stop = _stop_signal()  # before this, a signal ends the process: there is nothing to finish
-        db = Timed(opened, config.telemetry.meters)
+        db = MeteredDatabase(opened, config.telemetry.meters)
         await stack.enter_async_context(_stored_keys(config, db))
         config.registry.complete()
         link = None if db.exclusive else await stack.enter_async_context(_linked(config))

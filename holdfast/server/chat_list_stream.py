@@ -28,10 +28,10 @@ from holdfast.chat.snapshots import StrandedLimits, snapshots
 from holdfast.chat.tombstones import lost_since, readers_of_deleted
 from holdfast.store.database import (
     Changed,
+    ChangeNotice,
     Claimable,
     Closed,
-    Missed,
-    Notice,
+    NoticesLost,
     Row,
     Tx,
     Unavailable,
@@ -392,7 +392,7 @@ class ChatListNotifier:
             self._stop_listening()
             self._stop_listening = None
 
-    def on_notice(self, notice: Notice) -> None:
+    def on_notice(self, notice: ChangeNotice) -> None:
         """Pass on a notice of the database."""
         if isinstance(notice, Changed):
             for stream in list(self._followed.get(notice.chat, ())):
@@ -407,7 +407,7 @@ class ChatListNotifier:
                     self._spawn(self._look_up_owners())
             case Claimable():
                 pass  # for workers
-            case Missed():
+            case NoticesLost():
                 self._notify_all()
 
     async def _look_up_owners(self) -> None:

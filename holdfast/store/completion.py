@@ -1,4 +1,4 @@
-"""Completion of a transaction: the caller's wait for an outcome that it cannot withdraw."""
+"""Completion of a transaction, and the wait of its caller, who cannot withdraw it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from holdfast.store.database import OUTCOME, OutcomeUnknown
+from holdfast.store.database import OUTCOME_TIMEOUT, OutcomeUnknown
 
 T = TypeVar("T")
 
 
-class Answer(Generic[T]):
-    """The outcome of a transaction. Set by the thread that runs it, then announced on the loop's
-    thread.
+class Completion(Generic[T]):
+    """The outcome of a transaction: set by the thread that runs it, then announced on the loop.
 
-    Cheaper than a future: the waiter is woken in the next iteration of the loop, not the one after.
+    Faster than a future: the waiter is woken in the next iteration of the loop, not the one after.
     """
 
-    __slots__ = ("error", "told", "value", "waiter")
+    __slots__ = ("announced", "error", "value", "waiter")
 
     value: T
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self.told = False
+        self.announced = False
         self.waiter: asyncio.Future[None] | None = None
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Wake the waiter; the outcome is final."""
-        self.told = True
+        self.announced = True
         if self.waiter is not None:
             wake(self.waiter)
 
@@ -53,83 +52,82 @@ def wake(waiter: asyncio.Future[None]) -> None:
 
 
 class Waits:
-    """All waits for outcomes on one event loop, each limited to the same time.
+    """All waits for completions on one event loop, with the same timeout.
 
-    The first wait expires first, so one timer is enough for all, and most never need it.
+    Waits expire in the order in which they began, so one timer is enough for all.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, bound: float = OUTCOME) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float = OUTCOME_TIMEOUT) -> None:
         self._loop = loop
-        self._bound = bound
-        self._until: dict[Answer[Any], float] = {}
+        self._timeout = timeout
+        self._deadlines: dict[Completion[Any], float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def answered(self, answer: Answer[T]) -> T:
-        """Wait for an outcome.
+    async def wait(self, completion: Completion[T]) -> T:
+        """Wait for a completion. Raises `OutcomeUnknown` after the timeout.
 
-        A cancelled caller keeps waiting until the limit, and is cancelled then. Otherwise
-        `OutcomeUnknown` is raised at the limit.
+        A cancelled caller waits until the completion or the timeout, and is cancelled then.
         """
         loop = self._loop
-        waiter = answer.waiter = loop.create_future()
-        until = self._until[answer] = loop.time() + self._bound
+        waiter = completion.waiter = loop.create_future()
+        deadline = self._deadlines[completion] = loop.time() + self._timeout
         if self._timer is None:
-            self._timer = loop.call_at(until, self._look)
+            self._timer = loop.call_at(deadline, self._wake_expired)
         try:
             await waiter
         except asyncio.CancelledError:
-            await _told(answer, until)
+            await _wait_despite_cancellation(completion, deadline)
             raise
         finally:
-            del self._until[answer]
-        if not answer.told:
-            raise OutcomeUnknown(f"there was no answer within {self._bound:g} s")
-        return answer.get()
+            del self._deadlines[completion]
+        if not completion.announced:
+            raise OutcomeUnknown(f"there was no answer within {self._timeout:g} s")
+        return completion.get()
 
     def close(self) -> None:
-        """Cancel the timer. No wait may be left."""
+        """Cancel the timer. All waits must have ended."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        """Wake the waits that have expired, and set the timer for the next."""
+    def _wake_expired(self) -> None:
+        """Wake the waits that have expired, and set the timer for the next one."""
         self._timer = None
         now = self._loop.time()
-        for answer, until in self._until.items():
-            if until > now:
-                self._timer = self._loop.call_at(until, self._look)
+        for completion, deadline in self._deadlines.items():
+            if deadline > now:
+                self._timer = self._loop.call_at(deadline, self._wake_expired)
                 return
-            if answer.waiter is not None:
-                wake(answer.waiter)
+            if completion.waiter is not None:
+                wake(completion.waiter)
 
 
-async def outcome(future: asyncio.Future[T], bound: float = OUTCOME) -> T:
-    """Wait in the same way for a future, which is never cancelled by this."""
-    answer: Answer[T] = Answer()
+async def wait_for(future: asyncio.Future[T], limit: float = OUTCOME_TIMEOUT) -> T:
+    """Wait for a future as `Waits.wait` does. The future is never cancelled by this."""
+    completion: Completion[T] = Completion()
 
     def done(_: object) -> None:
-        if future.cancelled():  # not the caller's cancellation, and must not look like it
-            answer.error = OutcomeUnknown("the task that ran it was cancelled")
+        if future.cancelled():  # must not look like a cancellation of the caller
+            completion.error = OutcomeUnknown("the task that ran it was cancelled")
         elif (error := future.exception()) is not None:
-            answer.error = error
+            completion.error = error
         else:
-            answer.value = future.result()
-        answer.tell()
+            completion.value = future.result()
+        completion.announce()
 
     future.add_done_callback(done)
-    waits = Waits(asyncio.get_running_loop(), bound)
+    waits = Waits(asyncio.get_running_loop(), limit)
     try:
-        return await waits.answered(answer)
+        return await waits.wait(completion)
     finally:
         waits.close()
 
 
-async def _told(answer: Answer[Any], until: float) -> None:
-    """Wait for an outcome through any cancellation of this task, up to a point in time."""
+async def _wait_despite_cancellation(completion: Completion[Any], deadline: float) -> None:
+    """Wait for a completion until the deadline, even if this task is cancelled."""
     loop = asyncio.get_running_loop()
     # Unless shielded, an anyio scope cancels again in every iteration of the loop.
     with anyio.CancelScope(shield=True):
-        while not answer.told and (left := until - loop.time()) > 0:
-            answer.waiter = loop.create_future()
-            with suppress(asyncio.CancelledError):  # the first cancellation is on its way already
-                await asyncio.wait((answer.waiter,), timeout=left)
+        while not completion.announced and (seconds := deadline - loop.time()) > 0:
+            completion.waiter = loop.create_future()
+            with suppress(asyncio.CancelledError):  # the caller raises the first cancellation later
+                await asyncio.wait((completion.waiter,), timeout=seconds)

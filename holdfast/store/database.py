@@ -1,8 +1,8 @@
-"""The contract of a store: whole transactions as functions, notices after their commit, errors.
+"""The contract of a store: transactions as functions, notices after their commit, errors.
 
-A transaction is an `async` function of a `Tx`. It waits for nothing but the database: on SQLite it
-runs, without ever being suspended, in a thread or on the event loop itself. Everything above this
-layer is written once, in SQL that both databases accept; the differences are in the `Dialect`.
+A transaction is an `async` function of a `Tx`. It must await nothing but the database: on SQLite it
+runs, without ever being suspended, in a thread or on the event loop itself. The layers above are
+written once, in SQL that both databases accept; the differences are in the `Dialect`.
 
 The errors:
 
@@ -11,8 +11,9 @@ The errors:
         ├── Unavailable         not reachable or not writable now; nothing was changed
         │   ├── NotWritable     readable only: full disk, replaced file, standby server
         │   ├── Closed          used outside of the block that opened it
-        │   ├── Lost, Stale     PostgreSQL: the connection broke (`postgres/`)
-        │   └── Busy            PostgreSQL: a conflict; the transaction is run again (`postgres/`)
+        │   ├── LostConnection          PostgreSQL: the connection broke (`postgres/`)
+        │   │   └── StaleConnection     a retry on another connection is safe
+        │   └── TransactionConflict     PostgreSQL: the transaction is run again (`postgres/`)
         ├── OutcomeUnknown      the commit may or may not have happened: read it back
         ├── OtherLoop           used on another event loop
         ├── Damaged             a stored value cannot be decoded
@@ -62,8 +63,8 @@ class Dialect(Struct, frozen=True):
 
 
 SQLITE: Final = Dialect("sqlite", lock="", skip_locked="", now=":now", writes_in_with=False)
-"""One writer at a time, so there are no row locks to wait for. `:now` is bound by the
-connection."""
+"""The dialect of SQLite. It has one writer at a time and no row locks; the connection binds
+`:now`."""
 POSTGRES: Final = Dialect(
     "postgres",
     # Weaker than FOR UPDATE, so that a foreign-key check of another row does not wait for it.
@@ -87,12 +88,12 @@ class Claimable(Struct, frozen=True):
     chat: str
 
 
-class Missed(Struct, frozen=True):
+class NoticesLost(Struct, frozen=True):
     """Notice: notices may have been lost, so query everything once."""
 
 
-Notice: TypeAlias = Changed | Claimable | Missed
-"""A hint that something changed; never the truth. May be lost, doubled or late."""
+ChangeNotice: TypeAlias = Changed | Claimable | NoticesLost
+"""A hint that something changed; never the truth. May be lost, duplicated or late."""
 
 
 class Tx(Protocol):
@@ -102,7 +103,7 @@ class Tx(Protocol):
     def dialect(self) -> Dialect: ...
 
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
-        """Return all rows of a statement. Also for a write with RETURNING."""
+        """Return all rows of a query, or of a write with RETURNING."""
         ...
 
     async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
@@ -114,14 +115,14 @@ class Tx(Protocol):
         ...
 
     async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
-        """Run a statement; returns the number of changed rows."""
+        """Run a statement, and return the number of changed rows."""
         ...
 
     async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
         """Run a statement once for each set of parameters."""
         ...
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: ChangeNotice) -> None:
         """Send a notice once this transaction is committed. A rollback discards it."""
         ...
 
@@ -130,15 +131,15 @@ Transaction: TypeAlias = Callable[[Tx], Awaitable[T]]
 
 
 class Bulk(Protocol[A_contra, T_co]):
-    """A frequent transaction that many callers run at once, with a form for one and one for
-    many."""
+    """A frequent transaction with two forms: for one item, and for the items of many callers."""
 
-    async def alone(self, tx: Tx, one: A_contra) -> T_co: ...
+    async def alone(self, tx: Tx, item: A_contra) -> T_co: ...
 
-    async def together(self, tx: Tx, many: Sequence[A_contra]) -> Sequence[T_co | None]:
-        """Run it for several chats. None for one that could not take part: it then runs alone.
+    async def together(self, tx: Tx, items: Sequence[A_contra]) -> Sequence[T_co | None]:
+        """Run the transaction for several items of different chats.
 
-        Must be exactly one statement where `Dialect.writes_in_with` holds.
+        The result is None for an item that could not take part, which then runs alone. Must be
+        exactly one statement where `Dialect.writes_in_with` holds.
         """
         ...
 
@@ -151,30 +152,29 @@ class Database(Protocol):
 
     @property
     def exclusive(self) -> bool:
-        """Whether no other process can have it open for writing: then every other worker is
-        dead."""
+        """Whether no other process can write to it, so that every other worker is dead."""
         ...
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         """Run a transaction and commit it. An exception rolls it back and is raised here.
 
-        `short`: it touches a few rows by their keys, so that handing it to another thread would
-        take longer than running it.
+        `short`: the transaction touches few rows, by their keys, so that running it takes less time
+        than passing it to another thread.
 
         Once begun it cannot be withdrawn: a cancelled caller still waits for the outcome, at most
-        `OUTCOME` seconds. `OutcomeUnknown` means that it may or may not be committed.
+        `OUTCOME_TIMEOUT` seconds. `OutcomeUnknown` means that it may or may not be committed.
         """
         ...
 
-    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
-        """Run a transaction that may share its commit, and its statement, with others like it."""
+    async def write_together(self, bulk: Bulk[A, T], item: A) -> T:
+        """Run a bulk transaction for one item. It may share statement and commit with others."""
         ...
 
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         """Run a read-only transaction on one consistent snapshot. `short`: as in `write`."""
         ...
 
-    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
+    def listen(self, receive: Callable[[ChangeNotice], None]) -> Callable[[], None]:
         """Receive every notice of this and other processes. Call the result to stop."""
         ...
 
@@ -186,13 +186,13 @@ class Database(Protocol):
         ...
 
 
-OUTCOME: Final = 10.0
+OUTCOME_TIMEOUT: Final = 10.0
 """Seconds that a caller waits for the outcome of its transaction."""
-GROUP: Final = 50
+MAX_GROUP_SIZE: Final = 50
 """Maximum number of transactions that share a commit."""
 
 Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Entered while waiting for the database: a loop with virtual time stands still meanwhile."""
+"""Context entered while waiting for the database, in which a test's virtual time stands still."""
 
 
 class StoreError(HoldfastError):
@@ -204,11 +204,11 @@ class Unavailable(StoreError):
 
 
 class NotWritable(Unavailable):
-    """The database can be read but not written: a full disk, a replaced file, a standby."""
+    """The database can be read but not written, as with a full disk or on a standby server."""
 
 
 class Closed(Unavailable):
-    """The database is closed, or was opened elsewhere."""
+    """The database is closed."""
 
     def __init__(self) -> None:
         super().__init__("the database is closed: use it inside the block that opened it")
@@ -219,7 +219,7 @@ class OtherLoop(StoreError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this belongs to another event loop: use it in the one that opened it, "
+            "the database belongs to another event loop: use it on the loop that opened it, "
             "or open it again here"
         )
 
@@ -228,7 +228,7 @@ class OutcomeUnknown(StoreError):
     """The connection was lost during a commit, which may or may not have happened."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"it is unknown whether this was committed, read it back: {why}")
+        super().__init__(f"it is unknown whether this was committed: read it back ({why})")
 
 
 class Damaged(StoreError):
@@ -244,4 +244,4 @@ class CannotOpen(StoreError):
 
 
 class InUse(CannotOpen):
-    """Another process has the SQLite file open, which allows one at a time."""
+    """Another process has the SQLite file open, and only one can write to it."""

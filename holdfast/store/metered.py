@@ -1,4 +1,4 @@
-"""A database that measures its transactions."""
+"""A database wrapper that measures the duration and counts the errors of transactions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeVar
 from holdfast.observe.metrics import DATABASE_BUCKETS, MetricRegistry
 from holdfast.store.database import (
     Bulk,
+    ChangeNotice,
     Database,
     Dialect,
-    Notice,
     StoreError,
     Transaction,
 )
@@ -20,18 +20,18 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 
-class Timed:
+class MeteredDatabase:
     """Wraps a database and measures the duration of each transaction, waiting included."""
 
-    def __init__(self, db: Database, meters: MetricRegistry) -> None:
+    def __init__(self, db: Database, metrics: MetricRegistry) -> None:
         self._db = db
-        self._seconds = meters.histogram(
+        self._seconds = metrics.histogram(
             "holdfast_database_seconds",
             "Duration of database transactions in seconds, by kind.",
             "kind",
             bounds=DATABASE_BUCKETS,
         )
-        self._errors = meters.counter(
+        self._errors = metrics.counter(
             "holdfast_database_errors_total", "Database transactions that failed, by kind.", "kind"
         )
 
@@ -44,37 +44,37 @@ class Timed:
         return self._db.exclusive
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        began = perf_counter()
+        started_at = perf_counter()
         try:
             return await self._db.write(transaction, short=short)
         except StoreError:
             self._errors.add("write")
             raise
         finally:
-            self._seconds.take(perf_counter() - began, "write")
+            self._seconds.take(perf_counter() - started_at, "write")
 
-    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
-        began = perf_counter()
+    async def write_together(self, bulk: Bulk[A, T], item: A) -> T:
+        started_at = perf_counter()
         try:
-            return await self._db.write_together(bulk, one)
+            return await self._db.write_together(bulk, item)
         except StoreError:
             self._errors.add("commit")
             raise
         finally:
-            self._seconds.take(perf_counter() - began, "commit")
+            self._seconds.take(perf_counter() - started_at, "commit")
 
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
-        began = perf_counter()
+        started_at = perf_counter()
         try:
             return await self._db.read(transaction, short=short)
         except StoreError:
             self._errors.add("read")
             raise
         finally:
-            self._seconds.take(perf_counter() - began, "read")
+            self._seconds.take(perf_counter() - started_at, "read")
 
-    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
-        return self._db.listen(hear)
+    def listen(self, receive: Callable[[ChangeNotice], None]) -> Callable[[], None]:
+        return self._db.listen(receive)
 
     def check_writable(self) -> None:
         self._db.check_writable()

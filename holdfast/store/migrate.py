@@ -33,7 +33,7 @@ class Migration(Struct, frozen=True):
         return _label(self.number, self.name)
 
 
-class Script(Tx, Protocol):
+class SchemaTx(Tx, Protocol):
     """A transaction that may change the schema."""
 
     async def script(self, sql: str) -> None:
@@ -41,87 +41,88 @@ class Script(Tx, Protocol):
         ...
 
 
-class Migrating(Protocol):
+class MigratableStore(Protocol):
     """The part of a store that migrations need."""
 
-    async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
+    async def change_schema(self, transaction: Callable[[SchemaTx], Awaitable[T]]) -> T:
         """Run and commit a transaction, while no other process runs one of these."""
         ...
 
 
-class Reading(Protocol):
+class ReadableStore(Protocol):
     """The part of a store that `check` needs."""
 
     async def read(self, transaction: Callable[[Tx], Awaitable[T]]) -> T: ...
 
 
 async def migrate(
-    store: Migrating, dialect: Dialect, known: Sequence[Migration] | None = None
+    store: MigratableStore, dialect: Dialect, known: Sequence[Migration] | None = None
 ) -> list[str]:
-    """Apply the missing migrations; returns their names. `known` defaults to those of this version.
+    """Apply the missing migrations and return their names. `known` defaults to this version's.
 
     Raises `CannotOpen` when the applied migrations are not a prefix of the known ones.
     """
-    steps = migrations(dialect) if known is None else known
+    known_migrations = migrations(dialect) if known is None else known
 
-    async def one(tx: Script) -> str | None:
-        """Apply the next migration. Reads the state each time: another process may have applied
-        some."""
-        if not await tx.one(THERE[dialect.name]) and dialect.name == "sqlite":
+    async def apply_next(tx: SchemaTx) -> str | None:
+        """Apply the next migration. Another process may have applied some since the last one."""
+        if not await tx.one(HAS_MIGRATIONS[dialect.name]) and dialect.name == "sqlite":
             await _refuse_foreign(tx)
-        missing = _missing(await _applied(tx), steps)
+        missing = _missing(await _create_and_read_applied(tx), known_migrations)
         if not missing:
             return None
         await _apply(tx, missing[0])
         return str(missing[0])
 
     applied = []
-    while (name := await store.change_schema(one)) is not None:
+    while (name := await store.change_schema(apply_next)) is not None:
         applied.append(name)
     return applied
 
 
 async def _refuse_foreign(tx: Tx) -> None:
-    """Refuse a file that contains another program's tables."""
+    """Raise `CannotOpen` for a file that contains another program's tables."""
     row = await tx.one("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
     if row is not None:
         raise CannotOpen(
-            f"this is a database of another program (it has {row[0]!r}): name another file"
+            f"this is a database of another program (it has {row[0]!r}): use another file"
         )
 
 
 async def check(
-    store: Reading, dialect: Dialect, known: Sequence[Migration] | None = None
+    store: ReadableStore, dialect: Dialect, known: Sequence[Migration] | None = None
 ) -> list[str]:
-    """Refuse a database that is not exactly at the schema of this version. Applies nothing."""
-    steps = migrations(dialect) if known is None else known
+    """Raise `CannotOpen` unless the database has exactly the schema of this version."""
+    known_migrations = migrations(dialect) if known is None else known
 
-    async def look(tx: Tx) -> None:
-        if missing := _missing(await _had(tx) if await tx.one(THERE[dialect.name]) else (), steps):
+    async def read_missing(tx: Tx) -> None:
+        has_migrations = await tx.one(HAS_MIGRATIONS[dialect.name]) is not None
+        applied = await _read_applied(tx) if has_migrations else ()
+        if missing := _missing(applied, known_migrations):
             names = ", ".join(map(str, missing))
             raise CannotOpen(f"the database lacks {names}: run `holdfast migrate`")
 
-    await store.read(look)
+    await store.read(read_missing)
     return []
 
 
-THERE: Final = {
+HAS_MIGRATIONS: Final = {
     "sqlite": "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migrations'",
     "postgres": "SELECT 1 WHERE to_regclass('migrations') IS NOT NULL",
 }
-"""Query for whether any migration was ever applied."""
+"""Query that returns a row if the table of applied migrations exists."""
 
 
 def migrations(dialect: Dialect, directory: Traversable | None = None) -> tuple[Migration, ...]:
     """Return the migrations of a dialect in order: those of this version, or of a directory."""
     directory = directory or files("holdfast.store") / "migrations" / dialect.name
-    found = sorted(
+    numbered_files = sorted(
         _read(file) for file in directory.iterdir() if file.name.endswith(".sql") and file.is_file()
     )
-    if [number for number, _, _ in found] != list(range(1, len(found) + 1)):
-        names = ", ".join(_label(number, name) for number, name, _ in found)
+    if [number for number, _, _ in numbered_files] != list(range(1, len(numbered_files) + 1)):
+        names = ", ".join(_label(number, name) for number, name, _ in numbered_files)
         raise ValueError(f"migrations are numbered from 0001 without a gap, not: {names}")
-    return tuple(Migration(*each) for each in found)
+    return tuple(Migration(*file) for file in numbered_files)
 
 
 def _read(file: Traversable) -> tuple[int, str, str]:
@@ -131,7 +132,7 @@ def _read(file: Traversable) -> tuple[int, str, str]:
     return int(match[1]), match[2], file.read_text("utf-8")
 
 
-async def _applied(tx: Script) -> list[tuple[int, str]]:
+async def _create_and_read_applied(tx: SchemaTx) -> list[tuple[int, str]]:
     await tx.execute(
         """
         CREATE TABLE IF NOT EXISTS migrations (
@@ -141,15 +142,15 @@ async def _applied(tx: Script) -> list[tuple[int, str]]:
         )
         """
     )
-    return await _had(tx)
+    return await _read_applied(tx)
 
 
-async def _had(tx: Tx) -> list[tuple[int, str]]:
+async def _read_applied(tx: Tx) -> list[tuple[int, str]]:
     rows = await tx.fetch("SELECT number, name FROM migrations ORDER BY number")
     return [(number, name) for number, name in rows]
 
 
-async def _apply(tx: Script, migration: Migration) -> None:
+async def _apply(tx: SchemaTx, migration: Migration) -> None:
     await tx.script(migration.sql)
     values: dict[str, Any] = {"number": migration.number, "name": migration.name}
     await tx.execute(
@@ -161,21 +162,22 @@ async def _apply(tx: Script, migration: Migration) -> None:
 
 def _missing(applied: Sequence[tuple[int, str]], known: Sequence[Migration]) -> Sequence[Migration]:
     """Return the missing migrations, from the applied and the known ones."""
-    for place, (number, name) in enumerate(applied):
-        had = _label(number, name)
+    for index, (number, name) in enumerate(applied):
+        label = _label(number, name)
         if number > len(known):
             raise CannotOpen(
-                f"the database is of a newer version: this one does not have its migration {had}: "
-                "upgrade holdfast"
+                f"the database has migration {label}, which this version of holdfast does not "
+                "know: upgrade holdfast"
             )
-        if number != place + 1:
+        if number != index + 1:
             raise CannotOpen(
-                f"the database has migration {had} but not {known[place]}: restore it from a backup"
+                f"the database has migration {label} but not {known[index]}: "
+                "restore it from a backup"
             )
-        if name != known[place].name:
+        if name != known[index].name:
             raise CannotOpen(
-                f"the database has migration {had} where this version has {known[place]}: "
-                "use the version of holdfast that it was made with"
+                f"the database has migration {label} where this version has {known[index]}: "
+                "use the version of holdfast that created it"
             )
     return known[len(applied) :]
 

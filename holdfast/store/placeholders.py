@@ -34,17 +34,17 @@ class Statement(Struct, frozen=True):
     names: tuple[str, ...]
 
 
-class Taken(Struct, frozen=True):
-    """Takes the values of a statement from a mapping, in the order of its names."""
+class ValueOrder(Struct, frozen=True):
+    """Selects the values of a statement from a mapping, in the order of its names."""
 
-    take: Callable[[Params], tuple[Any, ...]]
+    select: Callable[[Params], tuple[Any, ...]]
     now: int | None
     """Index of `:now`, which the connection provides; None when it is not used."""
 
     def values(self, params: Params, now: int) -> tuple[Any, ...]:
         """Return the values in order."""
         try:
-            values = self.take(params)
+            values = self.select(params)
         except KeyError as missing:
             raise missing_value(missing) from None
         if self.now is None:
@@ -59,7 +59,7 @@ def missing_value(missing: KeyError) -> StoreError:
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> Statement:
-    """Convert a statement to numbered parameters. A name that occurs twice is one parameter."""
+    """Convert named to numbered parameters. A name that occurs twice becomes one parameter."""
     numbers: dict[str, int] = {}
 
     def replace(match: re.Match[str]) -> str:
@@ -73,12 +73,14 @@ def numbered(sql: str) -> Statement:
 
 
 @lru_cache(maxsize=1_024)
-def taken(sql: str) -> Taken:
-    """Return the value order for SQLite, which numbers names as `numbered` does. Binding by number
-    is much faster."""
+def value_order(sql: str) -> ValueOrder:
+    """Return the order of a statement's values for SQLite, which numbers names as `numbered` does.
+
+    Binding by number is much faster than by name.
+    """
     names = numbered(sql).names
     now = names.index("now") if "now" in names else None
-    given = [name for name in names if name != "now"]
-    if len(given) > 1:
-        return Taken(itemgetter(*given), now)
-    return Taken(lambda params: tuple([params[name] for name in given]), now)
+    param_names = [name for name in names if name != "now"]
+    if len(param_names) > 1:
+        return ValueOrder(itemgetter(*param_names), now)
+    return ValueOrder(lambda params: tuple([params[name] for name in param_names]), now)

@@ -1,4 +1,4 @@
-"""Database URLs: parsing them, and opening the database that they name."""
+"""Database URLs: parses them, and opens their database."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("holdfast")
 MEMORY: Final = ":memory:"
-FORMS: Final = (
-    "write sqlite:///chats.db for a file here, sqlite:////var/lib/chats.db for one anywhere, "
-    "or postgresql://user:password@host/name"
+URL_EXAMPLES: Final = (
+    "use sqlite:///chats.db for a file in this directory, sqlite:////var/lib/chats.db for an "
+    "absolute path, or postgresql://user:password@host/name"
 )
 
 
-class Place(NamedTuple):
+class DatabaseTarget(NamedTuple):
     """The kind and the location of a database."""
 
     kind: Literal["sqlite", "postgres"]
-    at: str
+    location: str
     """Path of a file, or `:memory:`; URL of a server."""
 
 
@@ -43,22 +43,22 @@ async def open_database(
     listen_url: str | None = None,
     new_id: Callable[[], str] = new_id,
 ) -> AsyncIterator[Sqlite | Postgres]:
-    """Open a database until the end of the block. `ConfigError` and `CannotOpen` say what to do.
+    """Open a database until the end of the block. Raises `ConfigError` or `CannotOpen`.
 
-    `now` is SQLite's clock; a server uses its own. Without `migrate`, a database that lacks a
-    migration is refused. Without `writes`, it is only read, also while other processes write, and
-    it is neither created nor migrated. `wait`: seconds to wait for a server that cannot be reached
-    yet. `listen_url`: a direct URL of the same PostgreSQL database for LISTEN, where `url` leads
-    through a pooler. `new_id` makes the id that tells the notifications of this process from those
-    of others.
+    `now` is the clock for SQLite; a server uses its own. Without `migrate`, a database that lacks a
+    migration is refused. Without `writes`, it is opened read-only, also while other processes
+    write, and is neither created nor migrated. `wait` is how many seconds to wait for a server that
+    cannot be reached yet. `listen_url` is a direct URL of the same PostgreSQL database for LISTEN,
+    if `url` leads through a pooler. `new_id` creates the id that marks notifications of this
+    process.
     """
-    place = parse(url)
+    target = parse(url)
     async with AsyncExitStack() as stack:
-        if place.kind == "postgres":
+        if target.kind == "postgres":
             from holdfast.store.postgres.database import open_postgres
 
             server = open_postgres(
-                place.at,
+                target.location,
                 hold=hold,
                 migrate=migrate and writes,
                 wait=wait,
@@ -69,16 +69,18 @@ async def open_database(
             return
         if listen_url is not None:
             raise ConfigError("listen_url is for PostgreSQL: leave it out for a SQLite database")
-        if place.at == MEMORY and not writes:
-            raise ConfigError("a database in memory is new and empty: name a file to read")
+        if target.location == MEMORY and not writes:
+            raise ConfigError("a database in memory would be empty: use a file to read")
         from holdfast.store.sqlite.database import open_sqlite
 
-        file = open_sqlite(place.at, now=now, hold=hold, migrate=migrate and writes, writes=writes)
+        file = open_sqlite(
+            target.location, now=now, hold=hold, migrate=migrate and writes, writes=writes
+        )
         yield await stack.enter_async_context(file)
 
 
 def warn_of_polling(db: Sqlite | Postgres, poll: float) -> None:
-    """Log that notices of other processes do not arrive, and what to do about it."""
+    """Log a warning if notices of other processes do not arrive, with the remedy."""
     if not db.listens:
         LOG.warning(
             "LISTEN does not work through the pooler of this database, so changes made by other "
@@ -88,22 +90,22 @@ def warn_of_polling(db: Sqlite | Postgres, poll: float) -> None:
         )
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> DatabaseTarget:
     """Parse a database URL. Errors do not repeat the URL, which may contain a secret."""
     if not isinstance(url, str):
-        raise ConfigError(f"a database is named by text, not by a {type(url).__name__}: {FORMS}")
+        raise ConfigError(f"a database URL is text, not a {type(url).__name__}: {URL_EXAMPLES}")
     kind, colon, rest = url.strip().partition("://")
     match kind.lower():
         case "postgresql" | "postgres" if colon:
-            return Place("postgres", url.strip())
+            return DatabaseTarget("postgres", url.strip())
         case "sqlite" if colon:
-            return Place("sqlite", _file(rest))
+            return DatabaseTarget("sqlite", _file(rest))
         case _ if kind.startswith(("postgresql+", "postgres+", "sqlite+")) and colon:
             plain = kind.partition("+")[0]
-            raise ConfigError(f"the driver cannot be chosen: write {plain}:// without +…")
+            raise ConfigError(f"the driver cannot be chosen: use {plain}:// without +…")
         case _ if colon and kind.isalnum():
-            raise ConfigError(f"unknown kind of database {kind}: {FORMS}")
-    raise ConfigError(f"this is not a database URL: {FORMS}")
+            raise ConfigError(f"unknown kind of database {kind}: {URL_EXAMPLES}")
+    raise ConfigError(f"this is not a database URL: {URL_EXAMPLES}")
 
 
 def _file(rest: str) -> str:
@@ -113,13 +115,15 @@ def _file(rest: str) -> str:
     if rest in ("", MEMORY, f"/{MEMORY}"):
         return MEMORY
     if not rest.startswith("/"):
-        raise ConfigError(f"sqlite: needs three slashes, or four for an absolute path: {FORMS}")
+        raise ConfigError(
+            f"sqlite: needs three slashes, or four for an absolute path: {URL_EXAMPLES}"
+        )
     if "?" in rest or "#" in rest:
         raise ConfigError(
-            "the URL of a SQLite database has no options: remove what follows ? or #; "
-            "in a name they are written as %3F and %23"
+            "the URL of a SQLite database has no options: remove the text after ? or #; "
+            "in a file name use %3F and %23"
         )
     path = unquote(rest[1:])
     if not path.strip() or not path.isprintable():
-        raise ConfigError(f"the URL does not name a valid file: {FORMS}")
+        raise ConfigError(f"the URL does not name a valid file: {URL_EXAMPLES}")
     return path

@@ -27,9 +27,9 @@ from holdfast.live.broadcast import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import (
     Changed,
+    ChangeNotice,
     Database,
-    Missed,
-    Notice,
+    NoticesLost,
     OutcomeUnknown,
     StoreError,
     Tx,
@@ -232,14 +232,14 @@ class Worker:
 
     # --- claiming ---
 
-    def _on_notice(self, notice: Notice) -> None:
+    def _on_notice(self, notice: ChangeNotice) -> None:
         if type(notice) is Changed:  # sent with every step of every chat
             runner = self._runners.get(notice.chat)
             if runner is not None:
                 runner.receive_notice(notice.version)
             return
         self._wakeup.set()
-        if type(notice) is Missed:
+        if type(notice) is NoticesLost:
             for runner in self._runners.values():
                 runner.receive_notice(None)
 

@@ -29,7 +29,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.tool import Effect
-from holdfast.store.database import Changed, Claimable, Database, Notice, Tx
+from holdfast.store.database import Changed, ChangeNotice, Claimable, Database, Tx
 from holdfast.testing import Clock
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ def approval(call_id: str) -> Approved:
     return Approved(digest(call_id, "work", "{}"))
 
 
-def said(history: Sequence[Stored]) -> list[str]:
+def texts_of(history: Sequence[Stored]) -> list[str]:
     """A history in short: texts, calls as `?id`, results as `id=outcome`."""
     return [_short(stored.message) for stored in history]
 
@@ -134,20 +134,20 @@ def row_of_call(
 
 
 class Chats:
-    """A database with chats in it, and a note of everything that was told about them."""
+    """A database with chats in it, and the notices that it sent."""
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self.db = db
         self.clock = clock
-        self.heard: list[Notice] = []
+        self.notices: list[ChangeNotice] = []
         self._ids = count(1)
 
     async def do(self, transition: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
         """One transition, in a transaction of its own."""
         return await self.db.write(lambda tx: transition(tx, *args, **options))
 
-    async def ask(self, question: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-        return await self.db.read(lambda tx: question(tx, *args, **options))
+    async def ask(self, query: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        return await self.db.read(lambda tx: query(tx, *args, **options))
 
     async def row(self, id: str = "c1") -> ChatRow:
         return await self.ask(read_chat, id)
@@ -155,8 +155,8 @@ class Chats:
     async def history(self, id: str = "c1") -> list[Stored]:
         return await self.ask(queries.read_history, id)
 
-    async def said(self, id: str = "c1") -> list[str]:
-        return said(await self.history(id))
+    async def texts(self, id: str = "c1") -> list[str]:
+        return texts_of(await self.history(id))
 
     async def queued(self, id: str = "c1") -> list[str]:
         """The texts that wait, in order."""
@@ -178,10 +178,10 @@ class Chats:
 
         return await self.db.read(dump)
 
-    def told(self) -> list[Notice]:
-        """What was told since this was last asked."""
-        heard, self.heard[:] = list(self.heard), []
-        return heard
+    def take_notices(self) -> list[ChangeNotice]:
+        """Return the notices since the last call."""
+        notices, self.notices[:] = list(self.notices), []
+        return notices
 
     # --- steps towards a state ---
 
@@ -352,7 +352,7 @@ def runnable_now(chat: ChatRow, now: int) -> bool:
     )
 
 
-def expected_notices(chat: ChatRow, now: int) -> list[Notice]:
+def expected_notices(chat: ChatRow, now: int) -> list[ChangeNotice]:
     """What everybody is told of a change of a chat without a family."""
     wanted = chat.worker_id is None and runnable_now(chat, now)
     return [

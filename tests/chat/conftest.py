@@ -25,7 +25,7 @@ DAMAGING: Final = frozenset({"test_doctor.py", "test_guards.py"})
 def chats(db: Database, clock: Clock) -> Iterator[Chats]:
     """A database of each kind in turn, for chats."""
     made = Chats(db, clock)
-    end = db.listen(made.heard.append)
+    end = db.listen(made.notices.append)
     yield made
     end()
 
@@ -37,7 +37,7 @@ async def postgres(postgres_url: str, clock: Clock) -> AsyncIterator[Chats]:
 
     async with open_postgres(postgres_url, now=clock.now, hold=hold, probe=None) as db:
         made = Chats(db, clock)
-        end = db.listen(made.heard.append)
+        end = db.listen(made.notices.append)
         yield made
         end()
 

@@ -35,10 +35,10 @@ async def test_actions_are_answered_one_by_one_and_the_last_sets_the_chat_runnin
     first = await chats.do(user.resolve, "c1", {"b": given_result("b")})
     assert first.status is Status.REQUIRES_ACTION
     assert [call.call_id for call in await chats.ask(read_actions, "c1")] == ["a"]
-    assert (await chats.said())[2:] == ["b=ok"]
+    assert (await chats.texts())[2:] == ["b=ok"]
     last = await chats.do(user.resolve, "c1", {"a": given_result("a")})
     assert (last.status, last.deadline) == (Status.RUNNING, None)
-    assert (await chats.said())[2:] == ["b=ok", "a=ok"]
+    assert (await chats.texts())[2:] == ["b=ok", "a=ok"]
     assert (await chats.load()).journal == {}
 
 
@@ -48,7 +48,7 @@ async def test_many_actions_are_answered_at_once_in_the_order_of_their_calls(
     await chats.requires_action("c1", calls={"a": None, "b": None, "c": None})
     chat = await chats.do(user.resolve, "c1", {"c": given_result("c"), "a": given_result("a")})
     assert chat.status is Status.REQUIRES_ACTION
-    assert (await chats.said())[2:] == ["a=ok c=ok"]
+    assert (await chats.texts())[2:] == ["a=ok c=ok"]
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ async def test_an_approved_call_runs_although_others_still_wait(chats: Chats) ->
     journal = (await chats.load()).journal
     assert (journal["a"].state, journal["a"].approved) == ("approved", approval("a"))
     assert journal["b"].state == "waiting"
-    assert await chats.said() == ["hello", "let me ask ?a ?b"]
+    assert await chats.texts() == ["hello", "let me ask ?a ?b"]
 
 
 async def test_a_person_may_refuse_what_asks_for_approval(chats: Chats) -> None:
     await chats.requires_action("c1", calls={"a": None}, action="approval")
     no = Recorded(made("a", "no", "refused"))
     assert (await chats.do(user.resolve, "c1", {"a": no})).status is Status.RUNNING
-    assert (await chats.said())[2:] == ["a=refused"]
+    assert (await chats.texts())[2:] == ["a=refused"]
 
 
 async def test_an_answer_is_taken_also_when_another_worker_has_the_chat_by_now(
@@ -143,7 +143,7 @@ async def test_an_answer_in_a_running_chat_disturbs_no_step(chats: Chats, action
     outcome = runner.Outcome(results=(made("a"),))
     await chats.do(runner.commit_step, started.fence, outcome)
     expected = ["a=ok b=ok"] if action == "client" else ["a=ok"]
-    assert (await chats.said())[2:] == expected
+    assert (await chats.texts())[2:] == expected
 
 
 async def test_an_accepted_answer_is_not_overwritten_by_a_step_that_did_not_know_of_it(
@@ -171,7 +171,7 @@ async def test_a_chat_rests_with_the_earliest_deadline_when_all_its_calls_wait(
 ) -> None:
     chat = await chats.requires_action("c1", calls={"a": 30, "b": None, "c": 20})
     assert (chat.deadline, chat.worker_id) == (chats.after(20), None)
-    assert chats.told()[-1:] != []
+    assert chats.take_notices()[-1:] != []
     assert await chats.claim("urgent") == []
 
 
@@ -214,7 +214,7 @@ async def test_only_actions_whose_deadline_has_passed_expire(chats: Chats) -> No
     advanced = await chats.do(runner.expire, fence_of(await chats.row()))
     assert (advanced.chat.status, advanced.chat.worker_id) == (Status.REQUIRES_ACTION, None)
     assert advanced.chat.deadline == chats.after(10)
-    assert (await chats.said())[2:] == ["a=timed_out"]
+    assert (await chats.texts())[2:] == ["a=timed_out"]
     assert [s.message.results[0].text for s in advanced.appended] == [NO_RESULT_TEXT["timed_out"]]
     assert sorted((await chats.load()).journal) == ["b", "c"]
     assert await chats.claim("urgent") == []
@@ -224,7 +224,7 @@ async def test_a_chat_goes_on_when_its_last_action_expires(chats: Chats) -> None
     chat = await chats.requires_action("c1", calls={"a": 10, "b": 10}, owned=True)
     advanced = await chats.do(runner.expire, fence_of(chat))
     assert (advanced.chat.status, advanced.chat.worker_id) == (Status.RUNNING, ME)
-    assert (await chats.said())[2:] == ["a=timed_out b=timed_out"]
+    assert (await chats.texts())[2:] == ["a=timed_out b=timed_out"]
 
 
 async def test_an_action_without_a_deadline_waits_for_ever(chats: Chats) -> None:
@@ -249,7 +249,7 @@ async def test_expiring_when_nothing_is_due_lets_the_chat_rest_on(chats: Chats) 
         await chats.do(runner.expire, fence_of(chat))  # the history is another
     advanced = await chats.do(runner.expire, fence_of(answered))
     assert (advanced.chat.status, advanced.chat.worker_id) == (Status.REQUIRES_ACTION, None)
-    assert (await chats.said())[2:] == ["a=ok"]
+    assert (await chats.texts())[2:] == ["a=ok"]
 
 
 @pytest.mark.parametrize("change", ["title", "message"])

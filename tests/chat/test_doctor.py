@@ -117,14 +117,14 @@ async def _by_hand_on_postgres(url: str, unguarded: set[str], *statements: str) 
         await connection.close()
 
 
-async def found(db: Database) -> list[Finding]:
+async def findings_in(db: Database) -> list[Finding]:
     async with aclosing(doctor.examine(db)) as findings:
         return [finding async for finding in findings]
 
 
-async def said(db: Database, chat: str = "c1") -> list[str]:
+async def findings_of_chat(db: Database, chat: str = "c1") -> list[str]:
     """What is found of a chat."""
-    findings = [str(finding) for finding in await found(db) if finding.chat == chat]
+    findings = [str(finding) for finding in await findings_in(db) if finding.chat == chat]
     return [finding.replace(f"chat {chat}, ", "") for finding in findings]
 
 
@@ -145,7 +145,7 @@ async def test_nothing_is_found_wherever_the_table_leads_to(chats: Chats, status
 
 
 async def test_nothing_is_found_in_an_empty_database(db: Database) -> None:
-    assert await found(db) == []
+    assert await findings_in(db) == []
     assert await doctor.count(db) == 0
 
 
@@ -190,10 +190,10 @@ async def test_nothing_is_found_in_a_family_that_is_put_away(chats: Chats) -> No
 # --- What people break --------------------------------------------------------------------------
 
 
-def begins(findings: Sequence[str], said: Sequence[str]) -> bool:
-    """Whether these are the findings, each of them as far as it is given."""
-    pairs = zip(findings, said, strict=False)
-    return len(findings) == len(said) and all(one.startswith(begin) for one, begin in pairs)
+def begins(findings: Sequence[str], beginnings: Sequence[str]) -> bool:
+    """Return whether these are the findings, given by the beginning of each."""
+    pairs = zip(findings, beginnings, strict=False)
+    return len(findings) == len(beginnings) and all(one.startswith(begin) for one, begin in pairs)
 
 
 @pytest.mark.parametrize("invariants", BROKEN)
@@ -204,7 +204,7 @@ async def test_what_a_person_broke_is_found_and_named(
         await case.given(chats)
         await doctor.check(chats.db)
         await by_hand(*case.by_hand)
-        findings = await said(chats.db)
+        findings = await findings_of_chat(chats.db)
         assert begins(findings, case.said), (name, findings)
         await by_hand(*(f"DELETE FROM {table}" for table in TABLES))
 
@@ -230,7 +230,7 @@ async def test_chats_beyond_the_first_page_are_looked_at(
     for id in ids:
         await chats.create(id)
     await by_hand("UPDATE chats SET runnable_since = NULL")
-    assert [finding.chat for finding in await found(chats.db)] == ids
+    assert [finding.chat for finding in await findings_in(chats.db)] == ids
 
 
 async def test_a_chat_that_is_deleted_meanwhile_is_passed_over(
@@ -280,7 +280,7 @@ async def test_rows_that_outlived_their_chat_are_found(
 ) -> None:
     await given(chats)
     await by_hand("DELETE FROM chats")
-    lost = [finding.where for finding in await found(chats.db) if finding.chat == "c1"]
+    lost = [finding.where for finding in await findings_in(chats.db) if finding.chat == "c1"]
     assert table in lost
 
 
@@ -289,7 +289,7 @@ async def test_a_worker_whose_agents_nobody_can_read_is_found(
 ) -> None:
     await chats.beat("w1")
     await by_hand("UPDATE workers SET agents = 'all'")
-    (finding,) = await found(chats.db)
+    (finding,) = await findings_in(chats.db)
     assert str(finding).startswith("invariant 17: worker w1: its agents cannot be read: ")
 
 
@@ -297,7 +297,7 @@ async def test_a_request_that_was_carried_out_and_not_answered_is_found(
     chats: Chats, by_hand: ByHand
 ) -> None:
     await by_hand("INSERT INTO requests VALUES ('ann', 'k1', 'f', '', NULL, 0)")
-    (finding,) = await found(chats.db)
+    (finding,) = await findings_in(chats.db)
     assert (finding.invariant, finding.chat, finding.where) == (10, "", "key k1")
 
 
@@ -321,7 +321,7 @@ async def test_a_text_that_is_no_text_is_found(sqlite: Chats, tmp_path: Path) ->
         "UPDATE messages SET body = CAST(x'ff' AS TEXT) WHERE chat_id = 'c1' AND number = 1",
         "UPDATE chats SET runnable_since = 1 WHERE id = 'c2'",
     )
-    first, second = await found(sqlite.db)
+    first, second = await findings_in(sqlite.db)
     assert str(first).startswith("invariant 1: chat c1, rows: a stored text is not UTF-8: ")
     assert (second.invariant, second.chat) == (17, "c2")
 
@@ -333,7 +333,7 @@ async def test_rows_that_point_to_nothing_are_counted(sqlite: Chats, tmp_path: P
         "INSERT INTO usage VALUES ('c9', 'x', 'title', NULL, 0, 0, 0, 0, 0, NULL, 0)",
         "INSERT INTO usage VALUES ('c9', 'y', 'title', NULL, 0, 0, 0, 0, 0, NULL, 0)",
     )
-    assert [str(finding) for finding in await found(sqlite.db)] == [
+    assert [str(finding) for finding in await findings_in(sqlite.db)] == [
         "invariant 5: the database: 2 of usage point to chats that are not there",
         "invariant 5: chat c9, usage: there are rows, and no such chat",
     ]
@@ -355,7 +355,7 @@ async def test_a_damaged_file_is_found_and_read_as_far_as_it_can_be(
     content[half:] = b"\xa5" * (len(content) - half)
     path.write_bytes(content)
     async with open_it() as db:
-        findings = await found(db)
+        findings = await findings_in(db)
     assert {finding.invariant for finding in findings} == {5}
     assert "it cannot be read to its end: " in findings[-1].description
 
@@ -385,7 +385,7 @@ def work(turns: int) -> int:
         nonlocal called
         called += 1
 
-    said = [
+    findings_of_chat = [
         message
         for turn in range(turns)
         for message in (
@@ -397,10 +397,10 @@ def work(turns: int) -> int:
     ]
     sys.setprofile(count)
     try:
-        found = complaints(said)
+        findings_in = complaints(findings_of_chat)
     finally:
         sys.setprofile(None)
-    assert found == []
+    assert findings_in == []
     return called
 
 

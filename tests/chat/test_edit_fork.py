@@ -13,7 +13,7 @@ from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Status
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import NewChat
-from tests.chat.chats import FAILURE, ME, Chats, answer, asks, made, prompt, said
+from tests.chat.chats import FAILURE, ME, Chats, answer, asks, made, prompt, texts_of
 
 
 async def long_chat(chats: Chats, id: str = "c1") -> None:
@@ -37,7 +37,7 @@ async def test_an_edit_supersedes_the_message_and_all_behind_it(chats: Chats) ->
     before = await chats.ask(queries.read_messages, "c1", superseded=True)
     edited = await chats.do(user.edit, "c1", 5, prompt("rather this"), author="ann")
     assert (edited.number, edited.superseded, edited.chat.status) == (7, (5, 6), Status.RUNNING)
-    assert (await chats.said())[-2:] == ["that is it", "rather this"]
+    assert (await chats.texts())[-2:] == ["that is it", "rather this"]
     assert (await chats.history())[-1].author == "ann"
     after = await chats.ask(queries.read_messages, "c1", superseded=True)
     assert [s.number for s in after] == [1, 2, 3, 4, 5, 6, 7]
@@ -50,7 +50,7 @@ async def test_an_edit_supersedes_the_message_and_all_behind_it(chats: Chats) ->
 async def test_an_edit_of_the_first_message_begins_anew(chats: Chats) -> None:
     await long_chat(chats)
     await chats.do(user.edit, "c1", 1, prompt("from the start"))
-    assert await chats.said() == ["from the start"]
+    assert await chats.texts() == ["from the start"]
     assert (await chats.row()).messages == 7
 
 
@@ -90,7 +90,7 @@ async def test_a_running_step_cannot_commit_over_an_edit(chats: Chats) -> None:
         await chats.do(
             runner.commit_step, fence_of(chat), runner.Outcome(messages=(answer("too late"),))
         )
-    assert await chats.said() == ["else"]
+    assert await chats.texts() == ["else"]
     assert (await chats.row()).worker_id == ME
 
 
@@ -113,7 +113,7 @@ async def test_an_edit_leaves_nothing_of_the_state_before(chats: Chats, status: 
         None,
     )
     assert (chat.attempt, chat.retry, chat.model, chat.effort) == (1, None, "big", "low")
-    assert await chats.said() == ["else"]
+    assert await chats.texts() == ["else"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_a_fork_has_the_live_history_numbered_anew_and_the_original_is_unt
     await chats.do(user.edit, "c1", 1, prompt("anew"))
     await chats.commit("c1", answer("yes"))
     before = await chats.row()
-    chats.told()
+    chats.take_notices()
     fork = await chats.do(lifecycle.fork, "c1", 8, new())
     assert (fork.status, fork.messages, fork.snapshot_version, fork.history_version) == (
         Status.IDLE,
@@ -187,18 +187,18 @@ async def test_a_fork_has_the_live_history_numbered_anew_and_the_original_is_unt
         1,
         1,
     )
-    assert await chats.said("f") == ["anew", "yes"]
+    assert await chats.texts("f") == ["anew", "yes"]
     assert [s.number for s in await chats.history("f")] == [1, 2]
     assert (fork.parent_id, fork.root_id, fork.workspace, fork.rules) == (None, "f", None, ())
     assert await chats.row() == before
-    assert {getattr(notice, "chat", None) for notice in chats.told()} == {"f"}
+    assert {getattr(notice, "chat", None) for notice in chats.take_notices()} == {"f"}
 
 
 async def test_a_fork_with_a_prompt_has_the_history_before_it_and_runs(chats: Chats) -> None:
     await long_chat(chats)
     fork = await chats.do(lifecycle.fork, "c1", 5, new("rather this"))
     assert fork.status is Status.RUNNING
-    assert await chats.said("f") == [
+    assert await chats.texts("f") == [
         "hello",
         "let me see ?a",
         "a=ok",
@@ -211,7 +211,7 @@ async def test_a_fork_with_a_prompt_has_the_history_before_it_and_runs(chats: Ch
 async def test_a_fork_with_another_first_prompt_begins_anew(chats: Chats) -> None:
     await long_chat(chats)
     fork = await chats.do(lifecycle.fork, "c1", 1, new("from the start"))
-    assert (fork.messages, await chats.said("f")) == (1, ["from the start"])
+    assert (fork.messages, await chats.texts("f")) == (1, ["from the start"])
 
 
 async def test_calls_that_are_open_where_a_chat_is_forked_are_answered_there_alone(
@@ -219,7 +219,7 @@ async def test_calls_that_are_open_where_a_chat_is_forked_are_answered_there_alo
 ) -> None:
     await long_chat(chats)
     fork = await chats.do(lifecycle.fork, "c1", 6, new())
-    assert (await chats.said("f"))[-2:] == ["once more ?b ?c", "b=forked c=forked"]
+    assert (await chats.texts("f"))[-2:] == ["once more ?b ?c", "b=forked c=forked"]
     assert (await chats.history("f"))[-1].message.results[0].text == NO_RESULT_TEXT["forked"]
     assert fork.status is Status.IDLE
     assert sorted((await chats.load("c1")).journal) == ["b", "c"]
@@ -256,7 +256,7 @@ async def test_a_fork_and_its_original_go_their_own_ways(chats: Chats) -> None:
     await chats.do(lifecycle.fork, "c1", 2, new())
     await chats.send("f", "here")
     await chats.send("c1", "there")
-    assert (await chats.said("f"))[-1] == "here"
-    assert said(await chats.history("c1"))[-1] == "there"
+    assert (await chats.texts("f"))[-1] == "here"
+    assert texts_of(await chats.history("c1"))[-1] == "there"
     await chats.do(user.edit, "c1", 1, prompt("else"))
-    assert await chats.said("f") == ["hello", "here you are", "here"]
+    assert await chats.texts("f") == ["hello", "here you are", "here"]

@@ -86,9 +86,9 @@ async def test_a_repeated_request_gives_the_first_answer_and_changes_nothing(
         await bring(chats, name, state)
         first = await ask(machine, name, key(name))
         before = await chats.everything()
-        chats.told()
+        chats.take_notices()
         assert await ask(machine, name, key(name)) == first, name
-        assert (await chats.everything(), chats.told()) == (before, []), name
+        assert (await chats.everything(), chats.take_notices()) == (before, []), name
         if name in ("create", "fork"):
             await machine.interrupt("new")
             chats.clock.advance(1)

@@ -35,7 +35,7 @@ from tests.chat.chats import (
     made,
     prompt,
     row_of_call,
-    said,
+    texts_of,
 )
 from tests.chat.model import LEASE, Model, Refused
 from tests.databases import hold
@@ -241,7 +241,7 @@ class Seen(Struct, frozen=True):
     """Also those that were superseded."""
 
 
-async def look(tx: Tx, id: str) -> Seen:
+async def read_state(tx: Tx, id: str) -> Seen:
     messages = await queries.read_messages(tx, id, limit=10_000, superseded=True)
     return Seen(await queries.load(tx, id), tuple(messages))
 
@@ -300,7 +300,10 @@ class Pair:
     # --- what must be so after each step ---
 
     async def check(self, *, untouched: bool = False) -> None:
-        before, self.seen = self.seen, [await chats.ask(look, self.id) for chats in self.sides]
+        before, self.seen = (
+            self.seen,
+            [await chats.ask(read_state, self.id) for chats in self.sides],
+        )
         assert self.seen[0] == self.seen[1]
         assert self.state(self.seen[0].loaded) == self.expected()
         if untouched:
@@ -323,7 +326,7 @@ class Pair:
             "deadline": chat.deadline is not None,
             "compaction": chat.compaction is not None,
             "messages": chat.messages,
-            "history": said(loaded.history),
+            "history": texts_of(loaded.history),
             "queue": [queued.id for queued in loaded.queue],
             "journal": {id: call.state for id, call in loaded.journal.items()},
         }

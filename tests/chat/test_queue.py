@@ -70,7 +70,7 @@ async def test_at_a_step_boundary_all_that_steers_is_delivered_and_the_rest_wait
 ) -> None:
     chat = await chats.running("c1", queue=MIXED)
     advanced = await chats.do(runner.deliver, fence_of(chat))
-    assert await chats.said() == ["hello", "q2", "q4"]
+    assert await chats.texts() == ["hello", "q2", "q4"]
     assert await chats.queued() == ["q1", "q3"]
     assert [stored.number for stored in advanced.appended] == [2, 3]
     assert advanced.chat.status is Status.RUNNING
@@ -80,10 +80,10 @@ async def test_delivering_what_a_person_took_back_changes_nothing(chats: Chats) 
     chat = await chats.running("c1", queue=("steer",))
     await chats.do(user.remove_queued, "c1", "q1")
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     advanced = await chats.do(runner.deliver, fence_of(chat))
     assert advanced.appended == ()
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_the_head_is_all_that_steers_and_otherwise_one(
     await chats.do(runner.settle, fence_of(await chats.row("settle")), runner.Settlement())
     for id in ("finish", "settle"):
         assert (await chats.row(id)).status is Status.RUNNING
-        assert (await chats.said(id))[-len(delivered) :] == delivered
+        assert (await chats.texts(id))[-len(delivered) :] == delivered
         assert await chats.queued(id) == left
 
 
@@ -117,7 +117,7 @@ async def test_a_message_that_came_after_the_decision_to_finish_is_not_left_behi
     await chats.send("c1", "one more thing")
     advanced = await chats.do(runner.finish_turn, decided, TurnOutcome("stop", 1))
     assert (advanced.chat.status, advanced.chat.outcome) == (Status.RUNNING, None)
-    assert await chats.said() == ["hello", "done", "one more thing"]
+    assert await chats.texts() == ["hello", "done", "one more thing"]
 
 
 async def test_a_plain_message_after_an_error_keeps_its_place_behind_those_that_wait(
@@ -126,7 +126,7 @@ async def test_a_plain_message_after_an_error_keeps_its_place_behind_those_that_
     await chats.error("c1", queue=("queue",))
     sent = await chats.send("c1", "and this")
     assert (sent.number, sent.queued is not None) == (None, True)
-    assert await chats.said() == ["hello", "q1"]
+    assert await chats.texts() == ["hello", "q1"]
     assert await chats.queued() == ["and this"]
 
 
@@ -134,10 +134,10 @@ async def test_a_message_that_interrupts_goes_before_everything_that_waits(chats
     await chats.running("c1", queue=MIXED)
     await chats.send("c1", "stop, do this", "interrupt")
     await chats.do(runner.settle, fence_of(await chats.row()), runner.Settlement())
-    assert (await chats.said())[1] == "stop, do this"
+    assert (await chats.texts())[1] == "stop, do this"
     await chats.error("c2", queue=("queue", "queue"))
     sent = await chats.send("c2", "rather this", "interrupt")
-    assert (await chats.said("c2"), sent.number) == (["hello", "rather this"], 2)
+    assert (await chats.texts("c2"), sent.number) == (["hello", "rather this"], 2)
 
 
 async def test_the_number_of_a_message_is_told_also_when_others_are_delivered_with_it(
@@ -145,11 +145,11 @@ async def test_the_number_of_a_message_is_told_also_when_others_are_delivered_wi
 ) -> None:
     await chats.error("c1", queue=("steer", "queue"))
     sent = await chats.send("c1", "first of all", "interrupt")
-    assert await chats.said("c1") == ["hello", "first of all", "q1"]
+    assert await chats.texts("c1") == ["hello", "first of all", "q1"]
     assert sent.number == 2
     await chats.error("c2", queue=("steer", "queue"))
     promoted = await chats.do(user.promote, "c2", "q2")
-    assert await chats.said("c2") == ["hello", "q2", "q1"]
+    assert await chats.texts("c2") == ["hello", "q2", "q1"]
     assert promoted.number == 2
 
 

@@ -73,9 +73,9 @@ async def test_a_parent_that_parks_as_its_last_child_comes_to_rest_is_claimed_at
         group.start_soon(chats.db.write, park)
         await parked.wait()
         await chats.finish("k1")
-        chats.told()
+        chats.take_notices()
         go.set()
-    assert Claimable("parent") in chats.told()
+    assert Claimable("parent") in chats.take_notices()
     assert await chats.claim("urgent") == ["parent"]
 
 

@@ -45,10 +45,10 @@ async def test_what_was_superseded_is_not_unread(chats: Chats) -> None:
 
 async def test_a_mark_tells_those_who_watch(chats: Chats) -> None:
     await chats.idle("c1")
-    chats.told()
+    chats.take_notices()
     await chats.do(mark, "ann", await chats.row("c1"), pinned=True)
     await chats.do(mark, "ann", await chats.row("c1"), read=1)
-    assert len(chats.told()) == 2
+    assert len(chats.take_notices()) == 2
     found = (await marks(chats, "c1"))["c1"]
     assert (found.pinned, found.read) == (True, 1)
     assert not (await marks(chats, "c1", reader="bob"))["c1"].pinned

@@ -115,10 +115,10 @@ async def test_a_chat_of_no_history_is_what_a_new_one_is(
     """Two ways to write the first rows of a chat, and one of them is short."""
     new = structs.replace(NEW, message=message, title=title, author="ann")
     await chats.do(lifecycle.create, new)
-    created, told = await chats.everything(), chats.told()
+    created, told = await chats.everything(), chats.take_notices()
     await chats.db.write(lambda tx: tx.execute("DELETE FROM chats"))
     await chats.do(lifecycle.restore, new, [])
-    assert (await chats.everything(), chats.told()) == (created, told)
+    assert (await chats.everything(), chats.take_notices()) == (created, told)
 
 
 def test_rows_are_inserted_in_batches_of_bounded_size() -> None:

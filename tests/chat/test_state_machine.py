@@ -48,15 +48,15 @@ async def _walk(
     chat = await bring(chats, id, start, transition, outcome)
     assert chat.status is start
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     act = ACTS_FOR.get((start, transition, outcome), ACTS[transition])
     await act(chats, chat)
     after, now = await chats.everything(), await chats.row(id)
     assert now.status is outcome
     if (start, transition) in UNTOUCHED:
-        assert (after, chats.told()) == (before, [])
+        assert (after, chats.take_notices()) == (before, [])
         return
-    assert chats.told() == expected_notices(now, chats.clock.now())
+    assert chats.take_notices() == expected_notices(now, chats.clock.now())
     assert now.snapshot_version == chat.snapshot_version + 1
     _check_versions(chat, now, transition, before, after)
     if not runnable_now(now, chats.clock.now()) and transition in RUNNERS:
@@ -103,27 +103,27 @@ async def _is_refused(
     chats: Chats, chat: ChatRow, transition: Transition, by_the_table: bool
 ) -> None:
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     with pytest.raises((TransitionNotAllowed, Fenced)) as refusal:
         await ACTS[transition](chats, chat)
     # A call's result is kept or not: no runner is told why, and the statement alone decides.
     if by_the_table and transition is not Transition.FINISH_CALL:
         assert isinstance(refusal.value, TransitionNotAllowed)
         assert (refusal.value.transition, refusal.value.status) == (transition, chat.status)
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])
 
 
 @pytest.mark.parametrize("status", [Status.IDLE, Status.ERROR])
 async def test_an_archived_chat_refuses_every_transition(chats: Chats, status: Status) -> None:
     chat = await chats.archived("c1", status)
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     for transition, act in ACTS.items():
         with cell("archived", status, transition):
             kept_out = Fenced if transition in RUNNERS else ChatArchived
             with pytest.raises(kept_out):
                 await act(chats, chat)
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])
 
 
 @pytest.mark.parametrize("status", [Status.IDLE, Status.ERROR])
@@ -135,9 +135,9 @@ async def test_an_archived_chat_can_be_read_forked_unarchived_and_deleted(
     assert (loaded.chat, len(loaded.history)) == (chat, chat.messages)
     fork = await chats.do(lifecycle.fork, "c1", 1, NewChat(id="f", agent="agent", message=None))
     assert (fork.archived, fork.status) == (False, Status.IDLE)
-    chats.told()
+    chats.take_notices()
     back = await chats.do(lifecycle.unarchive, "c1")
-    assert chats.told() == expected_notices(back, chats.clock.now())
+    assert chats.take_notices() == expected_notices(back, chats.clock.now())
     assert (back.archived, back.status, back.error) == (False, status, chat.error)
     assert back.history_version == chat.history_version
     with pytest.raises(NotArchived):
@@ -214,13 +214,13 @@ async def test_a_chat_that_is_created_runs_and_wants_a_worker(chats: Chats) -> N
     assert (chat.status, chat.snapshot_version, chat.history_version) == (Status.RUNNING, 1, 1)
     assert (chat.queue_version, chat.messages, chat.worker_id) == (0, 1, None)
     assert [stored.revision for stored in await chats.history("c1")] == [1]
-    assert chats.told() == expected_notices(chat, chats.clock.now())
+    assert chats.take_notices() == expected_notices(chat, chats.clock.now())
 
 
 async def test_a_chat_that_is_created_without_a_message_rests(chats: Chats) -> None:
     chat = await chats.create("c1", None)
     assert (chat.status, chat.snapshot_version, chat.messages) == (Status.IDLE, 1, 0)
-    assert chats.told() == expected_notices(chat, chats.clock.now())
+    assert chats.take_notices() == expected_notices(chat, chats.clock.now())
     sent = await chats.send("c1", "hello")
     assert (sent.number, sent.chat.status) == (1, Status.RUNNING)
 
@@ -232,10 +232,10 @@ async def test_transitions_of_one_transaction_see_each_other(chats: Chats) -> No
         advanced = await runner.finish_turn(tx, fence_of(chat), TurnOutcome("stop"))
         await runner.finish_turn(tx, advanced.fence, TurnOutcome("stop"))
 
-    chats.told()
+    chats.take_notices()
     with pytest.raises(Fenced):
         await chats.db.write(twice)
-    assert (await chats.row("c1"), chats.told()) == (chat, [])
+    assert (await chats.row("c1"), chats.take_notices()) == (chat, [])
 
 
 async def test_a_transaction_that_fails_after_a_transition_undoes_it_and_tells_nobody(
@@ -243,7 +243,7 @@ async def test_a_transaction_that_fails_after_a_transition_undoes_it_and_tells_n
 ) -> None:
     await chats.idle("c1")
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
 
     async def send_and_fail(tx: Any) -> None:
         await user.send(tx, "c1", Queued("m", "queue", prompt("lost"), 0))
@@ -251,4 +251,4 @@ async def test_a_transaction_that_fails_after_a_transition_undoes_it_and_tells_n
 
     with pytest.raises(LookupError):
         await chats.db.write(send_and_fail)
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])

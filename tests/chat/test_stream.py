@@ -41,11 +41,11 @@ from holdfast.kernel.model import TextDelta
 from holdfast.kernel.tool import Tool, ToolContext, tool
 from holdfast.live.broadcast import Live
 from holdfast.live.buffer import AttemptId
-from holdfast.store.database import Changed, Database, Missed, Unavailable
+from holdfast.store.database import Changed, Database, NoticesLost, Unavailable
 from holdfast.testing import Clock, ScriptedModel, call, fail, pause, ports, say
 from tests.chat.chats import Chats, answer, asks, prompt
 from tests.chat.watcher import Watcher, take
-from tests.worker.faulty_database import Link
+from tests.worker.faulty_database import FaultyDatabase
 
 
 @tool(effect="pure")
@@ -418,7 +418,7 @@ async def test_after_missed_notices_everything_is_looked_at_at_once(chats: Chats
     async with deaf.stream(follow=True) as stream:
         await take(stream, 3)
         await chats.send("c1", "more")
-        deaf.feed.receive_notice(Missed())
+        deaf.feed.receive_notice(NoticesLost())
         assert numbers(await within(stream, 0.1)) == [3]
 
 
@@ -484,7 +484,7 @@ async def test_a_reader_that_gives_up_waiting_and_asks_again_is_answered_at_once
         await give_up()
         assert kinds(await within(stream, 0.1)) == ["chat", "message"]
         await chats.send("c1", "more")
-        deaf.feed.receive_notice(Missed())
+        deaf.feed.receive_notice(NoticesLost())
         await give_up()
         assert kinds(await within(stream, 0.1)) == ["queue", "chat"]
 
@@ -550,7 +550,7 @@ async def test_what_is_said_and_committed_during_a_look_is_given_in_that_order(
     async with stage.stream() as stream:
         await take(stream, 3)
         monkeypatch.setattr(chats.db, "read", meanwhile)
-        stage.feed.receive_notice(Missed())
+        stage.feed.receive_notice(NoticesLost())
         events = await within(stream, 1)
     assert kinds(events) == ["delta", "message", "reset", "chat"]
 
@@ -793,7 +793,7 @@ async def test_an_edit_of_long_ago_costs_a_reader_that_comes_back_nothing(
 
 async def test_a_look_reads_no_more_of_a_long_chat(chats: Chats) -> None:
     """Neither of a reader that stays nor of one that comes back."""
-    link = Link(chats.db)
+    link = FaultyDatabase(chats.db)
     stage = Stage(chats, notices=False)
     stage.feed.db = link
     read: list[int] = []

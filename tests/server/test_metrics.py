@@ -13,7 +13,7 @@ from holdfast.observe.metrics import METRICS_MEDIA_TYPE, MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.server.app import ApiServer, application
 from holdfast.store.database import Database, Transaction, Unavailable
-from holdfast.store.metered import Timed
+from holdfast.store.metered import MeteredDatabase
 from holdfast.testing import Clock, pause
 from tests.server.api import Api, Named, agent, listening, serving_api, session
 
@@ -33,7 +33,7 @@ async def scraped(api: Api) -> dict[str, float]:
 
 async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clock: Clock) -> None:
     meters = MetricRegistry()
-    timed = Timed(db, meters)
+    timed = MeteredDatabase(db, meters)
     answers = agent(["Hi."], clock)
     async with serving(timed, [answers], titles=False, observer=MetricsObserver(meters)) as host:
         server = ApiServer(host, timed, Named(timed), meters=meters)
@@ -58,7 +58,7 @@ async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clo
 async def test_the_document_names_every_meter_and_no_other(db: Database, clock: Clock) -> None:
     document = (ROOT / "docs" / "operations.md").read_text("utf-8")
     meters = MetricRegistry()
-    timed = Timed(db, meters)
+    timed = MeteredDatabase(db, meters)
     MetricsObserver(meters)
     async with serving_api(timed, [agent([], clock)], clock=clock) as api:
         api.server.meters = meters
@@ -119,7 +119,7 @@ async def test_a_database_that_does_not_answer_leaves_the_other_numbers(
 ) -> None:
     async with serving_api(db, [agent([], clock)], clock=clock, worker=None) as api:
         meters = MetricRegistry()
-        broken = Timed(db, meters)
+        broken = MeteredDatabase(db, meters)
         broken._db = _Refusing()  # type: ignore[assignment]
         api.server.db, api.server.meters = broken, meters
         told = await scraped(api)

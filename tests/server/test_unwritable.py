@@ -12,7 +12,7 @@ import pytest
 from holdfast.store.database import Tx
 from holdfast.store.sqlite import file_watch
 from holdfast.store.sqlite.database import Sqlite, open_sqlite
-from holdfast.store.write_health import QUIET
+from holdfast.store.write_health import RECOVERY_TIME
 from holdfast.testing import Clock
 from tests.databases import hold
 from tests.server.api import Api, agent, serving_api
@@ -55,7 +55,7 @@ async def test_the_heartbeat_of_a_worker_finds_out_that_the_database_file_is_del
 async def test_a_worker_that_cannot_write_says_so_once_and_when_it_can_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "INTERVAL", 0.0)
+    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", 0.0)
     path = tmp_path / "chats.db"
     async with serving(path):
         path.rename(tmp_path / "moved.db")
@@ -83,10 +83,10 @@ async def test_a_server_is_not_ready_while_its_disk_is_full_and_ready_afterwards
         assert (await api.get("/readyz")).status == 200
         status, problem, _ = await api.post("/chats", {"prompt": "x" * 500_000})
         assert (status, problem["kind"]) == (503, "database_unavailable")
-        await anyio.sleep(QUIET / 2)
+        await anyio.sleep(RECOVERY_TIME / 2)
         ready = await api.get("/readyz")
         assert (ready.status, ready.body["facts"]) == (503, {"part": "database"})
         await db.write(lambda tx: limit(tx, 10_000))
-        await anyio.sleep(QUIET + 5)
+        await anyio.sleep(RECOVERY_TIME + 5)
         assert (await api.get("/readyz")).status == 200
         assert (await api.post("/chats", {"prompt": "x" * 500_000})).status == 201

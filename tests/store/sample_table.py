@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.store.database import Changed, Database, Notice, Tx
+from holdfast.store.database import Changed, ChangeNotice, Database, Tx
 from tests.databases import hold
 
 SCHEMA: Final = """
@@ -55,7 +55,7 @@ class Putting:
         )
         if row is None:
             return 0
-        tx.tell(Changed(one.chat, row[0]))
+        tx.notify(Changed(one.chat, row[0]))
         epoch: int = row[0]
         return epoch
 
@@ -84,7 +84,7 @@ class Putting:
         )
         epochs: dict[str, int] = {row[0]: row[1] for row in rows}
         for id, epoch in epochs.items():
-            tx.tell(Changed(id, epoch))
+            tx.notify(Changed(id, epoch))
         return [epochs.get(one.chat) for one in many]
 
 
@@ -101,39 +101,39 @@ def inserting(*ids: str, value: str = "new") -> Callable[[Tx], Awaitable[None]]:
 async def values(db: Database) -> dict[str, str]:
     """All that is committed."""
 
-    async def look(tx: Tx) -> dict[str, str]:
+    async def read(tx: Tx) -> dict[str, str]:
         rows = await tx.fetch("SELECT id, value FROM things")
         return {row[0]: row[1] for row in rows}
 
-    return await db.read(look)
+    return await db.read(read)
 
 
-def telling(*notices: Notice) -> Callable[[Tx], Awaitable[None]]:
-    """A transaction that has nothing to do but to tell."""
+def notifying(*notices: ChangeNotice) -> Callable[[Tx], Awaitable[None]]:
+    """A transaction that only sends notices."""
 
-    async def tell(tx: Tx) -> None:
+    async def send(tx: Tx) -> None:
         await tx.fetch("SELECT 1")
         for notice in notices:
-            tx.tell(notice)
+            tx.notify(notice)
 
-    return tell
+    return send
 
 
-class Ear:
-    """Hears the notices of a database."""
+class NoticeRecorder:
+    """Records the notices of a database."""
 
     def __init__(self, db: Database) -> None:
-        self.heard: list[Notice] = []
+        self.notices: list[ChangeNotice] = []
         self._came = asyncio.Event()
-        self.end = db.listen(self._hear)
+        self.end = db.listen(self._record)
 
-    def _hear(self, notice: Notice) -> None:
-        self.heard.append(notice)
+    def _record(self, notice: ChangeNotice) -> None:
+        self.notices.append(notice)
         self._came.set()
 
-    async def until(self, notice: Notice) -> None:
-        """Returns when it has been heard."""
-        while notice not in self.heard:
+    async def until(self, notice: ChangeNotice) -> None:
+        """Return when the notice has been received."""
+        while notice not in self.notices:
             self._came.clear()
             await self._came.wait()
 

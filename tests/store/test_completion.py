@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.store.completion import Answer, Waits, outcome
-from holdfast.store.database import OUTCOME, OutcomeUnknown
+from holdfast.store.completion import Completion, Waits, wait_for
+from holdfast.store.database import OUTCOME_TIMEOUT, OutcomeUnknown
 
 
 @pytest.fixture
@@ -28,26 +28,26 @@ def now() -> float:
 
 async def test_an_outcome_is_returned_when_it_comes(future: asyncio.Future[str]) -> None:
     later(3, future.set_result, "committed")
-    assert await outcome(future) == "committed"
+    assert await wait_for(future) == "committed"
     assert now() == 3
 
 
 async def test_an_outcome_that_is_there_already_is_returned(future: asyncio.Future[str]) -> None:
     future.set_result("committed")
-    assert await outcome(future) == "committed"
+    assert await wait_for(future) == "committed"
     assert now() == 0
 
 
 async def test_an_error_is_raised(future: asyncio.Future[str]) -> None:
     later(3, future.set_exception, LookupError("no such chat"))
     with pytest.raises(LookupError, match="no such chat"):
-        await outcome(future)
+        await wait_for(future)
 
 
 async def test_past_the_bound_nobody_knows(future: asyncio.Future[str]) -> None:
     with pytest.raises(OutcomeUnknown, match="no answer within 10 s"):
-        await outcome(future)
-    assert now() == OUTCOME
+        await wait_for(future)
+    assert now() == OUTCOME_TIMEOUT
     assert not future.cancelled()
 
 
@@ -58,9 +58,9 @@ async def test_an_error_that_comes_too_late_is_no_complaint(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     with pytest.raises(OutcomeUnknown):
-        await outcome(future, 1)
+        await wait_for(future, 1)
     late = loop.create_future()
-    task = asyncio.create_task(outcome(late, 1))
+    task = asyncio.create_task(wait_for(late, 1))
     await anyio.sleep(0.5)
     task.cancel()
     await asyncio.wait([task])
@@ -75,7 +75,7 @@ async def test_an_error_that_comes_too_late_is_no_complaint(
 async def test_a_cancelled_task_waits_for_the_outcome_and_is_cancelled_then(
     future: asyncio.Future[str],
 ) -> None:
-    task = asyncio.create_task(outcome(future))
+    task = asyncio.create_task(wait_for(future))
     later(1, task.cancel)
     later(2, task.cancel)
     later(3, future.set_result, "committed")
@@ -90,7 +90,7 @@ async def test_a_cancelled_scope_waits_for_the_outcome_and_is_cancelled_then(
 ) -> None:
     later(3, future.set_result, "committed")
     with anyio.move_on_after(1) as scope:
-        await outcome(future)
+        await wait_for(future)
     assert scope.cancelled_caught
     assert now() == 3
 
@@ -101,7 +101,7 @@ async def test_a_caller_that_is_cancelled_before_it_waits_hears_the_outcome_too(
     later(3, future.set_result, "committed")
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await outcome(future)
+        await wait_for(future)
     assert scope.cancelled_caught
     assert now() == 3
 
@@ -110,7 +110,7 @@ async def test_a_timeout_around_it_is_still_a_timeout(future: asyncio.Future[str
     later(3, future.set_result, "committed")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await outcome(future)
+            await wait_for(future)
     assert now() == 3
     await anyio.sleep(1)  # nothing of the cancellation is left
 
@@ -118,7 +118,7 @@ async def test_a_timeout_around_it_is_still_a_timeout(future: asyncio.Future[str
 async def test_a_cancelled_caller_waits_no_longer_than_the_bound(
     future: asyncio.Future[str],
 ) -> None:
-    task = asyncio.create_task(outcome(future, 5))
+    task = asyncio.create_task(wait_for(future, 5))
     later(4, task.cancel)
     await asyncio.wait([task])
     assert task.cancelled()
@@ -127,7 +127,7 @@ async def test_a_cancelled_caller_waits_no_longer_than_the_bound(
 
 
 async def test_a_cancelled_caller_does_not_hear_an_error(future: asyncio.Future[str]) -> None:
-    task = asyncio.create_task(outcome(future))
+    task = asyncio.create_task(wait_for(future))
     later(1, task.cancel)
     later(3, future.set_exception, LookupError("no such chat"))
     await asyncio.wait([task])
@@ -144,7 +144,7 @@ async def test_a_cancelled_scope_does_not_keep_the_loop_busy(future: asyncio.Fut
 
     async def wait() -> None:
         with anyio.move_on_after(1):
-            await outcome(future)
+            await wait_for(future)
 
     later(0, count)
     later(3, future.set_result, "committed")
@@ -170,32 +170,32 @@ async def test_a_future_that_its_owner_cancels_is_no_cancellation_of_the_caller(
 ) -> None:
     later(1, future.cancel)
     with pytest.raises(OutcomeUnknown, match="was cancelled"):
-        await outcome(future)
+        await wait_for(future)
 
 
 async def test_several_may_wait_for_one_future(future: asyncio.Future[str]) -> None:
     later(1, future.set_result, "committed")
-    first, second = await asyncio.gather(outcome(future), outcome(future))
+    first, second = await asyncio.gather(wait_for(future), wait_for(future))
     assert first == second == "committed"
 
 
 async def test_each_of_those_who_wait_together_waits_as_long_as_the_bound() -> None:
     waits, ends = Waits(asyncio.get_running_loop(), 10), dict[str, float]()
-    answers = {name: Answer[str]() for name in ("first", "answered", "last")}
+    answers = {name: Completion[str]() for name in ("first", "answered", "last")}
     answers["answered"].value = "committed"
 
     async def wait(name: str, after: float) -> None:
         await anyio.sleep(after)
         with pytest.raises(OutcomeUnknown):
-            await waits.answered(answers[name])
+            await waits.wait(answers[name])
         ends[name] = now()
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait, "first", 1)
         group.start_soon(wait, "last", 7)
-        later(8, answers["answered"].tell)
+        later(8, answers["answered"].announce)
         await anyio.sleep(2)
-        assert await waits.answered(answers["answered"]) == "committed"
+        assert await waits.wait(answers["answered"]) == "committed"
         assert now() == 8
     assert ends == {"first": 11, "last": 17}
     await wait("first", 1)
@@ -204,9 +204,9 @@ async def test_each_of_those_who_wait_together_waits_as_long_as_the_bound() -> N
 
 async def test_no_timer_outlives_those_who_wait() -> None:
     loop = asyncio.get_running_loop()
-    waits, answer = Waits(loop), Answer[str]()
+    waits, answer = Waits(loop), Completion[str]()
     answer.value = "committed"
-    later(1, answer.tell)
-    assert await waits.answered(answer) == "committed"
+    later(1, answer.announce)
+    assert await waits.wait(answer) == "committed"
     waits.close()
     assert all(timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from holdfast.store.database import POSTGRES, SQLITE, CannotOpen, Dialect, StoreError, Tx
-from holdfast.store.migrate import Migration, Script, check, migrate, migrations
+from holdfast.store.migrate import Migration, SchemaTx, check, migrate, migrations
 from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.testing import START, Clock
 
@@ -157,7 +157,7 @@ async def test_another_process_may_go_on_in_between(path: Path) -> None:
             self._db = db
             self._turns = 0
 
-        async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
+        async def change_schema(self, transaction: Callable[[SchemaTx], Awaitable[T]]) -> T:
             self._turns += 1
             if self._turns == 2:
                 assert await migrate(self._db, SQLITE, [CHATS, TITLES]) == ["0002_titles"]

@@ -6,60 +6,60 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.store.database import Changed, Claimable, Missed, Notice
-from holdfast.store.notices import Notices
+from holdfast.store.database import Changed, ChangeNotice, Claimable, NoticesLost
+from holdfast.store.notices import NoticeListeners
 
 
 def test_everybody_hears_everything_in_order() -> None:
-    notices, first, second = Notices(), list[Notice](), list[Notice]()
+    notices, first, second = NoticeListeners(), list[ChangeNotice](), list[ChangeNotice]()
     notices.listen(first.append)
     notices.listen(second.append)
-    told: list[Notice] = [Changed("c1", 3), Claimable("c1"), Missed()]
-    notices.tell(told)
+    told: list[ChangeNotice] = [Changed("c1", 3), Claimable("c1"), NoticesLost()]
+    notices.notify(told)
     assert first == second == told
 
 
 def test_whoever_has_ended_hears_no_more() -> None:
-    notices, heard = Notices(), list[Notice]()
+    notices, heard = NoticeListeners(), list[ChangeNotice]()
     end = notices.listen(heard.append)
-    notices.tell([Claimable("c1")])
+    notices.notify([Claimable("c1")])
     end()
     end()
-    notices.tell([Claimable("c2")])
+    notices.notify([Claimable("c2")])
     assert heard == [Claimable("c1")]
 
 
 def test_listening_twice_is_hearing_twice_and_each_ends_alone() -> None:
-    notices, heard = Notices(), list[Notice]()
+    notices, heard = NoticeListeners(), list[ChangeNotice]()
     end = notices.listen(heard.append)
     notices.listen(heard.append)
-    notices.tell([Missed()])
+    notices.notify([NoticesLost()])
     end()
-    notices.tell([Missed()])
+    notices.notify([NoticesLost()])
     assert len(heard) == 3
 
 
 def test_one_that_raises_is_logged_and_the_others_are_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    notices, heard = Notices(), list[Notice]()
+    notices, heard = NoticeListeners(), list[ChangeNotice]()
 
-    def fail(notice: Notice) -> None:
+    def fail(notice: ChangeNotice) -> None:
         raise LookupError("who?")
 
     notices.listen(fail)
     notices.listen(heard.append)
-    notices.tell([Claimable("c1"), Claimable("c2")])
+    notices.notify([Claimable("c1"), Claimable("c2")])
     assert heard == [Claimable("c1"), Claimable("c2")]
     assert caplog.text.count("LookupError: who?") == 2
     assert "Claimable(chat='c1')" in caplog.text
 
 
 def test_a_listener_may_end_itself_and_others_while_it_is_told() -> None:
-    notices, heard = Notices(), list[str]()
+    notices, heard = NoticeListeners(), list[str]()
     ends: list[Callable[[], None]] = []
 
-    def first(notice: Notice) -> None:
+    def first(notice: ChangeNotice) -> None:
         heard.append("first")
         for end in ends[:2]:
             end()
@@ -67,18 +67,18 @@ def test_a_listener_may_end_itself_and_others_while_it_is_told() -> None:
     ends.append(notices.listen(first))
     ends.append(notices.listen(lambda _: heard.append("second")))
     ends.append(notices.listen(lambda _: heard.append("third")))
-    notices.tell([Missed()])
-    notices.tell([Missed()])
+    notices.notify([NoticesLost()])
+    notices.notify([NoticesLost()])
     assert heard == ["first", "third", "third"]
 
 
 def test_whoever_begins_while_others_are_told_hears_what_comes_after() -> None:
-    notices, heard = Notices(), list[Notice]()
+    notices, heard = NoticeListeners(), list[ChangeNotice]()
 
-    def begin(notice: Notice) -> None:
+    def begin(notice: ChangeNotice) -> None:
         if notice == Claimable("c1"):
             notices.listen(heard.append)
 
     notices.listen(begin)
-    notices.tell([Claimable("c1"), Claimable("c2")])
+    notices.notify([Claimable("c1"), Claimable("c2")])
     assert heard == [Claimable("c2")]

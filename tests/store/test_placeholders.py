@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.store.database import StoreError
-from holdfast.store.placeholders import Statement, numbered, taken
+from holdfast.store.placeholders import Statement, numbered, value_order
 
 
 def test_names_are_numbered_in_the_order_in_which_they_come() -> None:
@@ -53,18 +53,18 @@ def test_a_parameter_beside_such_a_colon_is_found(sql: str, text: str) -> None:
 
 
 def test_values_are_taken_in_the_order_of_their_names_each_once() -> None:
-    take = taken("SELECT :b, :a, :b, :c")
+    take = value_order("SELECT :b, :a, :b, :c")
     assert take.values({"a": 1, "b": 2, "c": 3, "more": 4}, now=9) == (2, 1, 3)
-    assert taken("SELECT :a").values({"a": 1}, now=9) == (1,)
-    assert taken("SELECT 1").values({}, now=9) == ()
+    assert value_order("SELECT :a").values({"a": 1}, now=9) == (1,)
+    assert value_order("SELECT 1").values({}, now=9) == ()
 
 
 def test_the_time_is_in_its_place_and_given_by_nobody() -> None:
-    assert taken("SELECT :a, :now, :b, :now").values({"a": 1, "b": 2}, now=9) == (1, 9, 2)
-    assert taken("SELECT :now").values({"now": 1}, now=9) == (9,)
+    assert value_order("SELECT :a, :now, :b, :now").values({"a": 1, "b": 2}, now=9) == (1, 9, 2)
+    assert value_order("SELECT :now").values({"now": 1}, now=9) == (9,)
 
 
 @pytest.mark.parametrize("sql", ["SELECT :a", "SELECT :b, :a, :now"])
 def test_a_value_that_is_missing_is_named(sql: str) -> None:
     with pytest.raises(StoreError, match="no value was given for :a"):
-        taken(sql).values({"b": 1}, now=9)
+        value_order(sql).values({"b": 1}, now=9)

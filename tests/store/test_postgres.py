@@ -15,13 +15,13 @@ import asyncpg
 import pytest
 
 from holdfast.store.database import (
-    GROUP,
-    OUTCOME,
+    MAX_GROUP_SIZE,
+    OUTCOME_TIMEOUT,
     CannotOpen,
     Changed,
     Claimable,
     Database,
-    Missed,
+    NoticesLost,
     OutcomeUnknown,
     StoreError,
     Tx,
@@ -29,14 +29,23 @@ from holdfast.store.database import (
     Violation,
 )
 from holdfast.store.migrate import migrations
-from holdfast.store.postgres.connect import SETTINGS, check_server
+from holdfast.store.postgres.connect import CONNECTION_SETTINGS, check_server
 from holdfast.store.postgres.database import Postgres, open_postgres
-from holdfast.store.postgres.listener import PROBE
+from holdfast.store.postgres.listener import PROBE_INTERVAL
 from holdfast.testing import START, Clock, VirtualLoop
 from holdfast.testing.postgres import Server, running
 from tests.databases import Databases, hold
 from tests.store.postgres.proxy import proxied
-from tests.store.sample_table import SCHEMA, Ear, Holding, Put, Putting, inserting, telling, values
+from tests.store.sample_table import (
+    SCHEMA,
+    Holding,
+    NoticeRecorder,
+    Put,
+    Putting,
+    inserting,
+    notifying,
+    values,
+)
 
 Raw: TypeAlias = "asyncpg.Connection[Any]"
 
@@ -130,7 +139,7 @@ async def test_a_statement_says_how_many_rows_it_changed(db: Postgres) -> None:
 
 
 async def test_rows_are_read_like_tuples(db: Postgres) -> None:
-    async def look(tx: Tx) -> list[Any]:
+    async def read(tx: Tx) -> list[Any]:
         condition = tx.dialect.one_of("id", "ids")
         row = await tx.one("SELECT id, epoch FROM things WHERE id = :id", {"id": "x"})
         assert row
@@ -143,21 +152,21 @@ async def test_rows_are_read_like_tuples(db: Postgres) -> None:
         ]
 
     await db.write(inserting("x", "y"))
-    assert await db.read(look) == [[("x", 1)], ("x", 1), "x", None]
+    assert await db.read(read) == [[("x", 1)], ("x", 1), "x", None]
 
 
 async def test_the_clock_is_the_databases_unless_another_is_given(url: str) -> None:
-    async def look(tx: Tx) -> int:
+    async def read(tx: Tx) -> int:
         row = await tx.one(f"SELECT {tx.dialect.now}")
         assert row
         now: int = row[0]
         return now
 
     async with opened(url) as db, opened(url, now=Clock().now) as timed:
-        assert abs(await db.read(look) - time.time() * 1e6) < 60e6
-        assert await timed.read(look) == START
+        assert abs(await db.read(read) - time.time() * 1e6) < 60e6
+        assert await timed.read(read) == START
         await asyncio.sleep(2)
-        assert await timed.write(look) == START + 2_000_000
+        assert await timed.write(read) == START + 2_000_000
 
 
 async def test_a_parameter_without_a_value_is_named(db: Postgres) -> None:
@@ -174,18 +183,18 @@ async def test_a_wrong_statement_is_an_error_of_the_store(db: Postgres) -> None:
 
 
 async def test_what_a_transaction_raises_rolls_it_back_and_tells_nobody(db: Postgres) -> None:
-    ear = Ear(db)
+    ear = NoticeRecorder(db)
 
     async def fail(tx: Tx) -> None:
         await inserting("x")(tx)
-        tx.tell(Changed("x", 1))
+        tx.notify(Changed("x", 1))
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
         await db.write(fail)
     await db.write(inserting("y"))
     assert await values(db) == {"y": "new"}
-    assert ear.heard == []
+    assert ear.notices == []
 
 
 @pytest.mark.parametrize(
@@ -241,18 +250,18 @@ async def test_a_transaction_that_is_over_can_do_nothing_more(db: Postgres) -> N
 async def test_a_read_sees_one_moment(db: Postgres) -> None:
     await db.write(inserting("x"))
 
-    async def look(tx: Tx) -> list[int]:
+    async def read(tx: Tx) -> list[int]:
         before = await tx.fetch("SELECT id FROM things")
         await db.write(inserting("y"))
         return [len(before), len(await tx.fetch("SELECT id FROM things"))]
 
-    assert await db.read(look) == [1, 1]
+    assert await db.read(read) == [1, 1]
     assert len(await values(db)) == 2
 
 
 async def test_a_read_neither_writes_nor_tells(db: Postgres) -> None:
     async def tell(tx: Tx) -> None:
-        tx.tell(Changed("x", 1))
+        tx.notify(Changed("x", 1))
 
     with pytest.raises(StoreError, match="use write"):
         await db.read(inserting("x"))
@@ -262,13 +271,13 @@ async def test_a_read_neither_writes_nor_tells(db: Postgres) -> None:
 
 
 async def test_a_write_sees_what_others_commit_meanwhile(db: Postgres) -> None:
-    async def look(tx: Tx) -> list[int]:
+    async def read(tx: Tx) -> list[int]:
         before = await tx.fetch("SELECT id FROM things")
         async with session_of(db) as other:
             await other.write(inserting("y"))
         return [len(before), len(await tx.fetch("SELECT id FROM things"))]
 
-    assert await db.write(look) == [0, 1]
+    assert await db.write(read) == [0, 1]
 
 
 def session_of(db: Postgres) -> AbstractAsyncContextManager[Postgres]:
@@ -290,7 +299,7 @@ async def test_a_database_that_may_only_be_read_says_so(db: Postgres) -> None:
 async def test_of_two_in_a_deadlock_both_are_committed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SETTINGS, "deadlock_timeout", "20ms")
+    monkeypatch.setitem(CONNECTION_SETTINGS, "deadlock_timeout", "20ms")
     met = asyncio.Barrier(2)
     runs = 0
 
@@ -316,7 +325,7 @@ async def test_of_two_in_a_deadlock_both_are_committed(
 async def test_a_row_that_stays_locked_is_given_up_after_a_few_tries(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SETTINGS, "lock_timeout", "10ms")
+    monkeypatch.setitem(CONNECTION_SETTINGS, "lock_timeout", "10ms")
     bulk = Putting()
     async with opened(url) as db, session(url) as other:
         await db.write(inserting("x"))
@@ -344,14 +353,14 @@ async def put(db: Database, bulk: Putting, *wanted: Put) -> list[int | BaseExcep
 
 
 async def test_those_who_wait_at_the_same_time_share_a_statement(db: Postgres) -> None:
-    bulk, ear = Putting(), Ear(db)
+    bulk, ear = Putting(), NoticeRecorder(db)
     await db.write(inserting("a", "b", "c"))
     wanted = [Put(id, f"to {id}") for id in "abc"]
     assert await put(db, bulk, *wanted) == [2, 2, 2]
     assert bulk.groups == [["a", "b", "c"]]
     assert bulk.alones == []
     assert await values(db) == {"a": "to a", "b": "to b", "c": "to c"}
-    assert sorted(ear.heard, key=str) == [Changed(id, 2) for id in "abc"]
+    assert sorted(ear.notices, key=str) == [Changed(id, 2) for id in "abc"]
 
 
 async def test_those_who_come_while_a_group_is_committed_are_the_next_group(db: Postgres) -> None:
@@ -384,10 +393,10 @@ async def test_two_of_the_same_chat_go_one_after_the_other(db: Postgres) -> None
 
 async def test_a_group_has_a_limit(db: Postgres) -> None:
     bulk = Putting()
-    ids = [f"{number:02}" for number in range(GROUP + 1)]
+    ids = [f"{number:02}" for number in range(MAX_GROUP_SIZE + 1)]
     await db.write(inserting(*ids))
     assert await put(db, bulk, *(Put(id, "x") for id in ids)) == [2] * len(ids)
-    assert list(map(len, bulk.groups)) == [GROUP, 1]
+    assert list(map(len, bulk.groups)) == [MAX_GROUP_SIZE, 1]
 
 
 async def test_different_transactions_do_not_share_a_statement(db: Postgres) -> None:
@@ -414,13 +423,13 @@ async def test_one_whose_fence_is_lost_hears_so_and_the_others_are_committed(
 
 @pytest.mark.parametrize("poison", ["a\0b", "\ud800", "wrong", "guarded"])
 async def test_a_bad_row_fails_its_owner_only(db: Postgres, poison: str) -> None:
-    bulk, ear = Putting(), Ear(db)
+    bulk, ear = Putting(), NoticeRecorder(db)
     await db.write(inserting("a", "b", "c"))
     outcomes = await put(db, bulk, Put("a", "x"), Put("b", poison), Put("c", "x"))
     assert (outcomes[0], outcomes[2]) == (2, 2)
     assert isinstance(outcomes[1], Violation)
     assert await values(db) == {"a": "x", "b": "new", "c": "x"}
-    assert sorted(ear.heard, key=str) == [Changed("a", 2), Changed("c", 2)]
+    assert sorted(ear.notices, key=str) == [Changed("a", 2), Changed("c", 2)]
 
 
 async def test_a_function_that_fails_before_its_statement_fails_its_owner_only(
@@ -454,13 +463,13 @@ async def test_a_function_that_fails_after_its_statement_leaves_the_outcome_unkn
             await super().together(tx, many)
             raise KeyError("too late")
 
-    bulk, ear = Clumsy(), Ear(db)
+    bulk, ear = Clumsy(), NoticeRecorder(db)
     await db.write(inserting("a", "b"))
     outcomes = await put(db, bulk, Put("a", "x"), Put("b", "x"))
     assert [type(each) for each in outcomes] == [OutcomeUnknown, OutcomeUnknown]
     assert bulk.alones == []
     assert await values(db) == {"a": "x", "b": "x"}
-    assert ear.heard == []
+    assert ear.notices == []
 
 
 async def test_a_group_is_one_statement_and_not_two(db: Postgres) -> None:
@@ -554,18 +563,18 @@ async def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     url: str, forward: bool
 ) -> None:
     async with proxied(url) as proxy, opened(proxy.url) as db:
-        ear = Ear(db)
+        ear = NoticeRecorder(db)
 
         async def tell(tx: Tx) -> None:
             await inserting("x")(tx)
-            tx.tell(Changed("x", 1))
+            tx.notify(Changed("x", 1))
 
         proxy.cut_at("COMMIT", forward=forward)
         with pytest.raises(OutcomeUnknown, match="read it back"):
             await db.write(tell)
         assert proxy.cuts == 1
         assert await values(db) == ({"x": "new"} if forward else {})
-        assert ear.heard == []
+        assert ear.notices == []
 
 
 async def test_a_connection_that_died_while_nobody_used_it_is_replaced(url: str) -> None:
@@ -679,23 +688,23 @@ async def test_a_cancelled_read_ends_at_once_and_frees_its_connection(url: str) 
 
 async def test_a_notice_reaches_every_process_and_its_own_only_once(db: Postgres, url: str) -> None:
     async with opened(url) as other:
-        here, there = Ear(db), Ear(other)
-        await db.write(telling(Changed("x", 1), Claimable("x")))
-        assert here.heard == [Changed("x", 1), Claimable("x")]
+        here, there = NoticeRecorder(db), NoticeRecorder(other)
+        await db.write(notifying(Changed("x", 1), Claimable("x")))
+        assert here.notices == [Changed("x", 1), Claimable("x")]
         await there.until(Claimable("x"))
-        await other.write(telling(Claimable("y")))
+        await other.write(notifying(Claimable("y")))
         await here.until(Claimable("y"))  # behind what came back of its own
-        assert here.heard == [Changed("x", 1), Claimable("x"), Claimable("y")]
-        assert there.heard == [Changed("x", 1), Claimable("x"), Claimable("y")]
+        assert here.notices == [Changed("x", 1), Claimable("x"), Claimable("y")]
+        assert there.notices == [Changed("x", 1), Claimable("x"), Claimable("y")]
 
 
 async def test_the_notices_of_a_group_are_one_notification(db: Postgres, url: str) -> None:
-    ids = [f"{number:02}" for number in range(GROUP)]
+    ids = [f"{number:02}" for number in range(MAX_GROUP_SIZE)]
     await db.write(inserting(*ids))
     payloads: list[object] = []
     async with opened(url) as other, session(url) as raw:
         await raw.add_listener("holdfast_changed", lambda *heard: payloads.append(heard[-1]))
-        there = Ear(other)
+        there = NoticeRecorder(other)
         await put(db, Putting(), *(Put(id, "x") for id in ids))
         for id in ids:
             await there.until(Changed(id, 2))
@@ -718,77 +727,77 @@ async def test_many_commits_of_a_moment_cost_two_notifications_and_the_last_is_t
     payloads: list[object] = []
     async with opened(url) as other, session(url) as raw:
         await raw.add_listener("holdfast_changed", lambda *heard: payloads.append(heard[-1]))
-        there = Ear(other)
+        there = NoticeRecorder(other)
         with standing_still():  # however long the database takes, it is one moment
             for epoch in range(1, 21):
                 await put(db, Putting(), Put("x", "y", epoch))
         await there.until(Changed("x", 21))
         while '["x",21]' not in str(payloads[-1:]):  # not all sessions are told at once
             await raw.execute("SELECT 1")
-    assert there.heard == [Changed("x", 2), Changed("x", 21)]
+    assert there.notices == [Changed("x", 2), Changed("x", 21)]
     assert len(payloads) == 2
 
 
 async def test_what_was_told_last_is_sent_before_it_closes(url: str) -> None:
     loop = asyncio.get_running_loop()
     async with opened(url) as other:
-        there = Ear(other)
+        there = NoticeRecorder(other)
         async with opened(url) as db:
             for version in range(1, 4):
-                await db.write(telling(Changed("x", version)))
+                await db.write(notifying(Changed("x", version)))
             now = loop.time()
         assert loop.time() == now
         await there.until(Changed("x", 3))
 
 
 async def test_whoever_stops_listening_hears_nothing_more(db: Postgres) -> None:
-    ear = Ear(db)
+    ear = NoticeRecorder(db)
     ear.end()
-    await db.write(telling(Changed("x", 1)))
-    assert ear.heard == []
+    await db.write(notifying(Changed("x", 1)))
+    assert ear.notices == []
 
 
 async def test_after_a_lost_connection_it_listens_again_and_says_that_it_missed_something(
     db: Postgres, url: str
 ) -> None:
     async with opened(url) as other, session(url) as raw:
-        here, there = Ear(db), Ear(other)
+        here, there = NoticeRecorder(db), NoticeRecorder(other)
         for version in (1, 2):
             assert await kill(raw, "LISTEN%") == 2
-            await here.until(Missed())
-            await there.until(Missed())
-            await other.write(telling(Changed("x", version)))
+            await here.until(NoticesLost())
+            await there.until(NoticesLost())
+            await other.write(notifying(Changed("x", version)))
             await here.until(Changed("x", version))
-            here.heard.clear()
-            there.heard.clear()
+            here.notices.clear()
+            there.notices.clear()
 
 
 async def test_a_connection_that_died_silently_is_found_by_asking(url: str) -> None:
     holding = Holding()
     async with proxied(url) as proxy:
-        async with opened(proxy.url, hold=holding, probe=PROBE) as db:
-            ear = Ear(db)
+        async with opened(proxy.url, hold=holding, probe=PROBE_INTERVAL) as db:
+            ear = NoticeRecorder(db)
             loop = asyncio.get_running_loop()
-            await asyncio.sleep(3 * PROBE)
-            assert ear.heard == []
+            await asyncio.sleep(3 * PROBE_INTERVAL)
+            assert ear.notices == []
             since = loop.time()
             proxy.silent = holding.off = True
 
             def speak() -> None:
                 proxy.silent = holding.off = False
 
-            loop.call_later(PROBE + 5, speak)
-            await ear.until(Missed())
-            assert loop.time() - since < 3 * PROBE
+            loop.call_later(PROBE_INTERVAL + 5, speak)
+            await ear.until(NoticesLost())
+            assert loop.time() - since < 3 * PROBE_INTERVAL
 
 
 async def test_a_stranger_on_the_channel_disturbs_nobody(db: Postgres, url: str) -> None:
-    ear = Ear(db)
+    ear = NoticeRecorder(db)
     async with session(url) as raw, opened(url) as other:
         await raw.execute("SELECT pg_notify('holdfast_changed', 'hello')")
-        await other.write(telling(Changed("x", 1)))
+        await other.write(notifying(Changed("x", 1)))
         await ear.until(Changed("x", 1))
-    assert ear.heard == [Changed("x", 1)]
+    assert ear.notices == [Changed("x", 1)]
 
 
 # --- Opening -------------------------------------------------------------------------------------
@@ -918,7 +927,7 @@ async def test_a_crashed_server_loses_nothing_and_is_used_again_when_it_is_back(
     bulk = Putting()
     async with opened(own) as db:
         await db.change_schema(lambda tx: tx.script(SCHEMA))
-        ear = Ear(db)
+        ear = NoticeRecorder(db)
         await db.write(inserting("a", "b"))
         assert await put(db, bulk, Put("a", "kept")) == [2]
         server.crash()
@@ -929,7 +938,7 @@ async def test_a_crashed_server_loses_nothing_and_is_used_again_when_it_is_back(
                 await values(db)
             assert isinstance((await put(db, bulk, Put("b", "lost")))[0], Unavailable)
             server.start()
-            await ear.until(Missed())
+            await ear.until(NoticesLost())
         assert await values(db) == {"a": "kept", "b": "new"}
         assert await put(db, bulk, Put("b", "kept")) == [2]
         await db.write(inserting("c"))
@@ -964,9 +973,9 @@ async def test_closing_waits_for_what_runs(url: str) -> None:
 async def test_what_was_told_last_is_heard_although_the_teller_closes(
     db: Postgres, url: str
 ) -> None:
-    ear = Ear(db)
+    ear = NoticeRecorder(db)
     async with opened(url) as other:
-        await other.write(telling(Changed("x", 1)))
+        await other.write(notifying(Changed("x", 1)))
     await ear.until(Changed("x", 1))
 
 
@@ -997,7 +1006,7 @@ async def test_a_transaction_that_never_ends_does_not_keep_the_database_open(url
         writing = asyncio.ensure_future(db.write(never))
         await begun.wait()
         since = loop.time()
-    assert OUTCOME <= loop.time() - since < OUTCOME + 5
+    assert OUTCOME_TIMEOUT <= loop.time() - since < OUTCOME_TIMEOUT + 5
     with pytest.raises(OutcomeUnknown):
         await writing
 

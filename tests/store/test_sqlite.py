@@ -19,9 +19,9 @@ from msgspec import Struct
 from holdfast.store.database import (
     SQLITE,
     Changed,
+    ChangeNotice,
     Claimable,
     Database,
-    Notice,
     Params,
     Row,
     StoreError,
@@ -374,10 +374,10 @@ async def test_no_more_than_fifty_share_one(
 async def test_one_that_fails_touches_no_other(db: Sqlite) -> None:
     async def fail_late(tx: Tx) -> None:
         await insert("x")(tx)
-        tx.tell(Claimable("x"))
+        tx.notify(Claimable("x"))
         raise LookupError("changed my mind")
 
-    heard: list[Notice] = []
+    heard: list[ChangeNotice] = []
     db.listen(heard.append)
     first, stale, failed, double, second = await all_at_once(
         db, insert("a"), insert("stale"), fail_late, insert("a"), insert("b")
@@ -404,19 +404,19 @@ async def test_one_that_waits_for_something_else_touches_no_other(db: Sqlite) ->
 async def test_one_that_takes_the_whole_transaction_with_it_costs_the_others_nothing(
     db: Sqlite,
 ) -> None:
-    told: list[Notice] = []
-    db.listen(told.append)
+    recording: list[ChangeNotice] = []
+    db.listen(recording.append)
 
     async def tell(tx: Tx) -> None:
         await insert("a")(tx)
-        tx.tell(Changed("a", 1))
+        tx.notify(Changed("a", 1))
 
     none, bomb, second = await all_at_once(db, tell, insert("bomb"), insert("b"))
     assert (none, second) == (None, "b")
     assert isinstance(bomb, Violation)
     assert str(bomb) == "everything is lost"
     assert await db.read(ids) == ["a", "b"]
-    assert told == [Changed("a", 1)]
+    assert recording == [Changed("a", 1)]
 
 
 async def test_whoever_goes_on_when_everything_is_lost_writes_nothing(db: Sqlite) -> None:
@@ -451,18 +451,18 @@ async def test_when_a_shared_commit_fails_each_is_tried_again_alone(
     ran: list[str] = []
     # A hook that says yes turns a COMMIT into an error. This one: the first that has all of them.
     connections[0].set_commit_hook(lambda: ran == ["a", "b", "c"])
-    heard: list[Notice] = []
+    heard: list[ChangeNotice] = []
     db.listen(heard.append)
 
-    def told(id: str) -> Callable[[Tx], Awaitable[str]]:
+    def recording(id: str) -> Callable[[Tx], Awaitable[str]]:
         async def transaction(tx: Tx) -> str:
             ran.append(id)
-            tx.tell(Claimable(id))
+            tx.notify(Claimable(id))
             return await insert(id)(tx)
 
         return transaction
 
-    assert await all_at_once(db, *map(told, "abc")) == ["a", "b", "c"]
+    assert await all_at_once(db, *map(recording, "abc")) == ["a", "b", "c"]
     assert ran == ["a", "b", "c"] * 2
     assert await db.read(ids) == ["a", "b", "c"]
     assert heard == [Claimable("a"), Claimable("b"), Claimable("c")]
@@ -473,19 +473,19 @@ async def test_one_that_was_refused_because_of_another_is_done_when_that_one_is_
 ) -> None:
     ran: list[str] = []
     connections[0].set_commit_hook(lambda: ran[-1] == "first" or len(ran) == 4)
-    heard: list[Notice] = []
+    heard: list[ChangeNotice] = []
     db.listen(heard.append)
 
-    def told(name: str) -> Callable[[Tx], Awaitable[str]]:
+    def recording(name: str) -> Callable[[Tx], Awaitable[str]]:
         async def transaction(tx: Tx) -> str:
             ran.append(name)
-            tx.tell(Claimable(name))
+            tx.notify(Claimable(name))
             await insert("a")(tx)
             return name
 
         return transaction
 
-    first, second = await all_at_once(db, told("first"), told("second"))
+    first, second = await all_at_once(db, recording("first"), recording("second"))
     # As one, with a savepoint each (the commit of that fails), and each alone.
     assert ran == ["first", "second"] * 3
     assert isinstance(first, StoreError)
@@ -497,12 +497,12 @@ async def test_one_that_was_refused_because_of_another_is_done_when_that_one_is_
 async def test_when_a_commit_fails_alone_its_owner_is_told(
     connections: list[apsw.Connection], db: Sqlite
 ) -> None:
-    heard: list[Notice] = []
+    heard: list[ChangeNotice] = []
     db.listen(heard.append)
 
     async def transaction(tx: Tx) -> None:
         await insert("a")(tx)
-        tx.tell(Claimable("a"))
+        tx.notify(Claimable("a"))
 
     connections[0].set_commit_hook(lambda: True)
     with pytest.raises(StoreError):
@@ -530,13 +530,13 @@ class Inserting:
 
     async def alone(self, tx: Tx, one: Thing) -> str:
         self.alone_were.append(one.id)
-        tx.tell(Claimable(one.id))
+        tx.notify(Claimable(one.id))
         return await insert(one.id)(tx)
 
     async def together(self, tx: Tx, many: Sequence[Thing]) -> Sequence[str | None]:
         self.together_were.append("".join(one.id for one in many))
         for one in many:
-            tx.tell(Claimable(one.id))
+            tx.notify(Claimable(one.id))
         made = [await insert(one.id)(tx) for one in many if one.id != self._left_out]
         return [one.id if one.id in made else None for one in many]
 
@@ -555,7 +555,7 @@ async def at_once(db: Sqlite, *writes: Coroutine[Any, Any, Any]) -> list[Any]:
 async def test_those_of_one_bulk_run_in_its_form_for_many_and_share_a_commit(
     connections: list[apsw.Connection], db: Sqlite, commits: list[None]
 ) -> None:
-    bulk, heard = Inserting(), list[Notice]()
+    bulk, heard = Inserting(), list[ChangeNotice]()
     db.listen(heard.append)
     made = await at_once(db, *(db.write_together(bulk, Thing(id)) for id in "abc"))
     assert made == ["a", "b", "c"]
@@ -598,7 +598,7 @@ async def test_one_of_a_bulk_that_is_refused_touches_no_other(db: Sqlite) -> Non
 
 
 async def test_one_of_a_bulk_that_could_not_take_part_runs_alone(db: Sqlite) -> None:
-    bulk, heard = Inserting(left_out="b"), list[Notice]()
+    bulk, heard = Inserting(left_out="b"), list[ChangeNotice]()
     db.listen(heard.append)
     assert await at_once(db, *(db.write_together(bulk, Thing(id)) for id in "abc")) == list("abc")
     assert bulk.alone_were == ["a", "b", "c"]
@@ -616,15 +616,15 @@ async def test_a_thousand_writes_at_once_are_all_there_in_their_order(db: Sqlite
 
 
 async def test_a_notice_is_told_after_the_commit_on_the_loops_thread(on_disk: Sqlite) -> None:
-    heard: list[tuple[Notice, int, int]] = []
+    heard: list[tuple[ChangeNotice, int, int]] = []
 
-    def hear(notice: Notice) -> None:
+    def hear(notice: ChangeNotice) -> None:
         count = outside.execute("SELECT count(*) FROM things").get
         heard.append((notice, count, threading.get_ident()))
 
     async def transaction(tx: Tx) -> None:
-        tx.tell(Changed("a", 1))
-        tx.tell(Claimable("a"))
+        tx.notify(Changed("a", 1))
+        tx.notify(Claimable("a"))
         await insert("a")(tx)
 
     [(_, _, path)] = await fetch(on_disk, "PRAGMA database_list")
@@ -640,11 +640,11 @@ async def test_a_notice_is_told_after_the_commit_on_the_loops_thread(on_disk: Sq
 async def test_a_listener_that_fails_costs_the_writer_nothing(
     db: Sqlite, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(notice: Notice) -> None:
+    def fail(notice: ChangeNotice) -> None:
         raise LookupError("who?")
 
     async def transaction(tx: Tx) -> str:
-        tx.tell(Claimable("a"))
+        tx.notify(Claimable("a"))
         return "written"
 
     db.listen(fail)
@@ -657,7 +657,7 @@ async def test_a_listener_that_fails_costs_the_writer_nothing(
 
 async def test_a_read_can_neither_write_nor_tell(db: Sqlite) -> None:
     async def tell(tx: Tx) -> None:
-        tx.tell(Claimable("a"))
+        tx.notify(Claimable("a"))
 
     with pytest.raises(StoreError, match="a read must not write"):
         await db.read(insert("a"))
@@ -813,7 +813,7 @@ async def test_time_is_held_from_the_hand_over_to_the_outcome(tmp_path: Path, th
 
     seen: list[int] = []
 
-    async def look(tx: Tx) -> None:
+    async def read(tx: Tx) -> None:
         seen.append(held)
         raise LookupError
 
@@ -822,7 +822,7 @@ async def test_time_is_held_from_the_hand_over_to_the_outcome(tmp_path: Path, th
     ) as db:
         for transact in (db.write, db.read):
             with pytest.raises(LookupError):
-                await transact(look)
+                await transact(read)
             assert held == 0
     assert seen == [1, 1]
     assert loop.time() == 0

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.store.database import CannotOpen, Database, Row, Tx, Unavailable
-from holdfast.store.url import Place, open_database, parse
+from holdfast.store.url import DatabaseTarget, open_database, parse
 from holdfast.testing import Clock
 from tests.databases import hold
 
@@ -54,18 +54,21 @@ def files(directory: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("sqlite:///chats.db", Place("sqlite", "chats.db")),
-        ("sqlite:///data/chats.db", Place("sqlite", "data/chats.db")),
-        ("sqlite:////var/lib/chats.db", Place("sqlite", "/var/lib/chats.db")),
-        (" SQLite:///chats.db\n", Place("sqlite", "chats.db")),
-        ("sqlite:///my%20chats%3F.db", Place("sqlite", "my chats?.db")),
-        ("sqlite://", Place("sqlite", ":memory:")),
-        ("sqlite:///:memory:", Place("sqlite", ":memory:")),
-        ("postgresql://a:b@h:1/n", Place("postgres", "postgresql://a:b@h:1/n")),
-        ("postgres://h/n?sslmode=disable", Place("postgres", "postgres://h/n?sslmode=disable")),
+        ("sqlite:///chats.db", DatabaseTarget("sqlite", "chats.db")),
+        ("sqlite:///data/chats.db", DatabaseTarget("sqlite", "data/chats.db")),
+        ("sqlite:////var/lib/chats.db", DatabaseTarget("sqlite", "/var/lib/chats.db")),
+        (" SQLite:///chats.db\n", DatabaseTarget("sqlite", "chats.db")),
+        ("sqlite:///my%20chats%3F.db", DatabaseTarget("sqlite", "my chats?.db")),
+        ("sqlite://", DatabaseTarget("sqlite", ":memory:")),
+        ("sqlite:///:memory:", DatabaseTarget("sqlite", ":memory:")),
+        ("postgresql://a:b@h:1/n", DatabaseTarget("postgres", "postgresql://a:b@h:1/n")),
+        (
+            "postgres://h/n?sslmode=disable",
+            DatabaseTarget("postgres", "postgres://h/n?sslmode=disable"),
+        ),
     ],
 )
-def test_a_url_names_a_file_a_server_or_memory(url: str, place: Place) -> None:
+def test_a_url_names_a_file_a_server_or_memory(url: str, place: DatabaseTarget) -> None:
     assert parse(url) == place
 
 

@@ -52,7 +52,7 @@ async def waiting(life: Life, chat_id: str) -> dict[str, JournalCall]:
     return await life.journal(chat_id)
 
 
-def said(row: JournalCall, text: str = "here") -> ActionAnswer:
+def answer_text(row: JournalCall, text: str = "here") -> ActionAnswer:
     return Recorded(ToolResult(row.call_id, row.tool, (Text(text),)))
 
 
@@ -230,15 +230,15 @@ async def test_an_approval_is_void_when_the_turn_is(
     async with living(db, [call("mail", to="ann"), "Else."], [mail.tool], clock=clock) as life:
         chat_id = await life.begin()
         row = (await waiting(life, chat_id))["mail"]
-        life.link.hold("start_calls")
+        life.faulty_db.hold("start_calls")
         await resolve(life, chat_id, row, allowed(row))
         await anyio.sleep(1)
-        assert life.link.waiting == ["start_calls"]
+        assert life.faulty_db.waiting == ["start_calls"]
         if how == "edit":
             await life.operations.edit(chat_id, 1, user_message("else"))
         else:
             await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert mail.sent == []
         assert await life.journal(chat_id) == {}
@@ -253,7 +253,7 @@ async def test_another_worker_takes_an_approval_for_what_it_is(
     async with living(db, model, [mail.tool], clock=clock) as first:
         chat_id = await first.begin()
         row = (await waiting(first, chat_id))["mail"]
-        first.link.hold("start_calls")
+        first.faulty_db.hold("start_calls")
         await resolve(first, chat_id, row, allowed(row))
         await anyio.sleep(1)
         await first.die()
@@ -274,7 +274,7 @@ async def test_what_the_gate_changes_since_is_asked_again(
     async with living(db, model, [mail.tool], clock=clock) as first:
         chat_id = await first.begin()
         row = (await waiting(first, chat_id))["mail"]
-        first.link.hold("start_calls")
+        first.faulty_db.hold("start_calls")
         await resolve(first, chat_id, row, allowed(row))
         await anyio.sleep(1)
         await first.die()
@@ -522,9 +522,9 @@ async def test_what_somebody_outside_says_is_the_result(
         row = (await waiting(life, chat_id))[waits.name]
         with pytest.raises(WrongAnswer):
             await resolve(life, chat_id, row, Approved("x"))
-        await resolve(life, chat_id, row, said(row))
+        await resolve(life, chat_id, row, answer_text(row))
         await life.rest(chat_id)
-        assert (await life.told(chat_id))[2:] == ["results: ok here", "answer: Thanks."]
+        assert (await life.lines(chat_id))[2:] == ["results: ok here", "answer: Thanks."]
 
 
 @pytest.mark.parametrize("order", list(permutations(("mail", "asks", "answers"))))
@@ -538,7 +538,7 @@ async def test_actions_are_resolved_one_by_one_in_any_order(
         rows = await waiting(life, chat_id)
         for place, name in enumerate(order):
             assert (await life.chat(chat_id)).status == "requires_action"
-            answer = allowed(rows[name]) if name == "mail" else said(rows[name], name)
+            answer = allowed(rows[name]) if name == "mail" else answer_text(rows[name], name)
             await resolve(life, chat_id, rows[name], answer)
             if place < 2:
                 await anyio.sleep(2)
@@ -558,9 +558,9 @@ async def test_many_at_once_are_resolved_all_or_not_at_all(db: Database, clock: 
     ) as life:
         chat_id = await life.begin()
         rows = await waiting(life, chat_id)
-        given = {row.call_id: said(row) for row in rows.values()}
+        given = {row.call_id: answer_text(row) for row in rows.values()}
         with pytest.raises(NothingWaits):
-            await life.operations.resolve(chat_id, given | {"call_9": said(rows["asks"])})
+            await life.operations.resolve(chat_id, given | {"call_9": answer_text(rows["asks"])})
         assert await life.journal(chat_id) == rows
         await life.operations.resolve(chat_id, given)
         await life.rest(chat_id)
@@ -586,7 +586,7 @@ async def test_an_answer_while_others_run_touches_nothing_but_the_journal(
         await resolve(life, chat_id, rows["slow"], allowed(rows["slow"]))
         await anyio.sleep(5)
         before = await life.chat(chat_id)
-        after = await resolve(life, chat_id, rows["asks"], said(rows["asks"]))
+        after = await resolve(life, chat_id, rows["asks"], answer_text(rows["asks"]))
         assert before.status == after.status == "running"
         assert before.history_version == after.history_version
         await anyio.sleep(5)
@@ -605,9 +605,9 @@ async def test_an_answer_that_comes_before_the_chat_rests_is_not_left_behind(
     ) as life:
         chat_id = await life.begin()
         rows = await waiting(life, chat_id)
-        await resolve(life, chat_id, rows["asks"], said(rows["asks"]))
+        await resolve(life, chat_id, rows["asks"], answer_text(rows["asks"]))
         assert (await life.chat(chat_id)).status == "requires_action"
-        await resolve(life, chat_id, rows["answers"], said(rows["answers"]))
+        await resolve(life, chat_id, rows["answers"], answer_text(rows["answers"]))
         await life.rest(chat_id)
         assert len(await outcomes(life, chat_id)) == 2
 
@@ -616,13 +616,13 @@ async def test_an_approval_that_comes_before_the_chat_rests_is_not_left_behind(
     db: Database, clock: Clock, mail: Mail
 ) -> None:
     async with living(db, [call("mail", to="ann"), "Sent."], [mail.tool], clock=clock) as life:
-        life.link.hold("require_action")
+        life.faulty_db.hold("require_action")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        assert life.link.waiting == ["require_action"]
+        assert life.faulty_db.waiting == ["require_action"]
         row = (await life.journal(chat_id))["mail"]
         await resolve(life, chat_id, row, allowed(row))
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert mail.sent == ["ann"]
 
@@ -641,8 +641,8 @@ async def test_a_deadline_ends_only_what_it_is_for(db: Database, clock: Clock) -
         chat = await life.chat(chat_id)
         assert (chat.status, chat.worker_id, chat.deadline) == ("requires_action", None, None)
         with pytest.raises(NothingWaits):
-            await resolve(life, chat_id, rows["limited"], said(rows["limited"]))
-        await resolve(life, chat_id, rows["asks"], said(rows["asks"]))
+            await resolve(life, chat_id, rows["limited"], answer_text(rows["limited"]))
+        await resolve(life, chat_id, rows["asks"], answer_text(rows["asks"]))
         await life.rest(chat_id)
         assert (await outcomes(life, chat_id))["call_2"] == ("ok", "here")
 
@@ -654,7 +654,7 @@ async def test_a_deadline_that_passes_goes_on_with_the_turn(db: Database, clock:
         before = clock.now()
         await life.rest(chat_id)
         assert 9 * SECOND < clock.now() - before <= 16 * SECOND
-        assert (await life.told(chat_id))[-1] == "answer: Nobody."
+        assert (await life.lines(chat_id))[-1] == "answer: Nobody."
 
 
 async def test_an_approval_has_no_deadline_but_its_tool_has(db: Database, clock: Clock) -> None:
@@ -683,7 +683,7 @@ async def test_nothing_is_lost_when_everything_restarts_while_it_waits(
         chat_id = await first.begin()
         rows = await waiting(first, chat_id)
         await first.die()
-        await resolve(first, chat_id, rows["asks"], said(rows["asks"]))
+        await resolve(first, chat_id, rows["asks"], answer_text(rows["asks"]))
     async with living(db, model, tools, clock=clock, seed=1) as second:
         await anyio.sleep(60)
         chat = await second.chat(chat_id)
@@ -691,7 +691,7 @@ async def test_nothing_is_lost_when_everything_restarts_while_it_waits(
         await resolve(second, chat_id, rows["mail"], allowed(rows["mail"]))
         await second.rest(chat_id)
         assert mail.sent == ["ann"]
-        assert (await second.told(chat_id))[-1] == "answer: Both."
+        assert (await second.lines(chat_id))[-1] == "answer: Both."
 
 
 async def test_calls_that_need_nobody_run_before_the_chat_waits(
@@ -711,7 +711,7 @@ async def test_calls_that_need_nobody_run_before_the_chat_waits(
         assert ran == ["act"]
         assert set(rows) == {"mail", "asks"}
         assert await outcomes(life, chat_id) == {"call_2": ("ok", "acted")}
-        given = {"mail": allowed(rows["mail"]), "asks": said(rows["asks"])}
+        given = {"mail": allowed(rows["mail"]), "asks": answer_text(rows["asks"])}
         await life.operations.resolve(
             chat_id, {rows[name].call_id: answer for name, answer in given.items()}
         )

@@ -62,7 +62,7 @@ async def test_a_parent_reads_what_came_of_its_children(db: Database, clock: Clo
         assert clock.now() - before < 40_000_000
         told = json.loads(results_of(await life.history(chat_id))[-1].text)
         assert [one["answer"] for one in told] == ["Done below."] * 2
-        assert (await life.told(chat_id))[-1] == "answer: Both are done."
+        assert (await life.lines(chat_id))[-1] == "answer: Both are done."
 
 
 def by_agent(result: ToolResult) -> dict[str, Any]:
@@ -271,7 +271,7 @@ async def test_a_child_can_be_told_something_and_stopped(db: Database, clock: Cl
         chat_id = await life.begin("above")
         await life.rest(chat_id, 60)
         (child,) = await children_of(life, chat_id)
-        assert await life.told(child) == [
+        assert await life.lines(child) == [
             "prompt: below",
             "answer: Hm",
             "marker: [The user interrupted while you were answering.]",
@@ -293,7 +293,7 @@ async def test_a_parent_cannot_reach_a_chat_that_is_not_below_it(
         (refused,) = results_of(await life.history(chat_id))
         assert refused.outcome == "failed"
         assert "there is no chat" in refused.text
-        assert await life.told(other) == ["prompt: other", "answer: Other."]
+        assert await life.lines(other) == ["prompt: other", "answer: Other."]
 
 
 async def test_depth_is_limited_and_the_model_is_told(db: Database, clock: Clock) -> None:

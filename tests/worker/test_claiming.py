@@ -15,7 +15,7 @@ from holdfast.chat.transitions.claims import ClaimPool
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.tool import Commit, tool
-from holdfast.store.database import Claimable, Database, Notice, Tx
+from holdfast.store.database import ChangeNotice, Claimable, Database, Tx
 from holdfast.testing import Clock, ScriptedModel, call, hang, pause, say
 from holdfast.worker.options import WorkerOptions
 from tests.worker.workers import SECOND, living
@@ -145,12 +145,12 @@ async def test_a_chat_whose_agent_nobody_knows_waits_for_somebody_who_does(
         await life.stop()
     async with living(db, ["Here."], clock=clock, seed=1, name="odd") as life:
         await life.rest("odd")
-        assert await life.told("odd") == ["prompt: ?", "answer: Here."]
+        assert await life.lines("odd") == ["prompt: ?", "answer: Here."]
 
 
 async def test_a_chat_of_ours_without_a_runner_gets_one(db: Database, clock: Clock) -> None:
     async with living(db, ["Done."], clock=clock) as life:
-        life.link.lose("claim", 3)
+        life.faulty_db.lose("claim", 3)
         chat_id = await life.begin()
         before = clock.now()
         chat = await life.rest(chat_id)
@@ -174,7 +174,7 @@ async def test_a_chat_of_ours_whose_next_attempt_is_later_is_not_hurried(
         assert clock.now() >= waiting.retry_at
 
 
-def drops_changes(notice: Notice, hear: Callable[[Notice], None]) -> None:
+def drops_changes(notice: ChangeNotice, hear: Callable[[ChangeNotice], None]) -> None:
     if isinstance(notice, Claimable):
         hear(notice)
 
@@ -183,7 +183,7 @@ async def test_a_busy_worker_looks_after_its_chats_all_the_same(db: Database, cl
     """New chats come all the time, so that there is always something to claim."""
     model = ScriptedModel([[say("Half"), hang()]], default="Done.")
     async with living(db, model, clock=clock) as life:
-        life.link.notices = drops_changes
+        life.faulty_db.notices = drops_changes
         chat_id = await life.begin()
         await anyio.sleep(2)
         await life.operations.interrupt(chat_id)
@@ -197,17 +197,17 @@ async def test_tidying_up_is_not_done_at_every_claim(db: Database, clock: Clock)
     async with living(db, ["Done."] * 20, clock=clock) as life:
         for _ in range(20):
             await life.rest(await life.begin())
-        assert life.link.writes["clean_up"] == 1
+        assert life.faulty_db.writes["clean_up"] == 1
 
 
 async def test_a_worker_with_room_looks_for_chats_once_for_each(db: Database, clock: Clock) -> None:
     async with living(db, ["Done."] * 10, clock=clock) as life:
         await anyio.sleep(1)
-        before = life.link.writes["claim"]
+        before = life.faulty_db.writes["claim"]
         for _ in range(10):
             await life.rest(await life.begin())
         await anyio.sleep(1)
-        assert life.link.writes["claim"] == before + 10
+        assert life.faulty_db.writes["claim"] == before + 10
 
 
 async def test_chats_that_wait_together_are_claimed_in_batches_where_others_may_want_some(
@@ -227,7 +227,7 @@ async def test_chats_that_wait_together_are_claimed_in_batches_where_others_may_
         await life.hold("claim")
         monkeypatch.setattr(claims, "claim", counted)
         chats = [await life.begin(str(number)) for number in range(40)]
-        life.link.go_on()
+        life.faulty_db.resume()
         for chat_id in chats:
             await life.rest(chat_id)
     assert [count for count in taken if count] == ([40] if db.exclusive else [16, 16, 8])
@@ -240,7 +240,7 @@ async def test_a_row_that_cannot_be_read_stops_nobody_else(db: Database, clock: 
         await anyio.sleep(1)
         fine = await life.begin()
         await execute(db, "UPDATE chats SET rules = '{' WHERE id = :id", id=broken)
-        life.link.go_on()
+        life.faulty_db.resume()
         assert (await life.rest(fine, 60)).status == "idle"
         await execute(db, "UPDATE chats SET rules = '[]' WHERE id = :id", id=broken)
         await life.interrupted(broken)
@@ -255,7 +255,7 @@ async def test_a_chat_that_cannot_be_read_ends_in_an_error_that_says_so(
         await life.send(chat_id, "again")
         ((body,),) = await db.read(lambda tx: tx.fetch("SELECT body FROM queue"))
         await execute(db, "UPDATE queue SET body = '{'")
-        life.link.go_on()
+        life.faulty_db.resume()
         chat = await life.rest(chat_id, 60)
         assert chat.status == "error"
         assert chat.error is not None
@@ -264,7 +264,7 @@ async def test_a_chat_that_cannot_be_read_ends_in_an_error_that_says_so(
         await execute(db, "UPDATE queue SET body = :body", body=body)
         await life.operations.retry(chat_id)
         await life.rest(chat_id)
-        assert (await life.told(chat_id))[-1] == "answer: Again."
+        assert (await life.lines(chat_id))[-1] == "answer: Again."
 
 
 @pytest.mark.parametrize("open_db", ["postgres"], indirect=True)

@@ -40,19 +40,19 @@ async def test_an_answer_that_is_no_longer_wanted_writes_nothing(
         await edit(life, chat_id)
         await life.rest(chat_id)
         assert clock.now() - before < SECOND
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
         assert await life.partial(chat_id) is None
 
 
 async def test_an_answer_that_came_too_late_is_not_committed(db: Database, clock: Clock) -> None:
     async with living(db, ["Old.", "Else."], clock=clock) as life:
-        life.link.hold("commit")
+        life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(3)
         await edit(life, chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 async def test_a_tool_is_stopped_and_its_call_is_closed_as_edited(
@@ -84,7 +84,7 @@ async def test_a_tool_is_stopped_and_its_call_is_closed_as_edited(
         await edit(life, chat_id)
         assert await outcomes(db, chat_id) == {"slow": "finished edited"}
         await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: else",
             "answer: →next",
             "results: ok done",
@@ -118,7 +118,7 @@ async def test_a_tool_that_does_not_obey_is_waited_for_no_longer_than_its_grace(
         assert 4 * SECOND < clock.now() - before < 6 * SECOND
         let_go.set()
         await anyio.sleep(5)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 async def test_a_result_that_comes_too_late_is_not_recorded(db: Database, clock: Clock) -> None:
@@ -137,14 +137,14 @@ async def test_a_result_that_comes_too_late_is_not_recorded(db: Database, clock:
     async with living(
         db, [[call("quick"), call("slow")], "Else."], [quick, slow], clock=clock
     ) as life:
-        life.link.hold("finish_call")
+        life.faulty_db.hold("finish_call")
         chat_id = await life.begin()
         await anyio.sleep(3)
-        assert life.link.waiting == ["finish_call"]
+        assert life.faulty_db.waiting == ["finish_call"]
         await edit(life, chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
         assert await outcomes(db, chat_id) == {
             "quick": "finished edited",
             "slow": "finished edited",
@@ -159,13 +159,13 @@ async def test_results_that_are_being_committed_are_not_when_they_come_too_late(
         return "done"
 
     async with living(db, [call("act"), "Else."], [act], clock=clock) as life:
-        life.link.hold("commit_step")
+        life.faulty_db.hold("commit_step")
         chat_id = await life.begin()
         await anyio.sleep(3)
         await edit(life, chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
         assert await outcomes(db, chat_id) == {"act": "finished edited"}
 
 
@@ -175,7 +175,7 @@ async def test_an_action_that_was_waited_for_is_void(db: Database, clock: Clock)
         await life.until(chat_id, lambda chat: chat.status == "requires_action")
         await edit(life, chat_id)
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
         assert await outcomes(db, chat_id) == {"asks": "finished edited"}
 
 
@@ -186,7 +186,7 @@ async def test_an_error_is_left_behind(db: Database, clock: Clock) -> None:
         await edit(life, chat_id)
         chat = await life.rest(chat_id)
         assert (chat.status, chat.error) == ("idle", None)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 async def test_a_chat_at_rest_goes_back(db: Database, clock: Clock) -> None:
@@ -198,7 +198,7 @@ async def test_a_chat_at_rest_goes_back(db: Database, clock: Clock) -> None:
         edited = await edit(life, chat_id, number=3)
         assert edited.superseded == (3, 4)
         await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: 1",
             "answer: One.",
             "prompt: else",
@@ -221,7 +221,7 @@ async def test_a_wait_for_the_next_attempt_is_over(
         await edit(life, chat_id)
         await life.rest(chat_id)
         assert clock.now() - before < SECOND
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 async def test_what_was_queued_is_dropped_and_given_back(db: Database, clock: Clock) -> None:
@@ -232,22 +232,22 @@ async def test_what_was_queued_is_dropped_and_given_back(db: Database, clock: Cl
         edited = await edit(life, chat_id)
         assert [one.message.text for one in edited.dropped] == ["later"]
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 async def test_a_chat_that_is_being_stopped_goes_on_with_what_was_said_instead(
     db: Database, clock: Clock
 ) -> None:
     async with living(db, [[say("Half"), hang()], "Else."], clock=clock) as life:
-        life.link.hold("settle")
+        life.faulty_db.hold("settle")
         chat_id = await life.begin()
         await anyio.sleep(2)
         await life.operations.interrupt(chat_id)
         await anyio.sleep(1)
         await edit(life, chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 async def test_edits_in_a_row_end_with_the_last(db: Database, clock: Clock) -> None:
@@ -258,7 +258,7 @@ async def test_edits_in_a_row_end_with_the_last(db: Database, clock: Clock) -> N
             await anyio.sleep(1)
             number = (await edit(life, chat_id, text, number)).number
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: c", "answer: Last."]
+        assert await life.lines(chat_id) == ["prompt: c", "answer: Last."]
 
 
 async def test_the_next_worker_does_not_run_what_was_edited_away(
@@ -279,5 +279,5 @@ async def test_the_next_worker_does_not_run_what_was_edited_away(
         await edit(first, chat_id)
     async with living(db, ["Else."], [act], clock=clock, seed=1) as second:
         await second.rest(chat_id)
-        assert await second.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await second.lines(chat_id) == ["prompt: else", "answer: Else."]
         assert ran == ["act"]

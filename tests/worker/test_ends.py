@@ -39,7 +39,7 @@ async def test_a_model_that_finishes_with_an_error_fails_the_turn(
         assert (chat.status, chat.outcome) == ("error", TurnOutcome("error"))
         assert chat.error is not None
         assert chat.error.kind == "server"
-        assert await life.told(chat.id) == ["prompt: ?", "answer: Half"]
+        assert await life.lines(chat.id) == ["prompt: ?", "answer: Half"]
 
 
 @pytest.mark.parametrize(

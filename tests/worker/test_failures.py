@@ -1,4 +1,4 @@
-"""Errors of our own: tried a few times, then shown; nothing that was done is done again."""
+"""Internal errors are retried a few times, then shown; no effect is repeated."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ SUMMARY = "\n".join(f"## {section}\n-" for section in SUMMARY_SECTIONS)
 @pytest.mark.parametrize("name", ["commit", "finish_turn"])
 async def test_an_error_that_passes_is_not_seen(db: Database, clock: Clock, name: str) -> None:
     async with living(db, ["One."], clock=clock) as life:
-        life.link.refuse(name, 2)
+        life.faulty_db.refuse(name, 2)
         chat = await life.rest(await life.begin())
         assert chat.status == "idle"
-        assert await life.told(chat.id) == ["prompt: ?", "answer: One."]
+        assert await life.lines(chat.id) == ["prompt: ?", "answer: One."]
 
 
 async def test_an_error_that_stays_is_shown_with_a_reference_into_the_log(
     db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with living(db, ["One."], clock=clock) as life:
-        life.link.refuse("finish_turn", 3)
+        life.faulty_db.refuse("finish_turn", 3)
         chat = await life.rest(await life.begin())
         assert chat.error is not None
         assert chat.error.kind == "internal"
@@ -49,7 +49,7 @@ async def test_an_answer_that_never_can_be_committed_is_asked_for_once_and_count
 ) -> None:
     model = ScriptedModel([[reports(input=7), say("One.")]])
     async with living(db, model, clock=clock) as life:
-        life.link.refuse("commit", 3)
+        life.faulty_db.refuse("commit", 3)
         chat_id = await life.begin()
         chat = await life.rest(chat_id)
         assert chat.error is not None
@@ -63,10 +63,10 @@ async def test_an_answer_is_counted_once_however_its_commit_broke(
     db: Database, clock: Clock, broken: str
 ) -> None:
     async with living(db, [[reports(input=7), say("One.")]], clock=clock) as life:
-        getattr(life.link, broken)("commit")
+        getattr(life.faulty_db, broken)("commit")
         chat_id = await life.begin()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: ?", "answer: One."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: One."]
         assert await spent_input(life, chat_id) == 7
 
 
@@ -75,12 +75,12 @@ async def test_an_answer_is_not_committed_again_to_a_history_that_was_edited_mea
 ) -> None:
     script = [[reports(input=7), say("Old.")], [reports(input=5), say("New.")]]
     async with living(db, script, clock=clock) as life:
-        life.link.refuse("commit", 2)
+        life.faulty_db.refuse("commit", 2)
         chat_id = await life.begin()
-        await life.until(chat_id, lambda chat: life.link.writes["commit"] > 0)
+        await life.until(chat_id, lambda chat: life.faulty_db.writes["commit"] > 0)
         await life.operations.edit(chat_id, 1, user_message("else"))
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: else", "answer: New."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: New."]
         assert await spent_input(life, chat_id) == 12
 
 
@@ -88,11 +88,11 @@ async def test_an_answer_whose_commit_broke_is_kept_when_the_chat_is_interrupted
     db: Database, clock: Clock
 ) -> None:
     async with living(db, ["One."], clock=clock) as life:
-        life.link.refuse("commit", 2)
+        life.faulty_db.refuse("commit", 2)
         chat_id = await life.begin()
-        await life.until(chat_id, lambda chat: life.link.writes["commit"] > 0)
+        await life.until(chat_id, lambda chat: life.faulty_db.writes["commit"] > 0)
         await life.interrupted(chat_id)
-        assert "answer: One." in await life.told(chat_id)
+        assert "answer: One." in await life.lines(chat_id)
 
 
 async def test_what_had_arrived_is_kept_although_the_settlement_broke(
@@ -100,27 +100,27 @@ async def test_what_had_arrived_is_kept_although_the_settlement_broke(
 ) -> None:
     options = WorkerOptions(partial=60)  # nobody else has it
     async with living(db, [[say("Half"), hang()]], clock=clock, options=options) as life:
-        life.link.refuse("settle", 2)
+        life.faulty_db.refuse("settle", 2)
         chat_id = await life.begin()
         await anyio.sleep(1)
         await life.interrupted(chat_id)
-        assert "answer: Half" in await life.told(chat_id)
+        assert "answer: Half" in await life.lines(chat_id)
 
 
 async def test_an_answer_is_counted_once_that_is_interrupted_when_its_commit_broke_for_good(
     db: Database, clock: Clock
 ) -> None:
     async with living(db, [[reports(input=7), say("One.")]], clock=clock) as life:
-        life.link.refuse("commit", 3)
-        life.link.hold("fail")
+        life.faulty_db.refuse("commit", 3)
+        life.faulty_db.hold("fail")
         chat_id = await life.begin()
         await anyio.sleep(10)
-        assert life.link.waiting == ["fail"]
+        assert life.faulty_db.waiting == ["fail"]
         await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         chat = await life.rest(chat_id)
         assert chat.status == "idle"
-        assert "answer: One." in await life.told(chat_id)
+        assert "answer: One." in await life.lines(chat_id)
         assert await spent_input(life, chat_id) == 7
 
 
@@ -129,23 +129,23 @@ async def test_what_a_step_produced_outlives_a_chat_that_cannot_be_read_at_first
 ) -> None:
     options = WorkerOptions(troubles=5)
     async with living(db, ["One."], clock=clock, options=options) as life:
-        life.link.refuse("commit", 2)
+        life.faulty_db.refuse("commit", 2)
         chat_id = await life.begin()
-        await life.until(chat_id, lambda chat: life.link.writes["commit"] > 0)
+        await life.until(chat_id, lambda chat: life.faulty_db.writes["commit"] > 0)
         fail_next_read(life, RuntimeError("a defect of our own"))
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: ?", "answer: One."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: One."]
 
 
 async def test_an_answer_whose_commit_broke_is_committed_also_when_the_worker_goes(
     db: Database, clock: Clock
 ) -> None:
     async with living(db, ["One."], clock=clock, options=WorkerOptions(grace=0)) as life:
-        life.link.refuse("commit", 2)
+        life.faulty_db.refuse("commit", 2)
         chat_id = await life.begin()
-        await life.until(chat_id, lambda chat: life.link.writes["commit"] > 0)
+        await life.until(chat_id, lambda chat: life.faulty_db.writes["commit"] > 0)
         await life.stop()
-        assert await life.told(chat_id) == ["prompt: ?", "answer: One."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: One."]
         assert (await life.chat(chat_id)).worker_id is None
 
 
@@ -160,7 +160,7 @@ async def test_an_answer_is_counted_when_the_chat_cannot_be_read_after_its_commi
             fail_next_read(life, RuntimeError("a defect of our own"))
             raise RuntimeError("another")
 
-        life.link.write_together = broken  # type: ignore[method-assign, assignment]
+        life.faulty_db.write_together = broken  # type: ignore[method-assign, assignment]
         chat_id = await life.begin()
         chat = await life.rest(chat_id)
         assert chat.status == "error"
@@ -179,7 +179,7 @@ async def test_calls_that_ran_while_the_answer_arrived_do_not_run_again_when_its
 
     script = [[call("look"), pause(0.5), say("Hm.")], "Done."]
     async with living(db, script, [look], clock=clock) as life:
-        life.link.refuse("commit")
+        life.faulty_db.refuse("commit")
         chat_id = await life.begin()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -194,7 +194,7 @@ async def test_what_a_summary_cost_whose_commit_broke_is_counted(
     async with living(db, ["One. " * 500, summary, summary], clock=clock) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)
-        life.link.refuse("finish_turn")
+        life.faulty_db.refuse("finish_turn")
         await life.operations.compact(chat_id)
         await life.until(chat_id, lambda chat: chat.status == "idle" and not chat.compaction)
         assert await spent_input(life, chat_id) == 6
@@ -209,7 +209,7 @@ async def test_a_call_that_has_ended_is_not_lost_with_the_step(db: Database, clo
         return "done"
 
     async with living(db, [call("act"), "Done."], [act], clock=clock) as life:
-        life.link.refuse("commit_step")
+        life.faulty_db.refuse("commit_step")
         chat_id = await life.begin()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -229,7 +229,7 @@ async def test_a_call_whose_beginning_could_not_be_written_down_is_tried_again_n
         return "done"
 
     async with living(db, [call("act"), "Done."], [act], clock=clock) as life:
-        life.link.refuse("start_calls", 2)
+        life.faulty_db.refuse("start_calls", 2)
         chat_id = await life.begin()
         chat = await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -248,7 +248,7 @@ async def test_beginnings_that_never_can_be_written_down_end_the_turn_with_the_c
         return "done"
 
     async with living(db, [call("act"), "Done."], [act], clock=clock) as life:
-        life.link.refuse("start_calls", 3)
+        life.faulty_db.refuse("start_calls", 3)
         chat_id = await life.begin()
         chat = await life.rest(chat_id)
         assert chat.error is not None
@@ -278,7 +278,7 @@ async def test_a_call_that_could_not_begin_stops_none_that_runs_beside_it(
 
     script = [[call("act"), call("slow")], "Done."]
     async with living(db, script, [act, slow], clock=clock) as life:
-        life.link.refuse("start_calls")
+        life.faulty_db.refuse("start_calls")
         chat_id = await life.begin()
         await life.rest(chat_id)
         made = results_of(await life.history(chat_id))
@@ -303,7 +303,7 @@ async def test_no_call_begins_in_front_of_one_that_could_not_begin(
 
     script = [[call("write"), call("read")], "Done."]
     async with living(db, script, [write, read], clock=clock) as life:
-        life.link.refuse("start_calls")
+        life.faulty_db.refuse("start_calls")
         await life.rest(await life.begin())
         assert ran == ["write", "read"]
 
@@ -320,7 +320,7 @@ async def test_a_call_runs_of_which_it_is_written_that_it_began_and_known_that_i
         return "done"
 
     async with living(db, [call("act"), "Done."], [act], clock=clock) as life:
-        life.link.break_after("start_calls")
+        life.faulty_db.break_after("start_calls")
         chat_id = await life.begin()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -339,8 +339,8 @@ async def test_a_call_of_whose_end_nothing_could_be_written_is_not_run_again(
         return "done"
 
     async with living(db, [call("act"), "Hm."], [act], clock=clock) as life:
-        life.link.refuse("commit_step")
-        life.link.refuse("finish_call", 2)
+        life.faulty_db.refuse("commit_step")
+        life.faulty_db.refuse("finish_call", 2)
         chat_id = await life.begin()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -433,13 +433,13 @@ async def test_a_partial_answer_that_was_being_written_during_trouble_is_gone_at
 ) -> None:
     async with living(db, [[say("Half"), pause(3), say(" and half.")]], clock=clock) as life:
         await life.hold("write_partial", "commit")
-        life.link.refuse("commit_step")
+        life.faulty_db.refuse("commit_step")
         chat_id = await life.begin()
         await anyio.sleep(30)
-        life.link.go_on()
-        life.link.hold("commit")
+        life.faulty_db.resume()
+        life.faulty_db.hold("commit")
         await anyio.sleep(1)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: ?", "answer: Half and half."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: Half and half."]
         assert not await db.read(lambda tx: tx.fetch("SELECT chat_id FROM partials"))

@@ -76,7 +76,7 @@ async def test_nothing_visible_leaves_no_message(db: Database, clock: Clock) -> 
     async with living(db, [[hang()]], clock=clock) as life:
         chat_id = await life.begin()
         await stop_after(life, chat_id, 5, clock)
-        assert await life.told(chat_id) == ["prompt: ?", DURING_ANSWER]
+        assert await life.lines(chat_id) == ["prompt: ?", DURING_ANSWER]
 
 
 async def test_before_the_first_word_after_tools_the_model_was_answering(
@@ -89,7 +89,7 @@ async def test_before_the_first_word_after_tools_the_model_was_answering(
     async with living(db, [call("look"), [hang()]], [look], clock=clock) as life:
         chat_id = await life.begin()
         await stop_after(life, chat_id, 5, clock)
-        assert (await life.told(chat_id))[2:] == ["results: ok found", DURING_ANSWER]
+        assert (await life.lines(chat_id))[2:] == ["results: ok found", DURING_ANSWER]
 
 
 async def test_a_chat_that_nobody_has_begun_with_is_stopped(db: Database, clock: Clock) -> None:
@@ -97,9 +97,9 @@ async def test_a_chat_that_nobody_has_begun_with_is_stopped(db: Database, clock:
         await life.hold("claim")
         chat_id = await life.begin()
         await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: ?", DURING_ANSWER]
+        assert await life.lines(chat_id) == ["prompt: ?", DURING_ANSWER]
 
 
 async def test_complete_calls_of_half_an_answer_are_kept_and_answered(
@@ -116,7 +116,7 @@ async def test_complete_calls_of_half_an_answer_are_kept_and_answered(
     async with living(db, script, [act], clock=clock) as life:
         chat_id = await life.begin()
         await stop_after(life, chat_id, 5, clock)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: ?",
             "answer: Let me. →act",
             f"answer: →act interrupted {HALF_WRITTEN}",
@@ -169,7 +169,7 @@ async def test_what_a_pure_call_of_half_an_answer_found_is_kept(db: Database, cl
     async with living(db, [[call("look"), hang()]], [look], clock=clock) as life:
         chat_id = await life.begin()
         await stop_after(life, chat_id, 5, clock)
-        assert (await life.told(chat_id))[1:3] == ["answer: →look", "results: ok found"]
+        assert (await life.lines(chat_id))[1:3] == ["answer: →look", "results: ok found"]
 
 
 async def test_what_was_counted_of_half_an_answer_is_kept_with_it_and_counted_once(
@@ -202,13 +202,13 @@ async def test_a_whole_answer_whose_commit_came_too_late_is_kept_whole(
     db: Database, clock: Clock
 ) -> None:
     async with living(db, [[reports(input=7, output=3), "Whole."]], clock=clock) as life:
-        life.link.hold("commit")
+        life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(5)
         await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         chat = await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: ?", "answer: Whole."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: Whole."]
         answer = (await life.history(chat_id))[-1]
         assert answer.finish == "stop"
         assert answer.usage is not None
@@ -230,13 +230,13 @@ async def test_calls_of_an_answer_whose_commit_came_too_late_are_not_run(
         return "done"
 
     async with living(db, [call("act")], [act], clock=clock) as life:
-        life.link.hold("commit")
+        life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(5)
         await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: ?",
             "answer: →act",
             f"results: interrupted {STOPPED}",
@@ -288,7 +288,7 @@ async def test_finished_results_are_kept_and_running_calls_are_stopped(
             "look": ("interrupted", STOPPED),
             "later": ("interrupted", STOPPED),
         }
-        assert (await life.told(chat_id))[-1] == DURING_TOOLS
+        assert (await life.lines(chat_id))[-1] == DURING_TOOLS
         assert undone == ["slow"]
         assert await life.journal(chat_id) == {}
         await life.send(chat_id, "and?")
@@ -361,7 +361,7 @@ async def test_the_wait_for_the_next_attempt_is_stopped(db: Database, clock: Clo
         await stop_after(life, chat_id, 5, clock)
         chat = await life.chat(chat_id)
         assert (chat.retry, chat.retry_at) == (None, None)
-        assert await life.told(chat_id) == ["prompt: ?", DURING_ANSWER]
+        assert await life.lines(chat_id) == ["prompt: ?", DURING_ANSWER]
         assert len(life.agent.model.requests) == 1  # type: ignore[union-attr]
 
 
@@ -372,7 +372,7 @@ async def test_a_long_wait_that_belongs_to_nobody_is_stopped(db: Database, clock
         chat_id = await life.begin()
         await life.until(chat_id, lambda chat: chat.retry is not None and chat.worker_id is None)
         await stop_after(life, chat_id, 5, clock)
-        assert await life.told(chat_id) == ["prompt: ?", DURING_ANSWER]
+        assert await life.lines(chat_id) == ["prompt: ?", DURING_ANSWER]
 
 
 async def test_a_summary_that_was_asked_for_is_stopped(db: Database, clock: Clock) -> None:
@@ -472,7 +472,7 @@ async def test_the_guard_is_stopped(db: Database, clock: Clock) -> None:
     async with living(db, ["Done."], clock=clock, guard=guard) as life:
         chat_id = await life.begin()
         await stop_after(life, chat_id, 5, clock)
-        assert await life.told(chat_id) == ["prompt: ?", "answer: Done."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: Done."]
 
 
 # --- what follows -------------------------------------------------------------------------------
@@ -488,7 +488,7 @@ async def test_what_waits_in_the_queue_comes_next(db: Database, clock: Clock) ->
         before = clock.now()
         await life.interrupted(chat_id)
         assert clock.now() - before < SECOND
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: 1",
             "answer: Half",
             DURING_ANSWER,
@@ -509,7 +509,7 @@ async def test_what_comes_next_does_not_wait_for_an_attempt_that_is_over(
         before = clock.now()
         await life.interrupted(chat_id)
         assert clock.now() - before < SECOND
-        assert (await life.told(chat_id))[-1] == "answer: Two."
+        assert (await life.lines(chat_id))[-1] == "answer: Two."
 
 
 @pytest.mark.parametrize("busy_with", ["an answer", "a tool", "an action", "a retry"])
@@ -536,7 +536,7 @@ async def test_a_message_that_interrupts_is_the_very_next(
         await life.rest(chat_id)
         assert clock.now() - before < SECOND
         told = [
-            line for line in await life.told(chat_id) if line.startswith(("prompt", "answer: Y"))
+            line for line in await life.lines(chat_id) if line.startswith(("prompt", "answer: Y"))
         ]
         assert told == ["prompt: ?", "prompt: no!", "answer: Yes.", "prompt: old"]
 
@@ -550,7 +550,7 @@ async def test_stopping_twice_is_stopping_once(db: Database, clock: Clock) -> No
         rested = await life.rest(chat_id)
         assert twice in (once, rested)  # the worker may have been between them
         assert await life.operations.interrupt(chat_id) == rested
-        assert await life.told(chat_id) == ["prompt: ?", "answer: Half", DURING_ANSWER]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: Half", DURING_ANSWER]
 
 
 # --- and a crash --------------------------------------------------------------------------------
@@ -586,7 +586,7 @@ async def test_what_was_written_down_before_a_crash_is_kept_until_there_is_more(
         await anyio.sleep(30)
         assert len(model.requests) == 2
         await second.interrupted(chat_id)
-        assert await second.told(chat_id) == ["prompt: ?", "answer: Half", DURING_ANSWER]
+        assert await second.lines(chat_id) == ["prompt: ?", "answer: Half", DURING_ANSWER]
 
 
 @pytest.mark.parametrize("busy_with", ["an answer", "a tool"])
@@ -607,16 +607,16 @@ async def test_a_crash_before_the_settlement_loses_nothing_that_was_written_down
     async with living(db, model, [quick, slow], clock=clock) as first:
         chat_id = await first.begin()
         await anyio.sleep(3)
-        first.link.hold("settle")
+        first.faulty_db.hold("settle")
         await first.operations.interrupt(chat_id)
         await anyio.sleep(1)
-        assert first.link.waiting == ["settle"]
+        assert first.faulty_db.waiting == ["settle"]
         await first.die()
     async with living(db, model, [quick, slow], clock=clock, seed=1) as second:
         chat = await second.rest(chat_id)
         assert chat.outcome is not None
         assert chat.outcome.reason == "interrupted"
-        told = await second.told(chat_id)
+        told = await second.lines(chat_id)
         if busy_with == "an answer":
             assert told[1:] == ["answer: Half", DURING_ANSWER]
         else:
@@ -636,7 +636,7 @@ async def test_what_arrives_is_written_down_once_a_second_and_forgotten_with_the
         assert partial is not None
         assert 20 <= len(partial.text) <= 31
         await life.rest(chat_id)
-        assert life.link.writes["write_partial"] == 5
+        assert life.faulty_db.writes["write_partial"] == 5
         rows = await db.read(lambda tx: tx.fetch("SELECT chat_id FROM partials"))
         assert not rows
 
@@ -646,7 +646,7 @@ async def test_what_was_written_down_of_an_answer_is_gone_when_its_calls_run(
 ) -> None:
     @tool(effect="once")
     async def look() -> str:
-        assert life.link.writes["write_partial"] == 1
+        assert life.faulty_db.writes["write_partial"] == 1
         seen.extend(await db.read(lambda tx: tx.fetch("SELECT chat_id FROM partials")))
         return "seen"
 
@@ -664,4 +664,4 @@ async def test_an_answer_that_does_not_grow_is_not_written_again(
 ) -> None:
     async with living(db, [[say("x"), pause(30), say("y")]], clock=clock) as life:
         await life.rest(await life.begin())
-        assert life.link.writes["write_partial"] == 1
+        assert life.faulty_db.writes["write_partial"] == 1

@@ -88,9 +88,9 @@ async def test_a_call_that_had_not_started_is_run(
     model = ScriptedModel([call("deed")], default="End.")
     async with living(db, model, [deeds.deed(effect)], clock=clock) as first:
         chat_id = await first.begin()
-        first.link.hold("start_calls", "commit_step")
+        first.faulty_db.hold("start_calls", "commit_step")
         await dies(first, deeds)
-        assert (await first.told(chat_id))[1:] == ["answer: →deed"]
+        assert (await first.lines(chat_id))[1:] == ["answer: →deed"]
     async with living(db, model, [deeds.deed(effect)], clock=clock, seed=1) as second:
         await second.rest(chat_id)
         assert [outcome(one) for one in results_of(await second.history(chat_id))] == [DONE]
@@ -130,7 +130,7 @@ async def test_a_call_of_unknown_outcome_that_may_run_once_is_not_run_again(
             ("lost", LOST)
         ]
         assert deeds.done == ["call_1"]
-        assert (await second.told(chat_id))[-1] == "answer: End."
+        assert (await second.lines(chat_id))[-1] == "answer: End."
         assert await second.journal(chat_id) == {}
 
 
@@ -173,12 +173,12 @@ async def test_an_interrupt_that_comes_before_the_commit_leaves_no_word_of_a_chi
 ) -> None:
     model = ScriptedModel([call("deed")], default="End.")
     async with living(db, model, [deeds.deed("commit", long=False)], clock=clock) as life:
-        life.link.hold("commit_step")
+        life.faulty_db.hold("commit_step")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        assert life.link.waiting == ["commit_step"]
+        assert life.faulty_db.waiting == ["commit_step"]
         await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
         children = await db.read(lambda tx: list_chats(tx, parent=chat_id))
@@ -208,10 +208,10 @@ async def test_a_call_whose_start_was_not_acknowledged_is_run_by_who_started_it(
 ) -> None:
     model = ScriptedModel([call("deed"), "End."])
     async with living(db, model, [deeds.deed("once", long=False)], clock=clock) as life:
-        life.link.lose("start_calls")
+        life.faulty_db.lose("start_calls")
         chat_id = await life.begin()
         await life.rest(chat_id)
-        assert life.link.writes["start_calls"] == 2
+        assert life.faulty_db.writes["start_calls"] == 2
         assert [outcome(one) for one in results_of(await life.history(chat_id))] == [DONE]
         assert deeds.done == ["call_1"]
 
@@ -226,11 +226,11 @@ async def test_a_call_that_is_about_to_begin_is_not_disturbed_by_a_title(
 
     model = ScriptedModel([call("deed"), "End."])
     async with living(db, model, [deeds.deed("once", long=False)], clock=clock, gate=gate) as life:
-        life.link.hold("start_calls")
+        life.faulty_db.hold("start_calls")
         chat_id = await life.begin()
         await anyio.sleep(1)
         await life.operations.update(chat_id, {"title": "t"})
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert [outcome(one) for one in results_of(await life.history(chat_id))] == [DONE]
         assert deeds.done == ["call_1"]
@@ -242,11 +242,11 @@ async def test_nothing_is_begun_before_its_start_is_durable(
 ) -> None:
     model = ScriptedModel([call("deed"), "End."])
     async with living(db, model, [deeds.deed("once", long=False)], clock=clock) as life:
-        life.link.hold("start_calls")
+        life.faulty_db.hold("start_calls")
         chat_id = await life.begin()
         await anyio.sleep(60)
         assert deeds.done == []
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert deeds.done == ["call_1"]
 
@@ -284,7 +284,7 @@ async def test_results_recorded_beside_others_leave_nothing_in_the_journal(
     script: list[Any] = [[call("wait", seconds=s) for s in (1, 1, 1)], "One."]
     script += [[call("wait", seconds=s) for s in (1, 2, 3)], "Two."]
     async with living(db, script, [wait], clock=clock) as life:
-        life.link.notices = lambda notice, hear: None
+        life.faulty_db.notices = lambda notice, hear: None
         chat_id = await life.begin()
         await life.rest(chat_id)
         assert await life.journal(chat_id) == {}
@@ -305,7 +305,7 @@ async def test_a_result_that_is_still_being_recorded_is_waited_for(
         db, [[call("wait", seconds=0.5), call("wait", seconds=1)], "Done."], [wait], clock=clock
     ) as life:
         chat_id = await life.begin()
-        await life.link.committing("finish_call", anyio.lowlevel.checkpoint)
+        await life.faulty_db.committing("finish_call", anyio.lowlevel.checkpoint)
         await life.rest(chat_id)
         assert len(results_of(await life.history(chat_id))) == 2
         assert await life.journal(chat_id) == {}
@@ -323,10 +323,10 @@ async def test_a_call_that_is_stopped_as_it_starts_leaves_nothing_in_the_journal
             "interrupt": lambda: life.operations.interrupt(chat_id),
             "edit": lambda: life.operations.edit(chat_id, 1, user_message("else")),
         }
-        await life.link.committing("start_calls", acts[how])
+        await life.faulty_db.committing("start_calls", acts[how])
         await life.rest(chat_id)
         assert await life.journal(chat_id) == {}
-        assert (await life.told(chat_id))[-1] != "answer: →deed"
+        assert (await life.lines(chat_id))[-1] != "answer: →deed"
 
 
 async def test_a_finished_call_is_not_run_again_when_only_its_commit_fails(
@@ -334,7 +334,7 @@ async def test_a_finished_call_is_not_run_again_when_only_its_commit_fails(
 ) -> None:
     model = ScriptedModel([call("deed"), [pause(1), "End."]])
     async with living(db, model, [deeds.deed("once", long=False)], clock=clock) as life:
-        life.link.lose("commit_step", 3)
+        life.faulty_db.lose("commit_step", 3)
         chat_id = await life.begin()
         await life.rest(chat_id)
         assert [outcome(one) for one in results_of(await life.history(chat_id))] == [DONE]
@@ -347,7 +347,7 @@ async def test_what_people_are_shown_of_a_failure_is_not_what_asks_for_a_call(
     model = ScriptedModel([call("deed")], default="End.")
     async with living(db, model, [deeds.deed("once")], clock=clock) as first:
         chat_id = await first.begin()
-        first.link.hold("start_calls")
+        first.faulty_db.hold("start_calls")
         await dies(first, deeds)
         fence = fence_of(await first.chat(chat_id))
     shown = Message("assistant", (Text("Half of it"),), "answer", "user")

@@ -58,8 +58,8 @@ class Marks:
 
     def __call__(self, request: object) -> None:
         assert self.life is not None
-        self.rows.append(self.life.link.rows)
-        self.statements.append(self.life.link.statements)
+        self.rows.append(self.life.faulty_db.rows)
+        self.statements.append(self.life.faulty_db.statements)
 
     @property
     def each(self) -> list[tuple[int, int]]:
@@ -150,7 +150,7 @@ async def test_what_people_do_meanwhile_costs_no_more_in_a_long_chat(
         async with long_chat(db, clock, messages, script, seed) as (life, chat_id):
             await life.send(chat_id, "go")
             await anyio.sleep(1.5)
-            before = life.link.rows
+            before = life.faulty_db.rows
             if what == "title":
                 await life.operations.update(chat_id, {"title": "t"})
             elif what == "interrupt":
@@ -158,7 +158,7 @@ async def test_what_people_do_meanwhile_costs_no_more_in_a_long_chat(
             else:
                 await life.send(chat_id, "more", what)  # type: ignore[arg-type]
             await life.rest(chat_id)
-            costs.append(life.link.rows - before)
+            costs.append(life.faulty_db.rows - before)
     assert abs(costs[1] - costs[0]) <= NOTICES
 
 

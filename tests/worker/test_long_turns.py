@@ -30,8 +30,8 @@ async def test_a_turn_of_thousands_of_steps_comes_to_its_end(db: Database, clock
 
         def marked(request: Any) -> Any:
             model.requests.clear()
-            rows.append(life.link.rows)
-            statements.append(life.link.statements)
+            rows.append(life.faulty_db.rows)
+            statements.append(life.faulty_db.statements)
             return stream(request)
 
         model.stream = marked  # type: ignore[method-assign]
@@ -86,7 +86,7 @@ async def test_a_retry_after_a_compaction_that_did_not_help_tries_again(
         await life.operations.retry(chat_id)
         chat = await life.rest(chat_id)
         assert chat.status is Status.IDLE
-        assert (await life.told(chat_id))[-1] == "answer: Done."
+        assert (await life.lines(chat_id))[-1] == "answer: Done."
     assert model.left == 0
 
 
@@ -111,4 +111,4 @@ async def test_a_retry_after_an_overflow_that_could_not_be_helped_asks_again(
         await life.operations.retry(chat_id)
         chat = await life.rest(chat_id)
         assert chat.status is Status.IDLE
-        assert (await life.told(chat_id))[-1] == "answer: Done."
+        assert (await life.lines(chat_id))[-1] == "answer: Done."

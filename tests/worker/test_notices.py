@@ -13,25 +13,25 @@ import pytest
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.messages import Text, ToolResult, user_message
 from holdfast.kernel.tool import tool
-from holdfast.store.database import Changed, Claimable, Database, Missed, Notice
+from holdfast.store.database import Changed, ChangeNotice, Claimable, Database, NoticesLost
 from holdfast.testing import Clock, ScriptedModel, call, fail, hang, pause, say
 from tests.worker.workers import SECOND, Life, asks, living
 
-Hear: TypeAlias = Callable[[Notice], None]
-Fate: TypeAlias = Callable[[Notice, Hear], None]
+Hear: TypeAlias = Callable[[ChangeNotice], None]
+Fate: TypeAlias = Callable[[ChangeNotice, Hear], None]
 POLL = 5
 
 
-def lost(notice: Notice, hear: Hear) -> None:
+def lost(notice: ChangeNotice, hear: Hear) -> None:
     pass
 
 
-def doubled(notice: Notice, hear: Hear) -> None:
+def doubled(notice: ChangeNotice, hear: Hear) -> None:
     hear(notice)
     hear(notice)
 
 
-def late(notice: Notice, hear: Hear) -> None:
+def late(notice: ChangeNotice, hear: Hear) -> None:
     asyncio.get_running_loop().call_later(3, hear, notice)
 
 
@@ -41,16 +41,16 @@ class Shuffled:
     def __init__(self) -> None:
         self._random = random.Random(7)
 
-    def __call__(self, notice: Notice, hear: Hear) -> None:
+    def __call__(self, notice: ChangeNotice, hear: Hear) -> None:
         loop = asyncio.get_running_loop()
         loop.call_later(self._random.random() * 3, hear, notice)
         if isinstance(notice, Changed):
-            others: list[Notice] = [
+            others: list[ChangeNotice] = [
                 Changed(notice.chat, 1),
                 Changed(notice.chat, notice.version + 100),
                 Changed("nobody", 3),
                 Claimable(notice.chat),
-                Missed(),
+                NoticesLost(),
             ]
             for one in others:
                 loop.call_later(self._random.random() * 3, hear, one)
@@ -87,10 +87,10 @@ async def within_a_poll(life: Life, chat_id: str, clock: Clock, extra: float = 0
 async def test_a_turn_with_tools_is_the_same(db: Database, clock: Clock, fate: str) -> None:
     script = [call("act"), [call("act"), call("act")], "Done."]
     async with living(db, script, [act], clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await within_a_poll(life, chat_id, clock, extra=4)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: ?",
             "answer: →act",
             "results: ok acted",
@@ -104,63 +104,63 @@ async def test_a_turn_with_tools_is_the_same(db: Database, clock: Clock, fate: s
 @EVERY
 async def test_stopping_is_the_same(db: Database, clock: Clock, fate: str) -> None:
     async with living(db, [[say("Half"), hang()], call("look")], [look], clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await anyio.sleep(7)
         await life.operations.interrupt(chat_id)
         await within_a_poll(life, chat_id, clock)
-        assert (await life.told(chat_id))[1] == "answer: Half"
+        assert (await life.lines(chat_id))[1] == "answer: Half"
         await life.send(chat_id, "look")
         await anyio.sleep(7)
         await life.operations.interrupt(chat_id)
         await within_a_poll(life, chat_id, clock)
-        assert "results: interrupted Interrupted by the user." in await life.told(chat_id)
+        assert "results: interrupted Interrupted by the user." in await life.lines(chat_id)
 
 
 @EVERY
 async def test_steering_is_the_same(db: Database, clock: Clock, fate: str) -> None:
     async with living(db, [call("look"), "I see."], [look], clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await anyio.sleep(7)
         await life.send(chat_id, "enough", "steer")
         await within_a_poll(life, chat_id, clock)
-        assert (await life.told(chat_id))[-2:] == ["prompt: enough", "answer: I see."]
+        assert (await life.lines(chat_id))[-2:] == ["prompt: enough", "answer: I see."]
 
 
 @EVERY
 async def test_editing_is_the_same(db: Database, clock: Clock, fate: str) -> None:
     async with living(db, [[hang()], "Else."], clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await anyio.sleep(7)
         await life.operations.edit(chat_id, 1, user_message("else"))
         await within_a_poll(life, chat_id, clock)
-        assert await life.told(chat_id) == ["prompt: else", "answer: Else."]
+        assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
 
 @EVERY
 async def test_answering_an_action_is_the_same(db: Database, clock: Clock, fate: str) -> None:
     async with living(db, [call("asks"), "Thanks."], [asks], clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await life.until(chat_id, lambda chat: chat.status == "requires_action")
         result = ToolResult("call_1", "asks", (Text("here"),))
         await life.operations.resolve(chat_id, {"call_1": Recorded(result)})
         await within_a_poll(life, chat_id, clock)
-        assert (await life.told(chat_id))[2:] == ["results: ok here", "answer: Thanks."]
+        assert (await life.lines(chat_id))[2:] == ["results: ok here", "answer: Thanks."]
 
 
 @EVERY
 async def test_what_is_queued_is_the_same(db: Database, clock: Clock, fate: str) -> None:
     script = [[pause(2), "One."], [pause(2), "Two."], "Three."]
     async with living(db, script, clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin("1")
         await life.send(chat_id, "2")
         await life.send(chat_id, "3")
         await within_a_poll(life, chat_id, clock, extra=4)
-        assert [line for line in await life.told(chat_id) if line.startswith("answer")] == [
+        assert [line for line in await life.lines(chat_id) if line.startswith("answer")] == [
             "answer: One.",
             "answer: Two.",
             "answer: Three.",
@@ -173,19 +173,19 @@ async def test_a_wait_for_the_next_attempt_is_the_same(
 ) -> None:
     script: list[Any] = [fail(kind="rate_limit", retry_after=20), "Now."]
     async with living(db, script, clock=clock) as life:
-        life.link.notices = FATES[fate]()
+        life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await life.until(chat_id, lambda chat: chat.retry is not None)
         await life.send(chat_id, "hurry", "steer")
         await within_a_poll(life, chat_id, clock)
-        assert await life.told(chat_id) == ["prompt: ?", "prompt: hurry", "answer: Now."]
+        assert await life.lines(chat_id) == ["prompt: ?", "prompt: hurry", "answer: Now."]
 
 
 async def test_a_chat_that_nobody_says_anything_about_is_found(db: Database, clock: Clock) -> None:
     """Also one whose wait belongs to nobody, when it is over."""
     model = ScriptedModel([fail(kind="rate_limit", retry_after=100), "Found."])
     async with living(db, model, clock=clock) as life:
-        life.link.notices = lost
+        life.faulty_db.notices = lost
         chat_id = await life.begin()
         before = clock.now()
         await life.rest(chat_id)
@@ -203,8 +203,8 @@ async def test_what_a_worker_writes_itself_is_no_news_to_it(db: Database, clock:
     reads: list[int] = []
     for fate in (lost, doubled):
         async with living(db, script, [quick], clock=clock, seed=len(reads)) as life:
-            life.link.notices = fate
+            life.faulty_db.notices = fate
             chat_id = await life.begin()
             await life.rest(chat_id)
-            reads.append(life.link.statements)
+            reads.append(life.faulty_db.statements)
     assert reads[1] <= reads[0] + 10

@@ -490,12 +490,12 @@ async def test_a_recorded_turn_can_be_played_again(
     async with living(db, script, [nap], clock=clock, observer=observer, policy=QUICK) as life:
         chat_id = await life.begin("rest")
         await life.rest(chat_id)
-        told = await life.told(chat_id)
+        told = await life.lines(chat_id)
         again = recorded(tmp_path / "r" / f"{chat_id}.jsonl")
     async with living(db, again, [nap], clock=clock, policy=QUICK, seed=1) as life:
         chat_id = await life.begin("rest")
         await life.rest(chat_id)
-        assert await life.told(chat_id) == told
+        assert await life.lines(chat_id) == told
 
 
 async def test_no_secret_is_in_a_recording_not_even_in_pieces(

@@ -52,18 +52,18 @@ async def test_a_tool_is_stopped_by_an_interrupt_that_comes_just_before_it_begin
         await anyio.sleep(1)
         await life.operations.update(chat_id, {"title": "news"})  # the journal has to be read again
         await anyio.sleep(1)
-        read = life.link.read
+        read = life.faulty_db.read
 
         async def catching_up(transaction: Transaction[T], *, short: bool = False) -> T:
             if (await life.chat(chat_id)).messages < 2:
                 return await read(transaction, short=short)
-            life.link.read = read  # type: ignore[method-assign]
+            life.faulty_db.read = read  # type: ignore[method-assign]
             made = await read(transaction, short=short)
             await life.operations.interrupt(chat_id)
             await anyio.sleep(1)
             return made
 
-        life.link.read = catching_up  # type: ignore[method-assign]
+        life.faulty_db.read = catching_up  # type: ignore[method-assign]
         await life.until(chat_id, lambda chat: chat.status == "interrupting")
         before = clock.now()
         await life.rest(chat_id)
@@ -80,11 +80,11 @@ async def test_a_model_that_was_chosen_while_a_step_was_being_committed_is_used(
     async with living(db, [[pause(5), call("look")], "Done."], [look], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        life.link.hold("commit")
+        life.faulty_db.hold("commit")
         await anyio.sleep(10)
-        assert life.link.waiting == ["commit"]
+        assert life.faulty_db.waiting == ["commit"]
         await life.operations.update(chat_id, {"effort": "high"})
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         model = life.agent.model
         assert isinstance(model, ScriptedModel)
@@ -150,14 +150,14 @@ async def test_a_chat_whose_runner_always_ends_by_a_defect_is_parked(
     """It would be asked for again and again, at somebody's cost, and nobody would see it."""
     model = ScriptedModel([], default=[say("Well"), pause(5), say(" done.")])
     async with living(db, model, clock=clock) as life:
-        write = life.link.write
+        write = life.faulty_db.write
 
         async def defective(transaction: Transaction[T], *, short: bool = False) -> T:
             if name_of(transaction) == "write_partial":
                 raise RuntimeError("a defect of our own")
             return await write(transaction, short=short)
 
-        life.link.write = defective  # type: ignore[method-assign]
+        life.faulty_db.write = defective  # type: ignore[method-assign]
         chat_id = await life.begin()
         chat = await life.rest(chat_id)
         assert chat.error is not None
@@ -177,7 +177,7 @@ async def test_the_next_attempt_waits_also_when_the_database_did_not_say_that_it
 
     model = Timed([fail(kind="rate_limit", retry_after=20), "Done."])
     async with living(db, model, clock=clock) as life:
-        life.link.lose("record_retry")
+        life.faulty_db.lose("record_retry")
         chat_id = await life.begin()
         await life.rest(chat_id)
         first, second = began
@@ -190,11 +190,11 @@ async def test_what_an_answer_cost_that_an_edit_abandoned_is_counted(
     """It was whole, and its commit came too late."""
     script = [[usage(input=7), say("Old.")], [usage(input=5), say("New.")]]
     async with living(db, script, clock=clock) as life:
-        life.link.hold("commit")
+        life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(1)
         await life.operations.edit(chat_id, 1, user_message("else"))
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert await spent_input(life, chat_id) == 12
 
@@ -204,13 +204,13 @@ async def test_what_a_committed_answer_cost_is_counted_once_when_nobody_heard_of
 ) -> None:
     script = [[usage(input=7), say("Old.")], [usage(input=5), say("New.")]]
     async with living(db, script, clock=clock) as life:
-        life.link.lose("commit")
+        life.faulty_db.lose("commit")
 
         async def edit() -> None:
             await life.operations.edit(chat_id, 1, user_message("else"))
 
         async with anyio.create_task_group() as group:
-            group.start_soon(life.link.committing, "commit", edit)
+            group.start_soon(life.faulty_db.committing, "commit", edit)
             await anyio.lowlevel.checkpoint()
             chat_id = await life.begin()
         await life.rest(chat_id)
@@ -223,7 +223,7 @@ async def test_what_arrived_of_an_attempt_that_failed_is_not_written_down_for_th
     """It is time to write it down in the very moment in which the database says that it failed."""
     script = [[say("Half"), pause(0.5), fail(status=503)], [pause(20), say("Done.")]]
     async with living(db, script, clock=clock) as life:
-        write = life.link.write
+        write = life.faulty_db.write
 
         async def slowly(transaction: Transaction[T], *, short: bool = False) -> T:
             made = await write(transaction, short=short)
@@ -231,10 +231,10 @@ async def test_what_arrived_of_an_attempt_that_failed_is_not_written_down_for_th
                 await anyio.sleep(0.5)
             return made
 
-        life.link.write = slowly  # type: ignore[method-assign]
+        life.faulty_db.write = slowly  # type: ignore[method-assign]
         chat_id = await life.begin()
         await anyio.sleep(10)
-        assert life.link.writes["write_partial"] == 1
+        assert life.faulty_db.writes["write_partial"] == 1
         assert (await life.chat(chat_id)).attempt == 2
         assert await life.partial(chat_id) is None
         await life.rest(chat_id)
@@ -253,10 +253,10 @@ async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
     async with living(db, [[pause(5), call("look")], "Done."], [look], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        read, committed = life.link.read, anyio.Event()
+        read, committed = life.faulty_db.read, anyio.Event()
 
         async def late(transaction: Transaction[T], *, short: bool = False) -> T:
-            life.link.read = read  # type: ignore[method-assign]
+            life.faulty_db.read = read  # type: ignore[method-assign]
             await committed.wait()
             return await read(transaction, short=short)
 
@@ -266,12 +266,12 @@ async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
             step = life.worker._runners[chat_id]._step
             stopped.append(step.interruption.requested)
 
-        life.link.read = late  # type: ignore[method-assign]
+        life.faulty_db.read = late  # type: ignore[method-assign]
         await life.operations.update(chat_id, {"title": "news"})
-        await life.link.committing("commit", look_at_it)
+        await life.faulty_db.committing("commit", look_at_it)
         await life.rest(chat_id)
         assert stopped == [False]
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: ?",
             "answer: →look",
             "results: ok seen",
@@ -289,22 +289,22 @@ async def test_steering_that_is_heard_of_while_the_chat_is_being_read_is_not_for
         return "seen"
 
     async with living(db, [call("look"), "Done.", "More."], [look], clock=clock) as life:
-        read = life.link.read
+        read = life.faulty_db.read
 
         async def overtaken(transaction: Transaction[T], *, short: bool = False) -> T:
             made = await read(transaction, short=short)
             if name_of(transaction) == "load":
-                life.link.read = read  # type: ignore[method-assign]
+                life.faulty_db.read = read  # type: ignore[method-assign]
                 await life.send(chat_id, "hurry", "steer")
                 await anyio.sleep(1)
             return made
 
         await life.hold()
         chat_id = await life.begin()
-        life.link.read = overtaken  # type: ignore[method-assign]
-        life.link.go_on()
+        life.faulty_db.read = overtaken  # type: ignore[method-assign]
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert (await life.told(chat_id))[:2] == ["prompt: ?", "prompt: hurry"]
+        assert (await life.lines(chat_id))[:2] == ["prompt: ?", "prompt: hurry"]
 
 
 async def test_what_an_attempt_said_that_failed_is_kept_when_the_chat_was_stopped_just_then(
@@ -312,14 +312,14 @@ async def test_what_an_attempt_said_that_failed_is_kept_when_the_chat_was_stoppe
 ) -> None:
     script = [[say("Half"), pause(1), fail(status=503)], "Not asked."]
     async with living(db, script, clock=clock) as life:
-        life.link.hold("record_retry")
+        life.faulty_db.hold("record_retry")
         chat_id = await life.begin()
         await anyio.sleep(5)
-        assert life.link.waiting == ["record_retry"]
+        assert life.faulty_db.waiting == ["record_retry"]
         await life.operations.interrupt(chat_id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert (await life.told(chat_id))[:2] == ["prompt: ?", "answer: Half"]
+        assert (await life.lines(chat_id))[:2] == ["prompt: ?", "answer: Half"]
 
 
 async def test_what_an_attempt_cost_that_failed_is_counted_when_an_edit_came_just_then(
@@ -328,12 +328,12 @@ async def test_what_an_attempt_cost_that_failed_is_counted_when_an_edit_came_jus
     """It said nothing, which is paid for all the same."""
     script = [[usage(input=7)], [usage(input=5), say("New.")]]
     async with living(db, script, clock=clock) as life:
-        life.link.hold("record_retry")
+        life.faulty_db.hold("record_retry")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        assert life.link.waiting == ["record_retry"]
+        assert life.faulty_db.waiting == ["record_retry"]
         await life.operations.edit(chat_id, 1, user_message("else"))
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert await spent_input(life, chat_id) == 12
 
@@ -344,13 +344,13 @@ async def test_what_an_attempt_cost_that_failed_is_counted_once_when_nobody_hear
     """The chat is stopped between the commit and the moment in which its runner looks."""
     script = [[usage(input=7), think("hm")], "Not asked."]
     async with living(db, script, clock=clock) as life:
-        life.link.lose("record_retry")
+        life.faulty_db.lose("record_retry")
 
         async def stop() -> None:
             await life.operations.interrupt(chat_id)
 
         async with anyio.create_task_group() as group:
-            group.start_soon(life.link.committing, "record_retry", stop)
+            group.start_soon(life.faulty_db.committing, "record_retry", stop)
             await anyio.lowlevel.checkpoint()
             chat_id = await life.begin()
         await life.rest(chat_id)
@@ -362,7 +362,7 @@ async def test_a_database_that_forgot_what_was_seen_is_asked_once_and_not_again_
 ) -> None:
     """A replica of it took over that was behind."""
     async with living(db, [fail(status=503), "Done."], clock=clock) as life:
-        read, asked = life.link.read, list[str]()
+        read, asked = life.faulty_db.read, list[str]()
 
         async def forgetful(transaction: Transaction[T], *, short: bool = False) -> T:
             asked.append(name_of(transaction))
@@ -375,9 +375,9 @@ async def test_a_database_that_forgot_what_was_seen_is_asked_once_and_not_again_
         chat_id = await life.begin()
         await anyio.sleep(0.1)
         assert (await life.chat(chat_id)).retry is not None
-        life.link.read = forgetful  # type: ignore[method-assign]
+        life.faulty_db.read = forgetful  # type: ignore[method-assign]
         await life.operations.update(chat_id, {"title": "news"})
         await life.rest(chat_id)
         assert asked.count("load") == 1
         assert asked.count("read_row_and_queue") <= 3
-        assert (await life.told(chat_id))[-1] == "answer: Done."
+        assert (await life.lines(chat_id))[-1] == "answer: Done."

@@ -44,13 +44,13 @@ async def test_a_step_in_flight_is_finished_and_no_other_begun(db: Database, clo
         await first.stop()
         chat = await first.chat(chat_id)
         assert (chat.status, chat.worker_id, chat.crashes) == ("running", None, 0)
-        assert await first.told(chat_id) == ["prompt: ?", "answer: →act"]
+        assert await first.lines(chat_id) == ["prompt: ?", "answer: →act"]
         assert ran == []
     async with living(db, model, [act], clock=clock, seed=1) as second:
         before = clock.now()
         await second.rest(chat_id)
         assert clock.now() - before < SECOND
-        assert (await second.told(chat_id))[2:] == ["results: ok done", "answer: Done."]
+        assert (await second.lines(chat_id))[2:] == ["results: ok done", "answer: Done."]
 
 
 async def test_an_attempt_that_is_cut_is_made_again_by_the_next(db: Database, clock: Clock) -> None:
@@ -63,10 +63,10 @@ async def test_an_attempt_that_is_cut_is_made_again_by_the_next(db: Database, cl
         assert 29 * SECOND < clock.now() - before < 32 * SECOND
         chat = await first.chat(chat_id)
         assert (chat.status, chat.worker_id, chat.crashes) == ("running", None, 0)
-        assert await first.told(chat_id) == ["prompt: ?"]
+        assert await first.lines(chat_id) == ["prompt: ?"]
     async with living(db, model, clock=clock, seed=1) as second:
         chat = await second.rest(chat_id)
-        assert await second.told(chat_id) == ["prompt: ?", "answer: Whole."]
+        assert await second.lines(chat_id) == ["prompt: ?", "answer: Whole."]
         assert chat.outcome is not None
         assert chat.outcome.reason == "stop"
 
@@ -118,7 +118,7 @@ async def test_calls_that_are_cut_are_no_persons_interrupt(db: Database, clock: 
         together, *after = ran[:3], *ran[3:]
         assert sorted(together) == ["again", "quick", "slow"]
         assert after == ["again", "later"]
-        assert Wording().interrupted_tools not in str(await second.told(chat_id))
+        assert Wording().interrupted_tools not in str(await second.lines(chat_id))
 
 
 async def test_what_a_call_returned_when_it_was_cut_is_not_done_again(
@@ -192,7 +192,7 @@ async def test_a_chat_that_waits_for_its_next_attempt_is_given_away_at_once(
     async with living(db, model, clock=clock, seed=1) as second:
         await second.rest(chat_id)
         assert clock.now() >= chat.retry_at
-        assert (await second.told(chat_id))[-1] == "answer: Done."
+        assert (await second.lines(chat_id))[-1] == "answer: Done."
 
 
 async def test_an_interrupt_is_still_settled(db: Database, clock: Clock) -> None:
@@ -203,7 +203,7 @@ async def test_an_interrupt_is_still_settled(db: Database, clock: Clock) -> None
             await life.operations.interrupt(chat_id)
         chat = await life.chat(chat_id)
         assert chat.status == "idle"
-        assert (await life.told(chat_id))[1] == "answer: Half"
+        assert (await life.lines(chat_id))[1] == "answer: Half"
 
 
 async def test_nothing_is_claimed_any_more(db: Database, clock: Clock) -> None:
@@ -229,7 +229,7 @@ async def test_what_was_being_claimed_is_given_away(db: Database, clock: Clock, 
         async def stop() -> None:
             group.start_soon(life.stop)
 
-        group.start_soon(life.link.committing, "claim", stop)
+        group.start_soon(life.faulty_db.committing, "claim", stop)
         await anyio.lowlevel.checkpoint()
         chat_id = await life.begin()
         before = clock.now()
@@ -239,7 +239,7 @@ async def test_what_was_being_claimed_is_given_away(db: Database, clock: Clock, 
         assert (chat.epoch, chat.crashes) == (1, 0)
         await life.stop()
         assert clock.now() - before < 25 * SECOND
-        assert await life.told(chat_id) == ["prompt: ?"]
+        assert await life.lines(chat_id) == ["prompt: ?"]
 
 
 @pytest.mark.parametrize("open_db", ["postgres"], indirect=True)
@@ -258,7 +258,7 @@ async def test_others_are_told_and_go_on_at_once(open_db: OpenDatabase, clock: C
             gone = clock.now()
             await second.rest(chat_id)
             assert clock.now() - gone < SECOND
-            assert (await second.told(chat_id))[-1] == "answer: Whole."
+            assert (await second.lines(chat_id))[-1] == "answer: Whole."
 
 
 async def test_a_worker_that_has_gone_leaves_no_trace(db: Database, clock: Clock) -> None:
@@ -275,9 +275,9 @@ async def test_a_database_that_does_not_answer_does_not_hold_up_the_end(
     async with living(db, [[say("Half"), hang()]], clock=clock, options=IMPATIENT) as life:
         await life.begin()
         await anyio.sleep(5)
-        life.link.hold()
+        life.faulty_db.hold()
         before = clock.now()
         with anyio.fail_after(60):
             await life.stop()
         assert clock.now() - before < 60 * SECOND
-        life.link.go_on()
+        life.faulty_db.resume()

@@ -18,7 +18,7 @@ from tests.worker.workers import SECOND, Life, asks, living, results_of
 SKIPPED = "Skipped because of a new message from the user."
 
 
-def said(life: Life, request: int = -1) -> list[str]:
+def request_lines(life: Life, request: int = -1) -> list[str]:
     """What the model was told."""
     return [m.text for m in life.agent.model.requests[request].messages]  # type: ignore[union-attr]
 
@@ -32,7 +32,7 @@ async def test_steering_does_not_stop_an_answer(db: Database, clock: Clock) -> N
         await anyio.sleep(1)
         await life.send(chat_id, "2", "steer")
         await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: 1",
             "answer: One.",
             "prompt: 2",
@@ -84,7 +84,7 @@ async def test_steering_skips_cancels_or_lets_finish_as_each_tool_wants(
             "later": ("skipped", SKIPPED),
         }
         assert ended == ["act"]
-        assert (await life.told(chat_id))[-2:] == ["prompt: stop looking", "answer: I see."]
+        assert (await life.lines(chat_id))[-2:] == ["prompt: stop looking", "answer: I see."]
         assert await life.journal(chat_id) == {}
 
 
@@ -118,7 +118,7 @@ async def test_steering_ends_a_wait_for_the_next_attempt(
         await life.send(chat_id, "hurry", "steer")
         await life.rest(chat_id)
         assert clock.now() - before < SECOND
-        assert await life.told(chat_id) == ["prompt: ?", "prompt: hurry", "answer: Now."]
+        assert await life.lines(chat_id) == ["prompt: ?", "prompt: hurry", "answer: Now."]
 
 
 async def test_steering_that_came_as_an_attempt_failed_leaves_no_wait(
@@ -126,12 +126,12 @@ async def test_steering_that_came_as_an_attempt_failed_leaves_no_wait(
 ) -> None:
     script = [[pause(5), fail(kind="rate_limit", retry_after=20)], "Now."]
     async with living(db, script, clock=clock) as life:
-        life.link.hold("record_retry")
+        life.faulty_db.hold("record_retry")
         chat_id = await life.begin()
         await anyio.sleep(6)
         await life.send(chat_id, "hurry", "steer")
         before = clock.now()
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert clock.now() - before < SECOND
 
@@ -145,7 +145,7 @@ async def test_queued_messages_wait_for_the_next_attempt_too(db: Database, clock
         await life.send(chat_id, "2")
         await life.rest(chat_id)
         assert clock.now() - before >= 20 * SECOND
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: 1",
             "answer: One.",
             "prompt: 2",
@@ -163,7 +163,7 @@ async def test_steering_that_is_taken_back_in_time_is_not_delivered(
         (queued,) = await life.queue(chat_id)
         await life.operations.remove_queued(chat_id, queued.id)
         await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: 1", "answer: One."]
+        assert await life.lines(chat_id) == ["prompt: 1", "answer: One."]
 
 
 async def test_steering_a_chat_that_waits_for_somebody_goes_on_at_once(
@@ -176,7 +176,7 @@ async def test_steering_a_chat_that_waits_for_somebody_goes_on_at_once(
         await life.send(chat_id, "never mind", "steer")
         await life.rest(chat_id)
         assert clock.now() - before < SECOND
-        assert (await life.told(chat_id))[2:] == [
+        assert (await life.lines(chat_id))[2:] == [
             f"results: skipped {SKIPPED}",
             "prompt: never mind",
             "answer: Fine.",
@@ -187,14 +187,14 @@ async def test_steering_while_an_action_is_about_to_be_asked_for_is_not_left_beh
     db: Database, clock: Clock
 ) -> None:
     async with living(db, [call("asks"), "Fine."], [asks], clock=clock) as life:
-        life.link.hold("require_action")
+        life.faulty_db.hold("require_action")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        assert life.link.waiting == ["require_action"]
+        assert life.faulty_db.waiting == ["require_action"]
         await life.send(chat_id, "never mind", "steer")
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert (await life.told(chat_id))[-2:] == ["prompt: never mind", "answer: Fine."]
+        assert (await life.lines(chat_id))[-2:] == ["prompt: never mind", "answer: Fine."]
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ async def test_steering_goes_before_what_was_queued_earlier(db: Database, clock:
             await life.send(chat_id, text, deliver)
         assert [one.message.text for one in await life.queue(chat_id)] == ["s1", "s2", "q1", "q2"]
         await life.rest(chat_id)
-        assert [line for line in await life.told(chat_id) if line.startswith("prompt")] == [
+        assert [line for line in await life.lines(chat_id) if line.startswith("prompt")] == [
             "prompt: 1",
             "prompt: s1",
             "prompt: s2",
@@ -224,7 +224,7 @@ async def test_steering_goes_before_what_was_queued_earlier(db: Database, clock:
             "prompt: q2",
         ]
         # Both that steer are heard together, the others one by one.
-        assert [len(said(life, number)) for number in range(4)] == [1, 4, 6, 8]
+        assert [len(request_lines(life, number)) for number in range(4)] == [1, 4, 6, 8]
 
 
 async def test_an_interrupt_that_was_sent_goes_before_everything(
@@ -258,7 +258,7 @@ async def test_a_promoted_message_interrupts_and_is_next(db: Database, clock: Cl
         assert clock.now() - before < SECOND
         prompts = [m.text for m in await life.history(chat_id) if m.kind == "prompt"]
         assert prompts == ["1", "3", "2"]
-        assert (await life.told(chat_id))[1] == "answer: Half"
+        assert (await life.lines(chat_id))[1] == "answer: Half"
 
 
 async def test_what_a_person_reorders_is_delivered_in_that_order(
@@ -286,14 +286,14 @@ async def test_a_message_that_comes_between_decision_and_commit_is_delivered(
     db: Database, clock: Clock, deliver: Deliver
 ) -> None:
     async with living(db, ["One.", "Two."], clock=clock) as life:
-        life.link.hold("finish_turn")
+        life.faulty_db.hold("finish_turn")
         chat_id = await life.begin("1")
         await anyio.sleep(1)
-        assert life.link.waiting == ["finish_turn"]
+        assert life.faulty_db.waiting == ["finish_turn"]
         await life.send(chat_id, "2", deliver)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: 1",
             "answer: One.",
             "prompt: 2",
@@ -330,12 +330,12 @@ async def test_the_guard_is_asked_when_what_waited_was_taken_back(
         chat_id = await life.begin("1")
         await anyio.sleep(1)
         await life.send(chat_id, "2")
-        life.link.hold("finish_turn")
+        life.faulty_db.hold("finish_turn")
         await anyio.sleep(10)
-        assert life.link.waiting == ["finish_turn"]
+        assert life.faulty_db.waiting == ["finish_turn"]
         (waiting,) = await life.queue(chat_id)
         await life.operations.remove_queued(chat_id, waiting.id)
-        life.link.go_on()
+        life.faulty_db.resume()
         await life.rest(chat_id)
         assert asked == ["One."]
 

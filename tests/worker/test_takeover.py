@@ -49,7 +49,7 @@ async def test_the_chats_of_a_dead_worker_are_finished_by_another(
         living(theirs, model, clock=clock, seed=1) as second,
     ):
         chat = await second.rest(chat_id)
-        assert await second.told(chat_id) == ["prompt: ?", "answer: Whole."]
+        assert await second.lines(chat_id) == ["prompt: ?", "answer: Whole."]
         assert chat.epoch == 2
         # Whoever has the file of SQLite knows that everybody else is dead.
         patience = 0 if db.exclusive else LEASE + 5
@@ -73,7 +73,7 @@ async def test_what_is_left_of_an_answer_that_nobody_waits_for_is_gone_when_the_
         living(theirs, model, clock=clock, seed=1) as second,
     ):
         await second.rest(chat_id)
-        assert await second.told(chat_id) == ["prompt: ?", "answer: Whole."]
+        assert await second.lines(chat_id) == ["prompt: ?", "answer: Whole."]
         assert not await db.read(lambda tx: tx.fetch("SELECT chat_id FROM partials"))
 
 
@@ -165,7 +165,7 @@ async def fenced_out(
     async with living(db, model, clock=clock, **agent) as first:
         chat_id = await first.begin()
         await anyio.sleep(0.5)  # its model is being asked
-        first.link.hold(*held)
+        first.faulty_db.hold(*held)
         await anyio.sleep(5)
         clock.advance(LEASE)
         async with (
@@ -185,12 +185,12 @@ async def test_a_worker_that_was_fenced_out_writes_nothing_however_late_it_wakes
         second,
         chat_id,
     ):
-        assert first.link.waiting[0] in ("beat", "commit", "claim")
+        assert first.faulty_db.waiting[0] in ("beat", "commit", "claim")
         before = await second.chat(chat_id)
-        first.link.go_on()
+        first.faulty_db.resume()
         await anyio.sleep(60)
         assert await second.chat(chat_id) == before
-        assert await second.told(chat_id) == ["prompt: ?", "answer: Theirs."]
+        assert await second.lines(chat_id) == ["prompt: ?", "answer: Theirs."]
         assert before.epoch == 2
 
 
@@ -201,12 +201,12 @@ async def test_a_worker_that_stood_still_ends_its_step_when_it_wakes_up(
     model = ScriptedModel([[say("Mi"), pause(100), "ne."], "Theirs."])
     async with fenced_out(db, open_db, clock, model) as (first, second, chat_id):
         before = await second.chat(chat_id)
-        first.link.go_on()
+        first.faulty_db.resume()
         await anyio.sleep(20)
         assert not first.worker._runners
         await anyio.sleep(200)
         assert await second.chat(chat_id) == before
-        assert await second.told(chat_id) == ["prompt: ?", "answer: Theirs."]
+        assert await second.lines(chat_id) == ["prompt: ?", "answer: Theirs."]
 
 
 async def test_a_tool_of_a_worker_that_was_fenced_out_is_stopped_and_its_result_dropped(
@@ -231,7 +231,7 @@ async def test_a_tool_of_a_worker_that_was_fenced_out_is_stopped_and_its_result_
         before = await second.chat(chat_id)
         await anyio.sleep(20)
         assert len(ended) == 2
-        first.link.go_on()
+        first.faulty_db.resume()
         await anyio.sleep(100)
         assert await second.chat(chat_id) == before
         assert [one.text for one in results_of(await second.history(chat_id))] == ["run 2"]
@@ -254,18 +254,18 @@ async def test_a_runner_that_lost_its_chat_ends_its_model_call_though_it_is_not_
     async with open_db() as db, open_db() as theirs, living(db, model, clock=clock) as first:
         chat_id = await first.begin()
         await anyio.sleep(1)
-        first.link.notices = lambda notice, hear: None
-        first.link.hold("beat", "claim")
+        first.faulty_db.notices = lambda notice, hear: None
+        first.faulty_db.hold("beat", "claim")
         await anyio.sleep(10)
         clock.advance(LEASE)
         async with living(theirs, model, clock=clock, seed=1) as second:
             await second.rest(chat_id)
             assert ended == []
-            first.link.go_on()
+            first.faulty_db.resume()
             await anyio.sleep(POLL + 1)
             assert len(ended) == 1
             assert not first.worker._runners
-            assert await second.told(chat_id) == ["prompt: ?", "answer: Theirs."]
+            assert await second.lines(chat_id) == ["prompt: ?", "answer: Theirs."]
 
 
 @pytest.mark.parametrize("hours", [1, -1])
@@ -282,7 +282,7 @@ async def test_a_clock_that_is_set_changes_nothing_but_when(
         await anyio.sleep(10)
         clock.advance(hours * 3600)
         chat = await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: ?",
             "answer: →slow",
             "results: ok slow",
@@ -319,7 +319,7 @@ async def test_two_workers_and_a_clock_that_is_set_do_every_step_once(
             # It may have been taken away: a step forward looks like a pause of its worker.
             assert made.outcome in (("ok", "lost") if hours > 0 else ("ok",))
             assert ran == ["slow"]
-            assert (await first.told(chat_id))[-1] == "answer: Done."
+            assert (await first.lines(chat_id))[-1] == "answer: Done."
 
 
 async def test_a_chat_that_is_found_again_by_the_worker_that_lost_it_has_one_runner(
@@ -364,7 +364,7 @@ async def test_a_commit_that_was_made_and_not_acknowledged_is_not_made_again(
 ) -> None:
     async with living(db, [call("nothing"), "Done."], clock=clock) as life:
         for name in ("commit", "commit_step", "finish_turn"):
-            life.link.lose(name)
+            life.faulty_db.lose(name)
         chat_id = await life.begin()
         await life.rest(chat_id)
         kinds = [message.kind for message in await life.history(chat_id)]

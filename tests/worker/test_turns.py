@@ -37,7 +37,7 @@ async def test_a_message_is_answered(db: Database, clock: Clock) -> None:
         assert chat.status == "idle"
         assert chat.outcome is not None
         assert (chat.outcome.reason, chat.outcome.steps) == ("stop", 1)
-        assert await life.told(chat.id) == ["prompt: Hi", "answer: Hello."]
+        assert await life.lines(chat.id) == ["prompt: Hi", "answer: Hello."]
         assert chat.worker_id is None
 
 
@@ -57,7 +57,7 @@ async def test_what_no_model_can_have_used_is_not_counted_and_costs_no_answer(
     async with living(db, [["Hello.", odd]], clock=clock) as life:
         chat = await life.rest(await life.begin("Hi"))
         assert chat.status == "idle"
-        assert await life.told(chat.id) == ["prompt: Hi", "answer: Hello."]
+        assert await life.lines(chat.id) == ["prompt: Hi", "answer: Hello."]
         used = (await db.read(lambda tx: spent(tx, chat.id))).usage
         assert (used.input, used.output, used.cost) == (0, 3, None)
         assert 0 <= used.cache_read <= 2**53
@@ -66,7 +66,7 @@ async def test_what_no_model_can_have_used_is_not_counted_and_costs_no_answer(
 async def test_a_call_is_run_and_its_result_read(db: Database, clock: Clock) -> None:
     async with living(db, [call("add", a=1, b=2), "Three."], [add], clock=clock) as life:
         chat = await life.rest(await life.begin())
-        assert await life.told(chat.id) == [
+        assert await life.lines(chat.id) == [
             "prompt: ?",
             "answer: →add",
             "results: ok 3",
@@ -96,7 +96,7 @@ async def test_a_tool_that_keeps_failing_is_refused_for_some_answers_and_tried_a
     script = [*[miss] * 4, *[call("shaky")] * 8, "Done."]
     async with living(db, script, [shaky], clock=clock) as life:
         chat = await life.rest(await life.begin())
-        told = [line.split(" ")[1] for line in await life.told(chat.id) if "results" in line]
+        told = [line.split(" ")[1] for line in await life.lines(chat.id) if "results" in line]
     assert told == [
         *["failed"] * 4,  # the first of three expected failures
         *["failed"] * 3,
@@ -111,7 +111,7 @@ async def test_a_message_sent_meanwhile_is_delivered_at_the_end(db: Database, cl
         chat_id = await life.begin("1")
         await soon(1, lambda: life.send(chat_id, "2"))
         await life.rest(chat_id)
-        assert await life.told(chat_id) == [
+        assert await life.lines(chat_id) == [
             "prompt: 1",
             "answer: One.",
             "prompt: 2",
@@ -126,7 +126,7 @@ async def test_steering_is_delivered_between_two_steps(db: Database, clock: Cloc
         await soon(1, lambda: life.send(chat_id, "later", "queue"))
         await life.send(chat_id, "now", "steer")
         await life.rest(chat_id)
-        told = await life.told(chat_id)
+        told = await life.lines(chat_id)
         assert told[:4] == [
             "prompt: 1",
             "answer: →add",
@@ -148,7 +148,7 @@ async def test_a_failed_attempt_is_shown_and_tried_again(db: Database, clock: Cl
         assert waiting.status == "running"
         assert waiting.attempt == 2
         chat = await life.rest(chat_id)
-        assert await life.told(chat_id) == ["prompt: ?", "answer: Here."]
+        assert await life.lines(chat_id) == ["prompt: ?", "answer: Here."]
         assert (chat.retry, chat.retry_at, chat.attempt) == (None, None, 1)
 
 
@@ -167,7 +167,7 @@ async def test_the_last_failed_attempt_ends_in_an_error_that_says_why(
         assert (partial.text, partial.visibility) == ("Half an", "user")
         await life.operations.retry(chat.id)
         await life.rest(chat.id)
-        assert (await life.told(chat.id))[-1] == "answer: Whole."
+        assert (await life.lines(chat.id))[-1] == "answer: Whole."
         request = life.agent.model.requests[-1]  # type: ignore[union-attr]
         assert [message.text for message in request.messages] == ["?"]
 
@@ -181,7 +181,7 @@ async def test_a_long_wait_belongs_to_nobody(db: Database, clock: Clock) -> None
         before = clock.now()
         await life.rest(chat_id)
         assert clock.now() - before > 100_000_000
-        assert (await life.told(chat_id))[-1] == "answer: At last."
+        assert (await life.lines(chat_id))[-1] == "answer: At last."
 
 
 async def test_what_is_said_meanwhile_ends_the_wait_for_the_next_attempt(
@@ -195,7 +195,7 @@ async def test_what_is_said_meanwhile_ends_the_wait_for_the_next_attempt(
         await life.send(chat_id, "hurry", "steer")
         await life.rest(chat_id)
         assert clock.now() - before < 2_000_000
-        assert await life.told(chat_id) == ["prompt: ?", "prompt: hurry", "answer: Now."]
+        assert await life.lines(chat_id) == ["prompt: ?", "prompt: hurry", "answer: Now."]
 
 
 async def test_a_turn_that_reaches_its_limit_says_so(db: Database, clock: Clock) -> None:
@@ -204,7 +204,7 @@ async def test_a_turn_that_reaches_its_limit_says_so(db: Database, clock: Clock)
         chat = await life.rest(await life.begin())
         assert chat.outcome is not None
         assert chat.outcome.reason == "max_steps"
-        assert (await life.told(chat.id))[-1] == (
+        assert (await life.lines(chat.id))[-1] == (
             "note: Stopped: this turn reached its limit of 2 steps."
         )
 
@@ -218,7 +218,7 @@ async def test_the_guard_is_asked_before_the_end(db: Database, clock: Clock) -> 
 
     async with living(db, ["Yes.", "Sure."], clock=clock, guard=guard) as life:
         chat = await life.rest(await life.begin())
-        assert await life.told(chat.id) == [
+        assert await life.lines(chat.id) == [
             "prompt: ?",
             "answer: Yes.",
             "injected: Are you sure?",
@@ -379,7 +379,7 @@ async def test_a_summary_that_was_asked_for_ends_where_it_began(db: Database, cl
         ]
         await life.send(chat_id, "go on")
         await life.rest(chat_id)
-        assert (await life.told(chat_id))[-1] == "answer: Two."
+        assert (await life.lines(chat_id))[-1] == "answer: Two."
 
 
 async def test_a_finished_call_is_kept_beside_a_slow_one(db: Database, clock: Clock) -> None:
@@ -442,7 +442,7 @@ async def test_whoever_wants_to_know_is_told_once_how_each_turn_ended(
         await life.operations.resolve(chat_id, await answers(life, chat_id))
         await anyio.sleep(5)
         await life.interrupted(chat_id)
-        life.link.refuse("finish_turn", 3)
+        life.faulty_db.refuse("finish_turn", 3)
         await life.send(chat_id, "again")
         await life.rest(chat_id)
         await anyio.sleep(1)

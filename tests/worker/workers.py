@@ -1,4 +1,4 @@
-"""A worker over a test's database, and what people do to its chats."""
+"""A worker on a test's database, and the operations of users on its chats."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Tool
 from holdfast.live.broadcast import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
-from holdfast.store.database import Database, Notice, Transaction
+from holdfast.store.database import ChangeNotice, Database, Transaction
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
-from tests.worker.faulty_database import Link
+from tests.worker.faulty_database import FaultyDatabase
 
 T = TypeVar("T")
 SECOND: Final = 1_000_000
@@ -36,9 +36,9 @@ asks: Final = Tool(name="asks", schema={"type": "object", "properties": {}})
 
 
 class Life:
-    """One process: a store, a worker, and the door to its chats.
+    """One process: a store, a worker, and the operations of users.
 
-    The worker has the database by a `link` that may fail; whoever uses the door does not.
+    The worker uses a `FaultyDatabase`; the operations of users never fail.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Life:
         observer: Observer = UNOBSERVED,
     ) -> None:
         self.db = db
-        self.link = Link(db)
+        self.faulty_db = FaultyDatabase(db)
         self.agent = agent
         self.ports = world
         self.live = Live()
         self.operations = UserOperations(db, world)
         agents = {agent.name: agent}
-        self.worker = Worker(self.link, self.live, agents, world, options, observer=observer)
+        self.worker = Worker(self.faulty_db, self.live, agents, world, options, observer=observer)
         self._main: asyncio.Task[None] | None = None
         self._ready = anyio.Event()
         self._leave = anyio.Event()
@@ -72,22 +72,22 @@ class Life:
             await self._leave.wait()
 
     async def hold(self, *names: str) -> None:
-        """Hold up what it writes, as `Link.hold` does, once its first look for chats is over."""
+        """Block its writes, as `FaultyDatabase.hold` does, after its first claim."""
         await anyio.sleep(1)
-        self.link.hold(*names)
+        self.faulty_db.hold(*names)
 
     async def stop(self) -> None:
-        """End in peace: SIGTERM."""
+        """Shut down gracefully, as after SIGTERM."""
         self._leave.set()
         if self._main is not None:
             await self._main
 
     async def die(self) -> None:
-        """End at once: nothing more of it reaches the database."""
+        """Die at once: nothing more reaches the database."""
         assert self._main is not None
-        self.link.dead = True
-        self.link.go_on()
-        # What is cancelled here would simply be no more; its tools should not go on meanwhile.
+        self.faulty_db.dead = True
+        self.faulty_db.resume()
+        # A dead process would not run its tools any further.
         self.worker._options = replace(self.worker._options, grace=0)
         self._main.cancel()
         await asyncio.wait([self._main])
@@ -106,18 +106,18 @@ class Life:
         return await self.operations.read(chat_id)
 
     async def rest(self, chat_id: str, seconds: float = 600) -> ChatRow:
-        """The chat once it rests."""
+        """Return the chat once it is idle or in error."""
         return await self.until(chat_id, lambda chat: chat.status in ("idle", "error"), seconds)
 
     async def until(
         self, chat_id: str, reached: Callable[[ChatRow], bool], seconds: float = 600
     ) -> ChatRow:
-        changed = anyio.Event()
+        has_changed = anyio.Event()
 
-        def hear(notice: Notice) -> None:
-            changed.set()
+        def on_notice(notice: ChangeNotice) -> None:
+            has_changed.set()
 
-        end = self.db.listen(hear)
+        stop_listening = self.db.listen(on_notice)
         try:
             with anyio.fail_after(seconds):
                 while True:
@@ -125,30 +125,30 @@ class Life:
                     if reached(chat):
                         return chat
                     with anyio.move_on_after(1):
-                        await changed.wait()
-                    changed = anyio.Event()
+                        await has_changed.wait()
+                    has_changed = anyio.Event()
         finally:
-            end()
+            stop_listening()
 
     async def interrupted(self, chat_id: str) -> ChatRow:
-        """Stop the chat, and wait until it has come to rest."""
+        """Interrupt the chat, and wait until it is idle."""
         await self.operations.interrupt(chat_id)
         return await self.rest(chat_id)
 
     async def journal(self, chat_id: str) -> dict[str, JournalCall]:
-        """The calls that are not in the history yet, by tool."""
+        """Return the calls that are not in the history yet, by tool."""
         rows = await self.db.read(lambda tx: read_journal(tx, chat_id))
         return {row.tool: row for row in rows.values()}
 
     async def actions(self, chat_id: str) -> list[JournalCall]:
-        """What the chat waits for, in call order."""
+        """Return the pending actions, in call order."""
         return await self.db.read(lambda tx: queries.read_actions(tx, chat_id))
 
     async def queue(self, chat_id: str) -> list[Queued]:
         return await self.db.read(lambda tx: read_queue(tx, chat_id))
 
     async def partial(self, chat_id: str) -> Message | None:
-        """What is written down of the answer that is arriving."""
+        """Return the saved partial answer."""
         row = await self.db.read(lambda tx: queries.read_partial(tx, chat_id))
         return None if row is None else row.message
 
@@ -158,8 +158,8 @@ class Life:
     async def history(self, chat_id: str) -> list[Message]:
         return [stored.message for stored in await self.stored(chat_id)]
 
-    async def told(self, chat_id: str) -> list[str]:
-        """The history in short: what each message is, and what it says."""
+    async def lines(self, chat_id: str) -> list[str]:
+        """Return the history with one line per message: its kind and its text."""
         return [in_short(message) for message in await self.history(chat_id)]
 
 
@@ -175,8 +175,8 @@ def results_of(history: Sequence[Message]) -> list[ToolResult]:
 
 def world_of(clock: Clock, seed: int = 0) -> Ports:
     """Ids of different processes differ."""
-    made = ports(seed, clock=clock)
-    return replace(made, new_id=lambda: f"{seed}-{made.new_id()}")
+    built_ports = ports(seed, clock=clock)
+    return replace(built_ports, new_id=lambda: f"{seed}-{built_ports.new_id()}")
 
 
 @asynccontextmanager
@@ -191,11 +191,11 @@ async def living(
     observer: Observer = UNOBSERVED,
     **agent: Any,
 ) -> AsyncIterator[Life]:
-    """A process that works, until the block ends. Then everything in the database is in order."""
+    """Run a worker process until the block ends, and then check every invariant."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(list(script))
     world = world_of(clock, seed)
-    made = Agent(model=model, tools=tuple(tools), ports=world, **agent)
-    life = Life(db, made, world, options or WorkerOptions(), observer)
+    built_ports = Agent(model=model, tools=tuple(tools), ports=world, **agent)
+    life = Life(db, built_ports, world, options or WorkerOptions(), observer)
     await life.start()
     try:
         yield life
@@ -205,14 +205,14 @@ async def living(
 
 
 def fail_next_read(life: Life, error: Exception) -> None:
-    """The next thing that the worker reads is refused, and only that."""
-    read = life.link.read
+    """Make the next read of the worker fail, and only that."""
+    read = life.faulty_db.read
 
     async def refuse(transaction: Transaction[T], *, short: bool = False) -> T:
-        life.link.read = read  # type: ignore[method-assign]
+        life.faulty_db.read = read  # type: ignore[method-assign]
         raise error
 
-    life.link.read = refuse  # type: ignore[method-assign]
+    life.faulty_db.read = refuse  # type: ignore[method-assign]
 
 
 async def spent_input(life: Life, chat_id: str) -> int:

@@ -58,28 +58,28 @@ ADVANCE: Final = """
 class _CommitStep:
     """The transition `commit step`, for one chat or for many."""
 
-    async def alone(self, tx: Tx, commit: StepCommit) -> Committed | FenceLost:
-        (outcome,) = await _one_by_one(tx, (commit,))
+    async def alone(self, tx: Tx, item: StepCommit) -> Committed | FenceLost:
+        (outcome,) = await _one_by_one(tx, (item,))
         return outcome
 
     async def together(
-        self, tx: Tx, commits: Sequence[StepCommit]
+        self, tx: Tx, items: Sequence[StepCommit]
     ) -> Sequence[Committed | FenceLost | None]:
         if not tx.dialect.writes_in_with:
-            return await _one_by_one(tx, commits)
-        if len(commits) == 1 and len(commits[0].messages) == 1:
-            rows = await tx.fetch(of_one(tx.dialect.now), _params(commits[0]))
+            return await _one_by_one(tx, items)
+        if len(items) == 1 and len(items[0].messages) == 1:
+            rows = await tx.fetch(of_one(tx.dialect.now), _params(items[0]))
         else:
-            rows = await tx.fetch(of_many(tx.dialect.now), _array_params(commits))
+            rows = await tx.fetch(of_many(tx.dialect.now), _array_params(items))
         outcomes: dict[str, Committed | FenceLost] = {}
         for chat, version, messages, queue_version in rows:
             if version is None:
                 outcomes[chat] = FENCE_LOST
             else:
                 outcomes[chat] = Committed(version, messages, queue_version)
-                tx.tell(Changed(chat, version))
+                tx.notify(Changed(chat, version))
         # A chat that was not locked is committed alone; if it was deleted, that returns FenceLost.
-        return [outcomes.get(commit.chat) for commit in commits]
+        return [outcomes.get(commit.chat) for commit in items]
 
 
 COMMIT_STEP: Final = _CommitStep()
@@ -103,7 +103,7 @@ async def _one_by_one(tx: Tx, commits: Sequence[StepCommit]) -> list[Committed |
         for message in commit.messages:
             number += 1
             rows.append(_row(commit, number, version, message, now))
-        tx.tell(Changed(commit.fence.chat, version))
+        tx.notify(Changed(commit.fence.chat, version))
         outcomes.append(Committed(version, last_number, queue_version))
     await tx.execute_many(INSERT_MESSAGE, rows)
     return outcomes

@@ -90,12 +90,12 @@ async def _insert_with_message(
     Equivalent to `_insert`, `append` and `close`, without writing the row twice.
     """
     chat = await _write(tx, new_chat, parent, spawned_by, version=1)
-    tx.tell(Changed(chat.id, 1))
+    tx.notify(Changed(chat.id, 1))
     if new_chat.message is not None:
         author = new_chat.author if new_chat.message.kind == "prompt" else None
         row = message_row(chat.id, 1, 1, new_chat.message, chat.created_at, author=author)
         await tx.execute_many(INSERT_MESSAGE, [row])
-        tx.tell(Claimable(chat.id))
+        tx.notify(Claimable(chat.id))
     return chat
 
 
@@ -445,8 +445,8 @@ async def delete(tx: Tx, chat_id: str) -> tuple[str, ...]:
         await note_deleted(tx, member.chat.id)
         await tx.execute("DELETE FROM tool_calls WHERE chat_id = :id", {"id": member.chat.id})
         await tx.execute("DELETE FROM chats WHERE id = :id", {"id": member.chat.id})
-        tx.tell(Changed(member.chat.id, member.version))
+        tx.notify(Changed(member.chat.id, member.version))
     parent = members[0].chat.parent_id
     if parent is not None:
-        tx.tell(Claimable(parent))
+        tx.notify(Claimable(parent))
     return tuple(member.chat.id for member in members)

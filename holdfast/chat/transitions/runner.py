@@ -309,7 +309,7 @@ async def require_action(
         waits_for_children = any(journal[c.id].action == "child" for c in calls)
         all_idle = waits_for_children and await children_are_idle(tx, fence.chat)
         if waits_for_children:  # a child may become idle in a transaction not visible to this one
-            tx.tell(Claimable(fence.chat))
+            tx.notify(Claimable(fence.chat))
         return await _end(locked, children_are_idle=all_idle)
     return await _end(locked)
 

@@ -41,7 +41,7 @@ from holdfast.server.relay.frames import (
     subscribe_frame,
 )
 from holdfast.server.relay.secret import PROOF_HEADER, ClusterSecret
-from holdfast.store.database import Changed, Claimable, Missed, Notice, StoreError, Tx
+from holdfast.store.database import Changed, ChangeNotice, Claimable, NoticesLost, StoreError, Tx
 
 if TYPE_CHECKING:
     import aiohttp
@@ -139,7 +139,7 @@ class RelaySubscriber:
 
     # --- owners ---
 
-    def _on_notice(self, notice: Notice) -> None:
+    def _on_notice(self, notice: ChangeNotice) -> None:
         match notice:
             case Changed(chat, _):
                 live = self._feed.live
@@ -148,7 +148,7 @@ class RelaySubscriber:
                     self._wake.set()
             case Claimable():
                 pass  # for workers
-            case Missed():
+            case NoticesLost():
                 self._dirty.update(self._feed.live.watched())
                 self._wake.set()
 

@@ -18,7 +18,7 @@ from holdfast.chat.listing import (
 from holdfast.chat.read_state import Marks, mark, read_marks
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Status
-from holdfast.chat.search import SearchQuery
+from holdfast.chat.search import TextQuery
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.model import Effort
@@ -136,7 +136,7 @@ async def _may_read(call: ApiCall, chat: str) -> bool:
     return relation is not None and (relation.owns or relation.shared)
 
 
-def _wanted(call: ApiCall, query: ListChats, looked: SearchQuery | None) -> ChatFilter:
+def _wanted(call: ApiCall, query: ListChats, looked: TextQuery | None) -> ChatFilter:
     name, colon, value = (query.label or "").partition(":")
     return ChatFilter(
         reader=call.user,

@@ -9,7 +9,7 @@ Read `database.py` first: it owns a pool for transactions, and three single-purp
 - `pooler.py`: the same through PgBouncer, with no state kept on a connection.
 - `errors.py`: the only place that translates errors of the server and of asyncpg.
 
-The ideas: a lost connection before COMMIT changed nothing and may be retried; a lost connection
-during COMMIT is `OutcomeUnknown`, and is never retried here. Notices are sent outside of the
-transaction, because a commit that notifies holds a lock of the whole cluster.
+The ideas: if the connection is lost before COMMIT, nothing was changed, and a retry is safe; if it
+is lost during COMMIT, the error is `OutcomeUnknown` and the store does not retry. Notices are sent
+outside of the transaction, because a commit that notifies holds a lock of the whole cluster.
 """

@@ -13,46 +13,51 @@ import anyio
 import msgspec
 
 from holdfast.kernel.ports import new_id
-from holdfast.store.completion import Waits, outcome
+from holdfast.store.completion import Waits, wait_for
 from holdfast.store.database import (
-    OUTCOME,
+    OUTCOME_TIMEOUT,
     POSTGRES,
     Bulk,
     CannotOpen,
+    ChangeNotice,
     Closed,
     Dialect,
     Hold,
-    Missed,
-    Notice,
+    NoticesLost,
     NotWritable,
     OtherLoop,
     StoreError,
     Transaction,
     Unavailable,
 )
-from holdfast.store.migrate import Script, check
+from holdfast.store.migrate import SchemaTx, check
 from holdfast.store.migrate import migrate as apply_migrations
-from holdfast.store.notices import Notices
+from holdfast.store.notices import NoticeListeners
 from holdfast.store.postgres import run
 from holdfast.store.postgres.connect import (
-    TRANSACTION,
+    TRANSACTION_SETTINGS,
     address,
     check_server,
     configure,
     connect,
-    may_pass,
-    refused,
-    unreachable,
+    explain_connect_error,
+    is_temporary,
+    statement_error,
 )
-from holdfast.store.postgres.errors import Lost
+from holdfast.store.postgres.errors import LostConnection
 from holdfast.store.postgres.group_commit import Committer
-from holdfast.store.postgres.listener import PROBE, Listener
-from holdfast.store.postgres.notifier import Notifier, heard
-from holdfast.store.postgres.notifier import probe as probe_of
-from holdfast.store.postgres.pool import Line, Pool
+from holdfast.store.postgres.listener import PROBE_INTERVAL, Listener
+from holdfast.store.postgres.notifier import Notifier, parse_notification
+from holdfast.store.postgres.notifier import echo_test as echo_test
+from holdfast.store.postgres.pool import ConnectionPool, DedicatedConnection
 from holdfast.store.postgres.pooler import begin, is_pooled
-from holdfast.store.postgres.pooler import transaction as in_transaction
-from holdfast.store.postgres.transaction import OneStatement, PooledStatement, PostgresTx, ReadTx
+from holdfast.store.postgres.pooler import transaction as pooled_transaction
+from holdfast.store.postgres.transaction import (
+    OneStatement,
+    PooledStatement,
+    PostgresReadTx,
+    PostgresTx,
+)
 from holdfast.store.write_health import WriteHealth
 
 if TYPE_CHECKING:
@@ -64,22 +69,22 @@ A = TypeVar("A")
 LOG: Final = logging.getLogger("holdfast")
 
 NO_SETTINGS: Final[Mapping[str, str]] = {}
-BY_KEY: Final = {"lock_timeout": "500ms", "enable_seqscan": "off"}
-"""Settings of the committer, which finds a few rows by their keys. In a table of some hundred rows
-the server would otherwise scan all of them."""
-NOTIFYING: Final = {"synchronous_commit": "off"}
-NOTIFY: Final = "SELECT pg_notify(c, t) FROM unnest($1::text[], $2::text[]) AS n (c, t)"
-CONNECTIONS: Final = 13
-"""Maximum number of connections of one process: the pool, committer, notifier and listener."""
+COMMITTER_SETTINGS: Final = {"lock_timeout": "500ms", "enable_seqscan": "off"}
+"""Settings of the committer's connection. It finds a few rows by their keys, for which the server
+would otherwise scan a table of some hundred rows."""
+NOTIFIER_SETTINGS: Final = {"synchronous_commit": "off"}
+SEND_NOTIFICATIONS: Final = "SELECT pg_notify(c, t) FROM unnest($1::text[], $2::text[]) AS n (c, t)"
+MAX_CONNECTIONS: Final = 13
+"""Maximum number of connections of one process: pool, committer, notifier and listener."""
 ECHO_TRIES: Final = 20
 ECHO_PAUSE: Final = 0.05
-"""Seconds between two checks whether a test notification has come back."""
+"""Seconds between two checks whether the test notification was received."""
 SCHEMA_LOCK: Final = 0x_686F_6C64_6661_7374
 """Advisory lock for schema changes: "holdfast" in ASCII."""
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 2.0
+FIRST_RETRY_DELAY: Final = 0.1
+LONGEST_RETRY_DELAY: Final = 2.0
 """Maximum seconds between two attempts to reach a server that is not up yet."""
-GOODBYE: Final = 2.0
+CLOSE_TIMEOUT: Final = 2.0
 """Seconds that the server may take to close a connection."""
 
 
@@ -91,13 +96,12 @@ async def open_postgres(
     hold: Hold | None = None,
     migrate: bool = True,
     pool: int = 10,
-    probe: float | None = PROBE,
+    probe: float | None = PROBE_INTERVAL,
     wait: float = 0.0,
     listen_url: str | None = None,
     new_id: Callable[[], str] = new_id,
 ) -> AsyncIterator[Postgres]:
-    """Open a database on a PostgreSQL server until the end of the block. `CannotOpen` says what to
-    do.
+    """Open a database on a PostgreSQL server until the end of the block. Raises `CannotOpen`.
 
     now: a clock to use instead of the database's.
     migrate: bring the schema up to date; otherwise an outdated one is refused.
@@ -105,7 +109,7 @@ async def open_postgres(
     probe: seconds between two checks that the listening connection is alive; None: never.
     wait: seconds to wait for a server that cannot be reached yet, as while it restarts.
     listen_url: the same database without a pooler, for the listening connection.
-    new_id: makes the id that tells the notifications of this process from those of others.
+    new_id: creates the id that marks notifications of this process.
     """
     database = Postgres(
         url,
@@ -124,8 +128,7 @@ async def open_postgres(
 
 
 class Postgres:
-    """A PostgreSQL database, opened by `open_postgres`. Belongs to the event loop that opened
-    it."""
+    """A PostgreSQL database, opened by `open_postgres` and bound to the event loop that did."""
 
     exclusive: Final = False
     applied: Sequence[str] = ()
@@ -135,7 +138,7 @@ class Postgres:
     _pooled: bool | None = None
     """Whether a pooler is used; None until the first connection was made."""
     _echoed = False
-    """Whether the test notification has come back."""
+    """Whether the test notification was received."""
 
     def __init__(
         self,
@@ -161,23 +164,23 @@ class Postgres:
         self._running: set[asyncio.Future[Any]] = set()
         self._services: list[asyncio.Task[None]] = []
         self._connections: set[Connection] = set()
-        self._pool = Pool(self._connect, pool)
-        self._committing = Line(partial(self._connect, BY_KEY))
-        self._notifying = Line(partial(self._connect, NOTIFYING))
+        self._pool = ConnectionPool(self._connect, pool)
+        self._commit_connection = DedicatedConnection(partial(self._connect, COMMITTER_SETTINGS))
+        self._notify_connection = DedicatedConnection(partial(self._connect, NOTIFIER_SETTINGS))
         self._committer = Committer(
             one_statement=self._one_statement,
             write=self._write,
-            tell=self._tell,
+            distribute=self._distribute,
             start=self._start,
             hold=hold,
         )
-        self._notices = Notices()
+        self._notices = NoticeListeners()
         self._notifier = Notifier(self._id, self._notify, hold)
         self._listener = Listener(
             self._connect if listen_url is None else self._connect_listener,
-            hear=self._hear,
-            deaf=self._deaf,
-            hear_again=self._hear_again,
+            on_notification=self._on_notification,
+            on_lost=self._on_listener_lost,
+            on_resumed=self._on_listener_resumed,
             hold=hold,
             probe=probe,
         )
@@ -188,13 +191,13 @@ class Postgres:
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         self._check_open()
-        return await self._recorded(outcome(self._start(self._write(transaction))))
+        return await self._record_health(wait_for(self._start(self._write(transaction))))
 
-    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
+    async def write_together(self, bulk: Bulk[A, T], item: A) -> T:
         self._check_open()
-        return await self._recorded(self._waits.answered(self._committer.submit(bulk, one)))
+        return await self._record_health(self._waits.wait(self._committer.submit(bulk, item)))
 
-    async def _recorded(self, writing: Awaitable[T]) -> T:
+    async def _record_health(self, writing: Awaitable[T]) -> T:
         try:
             result = await writing
         except NotWritable as error:
@@ -213,7 +216,7 @@ class Postgres:
         self._running.add(end)
         try:
             with self._hold():
-                return await run.lend(
+                return await run.with_connection(
                     self._pool,
                     lambda connection: run.read(
                         connection, self._read_tx, transaction, self._begin(run.READ)
@@ -223,12 +226,11 @@ class Postgres:
             self._running.discard(end)
             end.cancel()
 
-    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
-        return self._notices.listen(hear)
+    def listen(self, receive: Callable[[ChangeNotice], None]) -> Callable[[], None]:
+        return self._notices.listen(receive)
 
-    async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
-        """Run a transaction that may change the schema, while no other process runs one of
-        these."""
+    async def change_schema(self, transaction: Callable[[SchemaTx], Awaitable[T]]) -> T:
+        """Run a transaction that may change the schema, while no other process runs one."""
 
         async def locked(tx: PostgresTx) -> T:
             await tx.script(
@@ -242,7 +244,7 @@ class Postgres:
     async def open(self, *, migrate: bool, wait: float) -> None:
         """Connect and migrate. Called once, by `open_postgres`."""
         try:
-            await self._ready(migrate, wait)
+            await self._connect_and_migrate(migrate, wait)
         except CannotOpen as error:
             raise CannotOpen(f"{address(self._url)}: {error}") from error.__cause__
         except StoreError as error:
@@ -251,9 +253,9 @@ class Postgres:
         services = [self._notifier.run(), *([self._listener.run()] if self.listens else [])]
         self._services = [self._loop.create_task(service) for service in services]
 
-    async def _ready(self, migrate: bool, wait: float) -> None:
+    async def _connect_and_migrate(self, migrate: bool, wait: float) -> None:
         """Connect and bring the schema up to date, retrying for up to `wait` seconds."""
-        until, pause = self._loop.time() + wait, FIRST_WAIT
+        deadline, delay = self._loop.time() + wait, FIRST_RETRY_DELAY
         while True:
             try:
                 with self._hold():
@@ -261,13 +263,13 @@ class Postgres:
                 if self._pooled or self._listen_url is not None:
                     await self._probe_kinds()
                 return
-            except Lost as error:
-                if self._loop.time() + pause > until:
+            except LostConnection as error:
+                if self._loop.time() + delay > deadline:
                     raise
-                if pause == FIRST_WAIT:
+                if delay == FIRST_RETRY_DELAY:
                     LOG.warning("waiting up to %g s for the database: %s", wait, error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_WAIT)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY_DELAY)
 
     async def _try_open(self, migrate: bool) -> None:
         connection = await self._pool.take()
@@ -278,15 +280,15 @@ class Postgres:
         await self._listener.start()
 
     async def _probe_kinds(self) -> None:
-        """Use each kind of connection once: through a pooler one may work and another wait."""
+        """Use each kind of connection once: a pooler may serve one and let another wait."""
         with self._hold():
             try:
                 await (await self._one_statement()).fetch("SELECT 1")
-                await self._notify(*([each] for each in probe_of(self._id)))
+                await self._notify(*([each] for each in echo_test(self._id)))
             except Exception as error:
                 raise CannotOpen(
                     f"not every connection that is needed works ({error}): through a pooler, allow "
-                    f"{CONNECTIONS} connections or more for each process"
+                    f"{MAX_CONNECTIONS} connections or more for each process"
                 ) from error
         self.listens = await self._is_echoed()
         if not self.listens:
@@ -298,8 +300,7 @@ class Postgres:
                 )
 
     async def _is_echoed(self) -> bool:
-        """Return whether the notification of `_probe_kinds` comes back to the listening
-        connection."""
+        """Return whether the listening connection receives the notification of `_probe_kinds`."""
         for _ in range(ECHO_TRIES):
             with self._hold():
                 await (
@@ -311,41 +312,41 @@ class Postgres:
         return False
 
     async def close(self) -> None:
-        """Wait for running transactions, at most `OUTCOME` seconds, and close all connections."""
+        """Wait for running transactions, at most `OUTCOME_TIMEOUT` seconds, and close."""
         self._closed = True
         with anyio.CancelScope(shield=True):
             try:
-                await self._settled()
-                await self._say_goodbye()
+                await self._wait_for_running()
+                await self._close_connections()
             finally:
-                self._hang_up()
+                self._terminate_connections()
                 self._waits.close()
 
-    async def _settled(self) -> None:
+    async def _wait_for_running(self) -> None:
         try:
-            async with asyncio.timeout(OUTCOME):
+            async with asyncio.timeout(OUTCOME_TIMEOUT):
                 while self._running:
                     await asyncio.wait(self._running)
                 await self._notifier.flushed()
         except TimeoutError:
-            self._hang_up()  # fails the transactions that still wait for the server
+            self._terminate_connections()  # fails the transactions that still wait for the server
             if self._running:
-                await asyncio.wait(self._running, timeout=GOODBYE)
+                await asyncio.wait(self._running, timeout=CLOSE_TIMEOUT)
 
-    async def _say_goodbye(self) -> None:
-        left = (*self._running, *self._services)
-        for each in left:
-            each.cancel()
-        if left:
-            await asyncio.wait(left, timeout=GOODBYE)
-        self._deaf()
+    async def _close_connections(self) -> None:
+        tasks = (*self._running, *self._services)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
+        self._on_listener_lost()
         with self._hold():
-            goodbyes = [each.close(timeout=GOODBYE) for each in self._connections]
-            await asyncio.gather(*goodbyes, return_exceptions=True)
+            closing = [task.close(timeout=CLOSE_TIMEOUT) for task in self._connections]
+            await asyncio.gather(*closing, return_exceptions=True)
 
-    def _hang_up(self) -> None:
-        for each in tuple(self._connections):
-            each.terminate()
+    def _terminate_connections(self) -> None:
+        for connection in tuple(self._connections):
+            connection.terminate()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -354,7 +355,7 @@ class Postgres:
             raise OtherLoop
 
     async def _connect(self, settings: Mapping[str, str] = NO_SETTINGS) -> Connection:
-        connection = await self._dialed(self._url, pooled=bool(self._pooled))
+        connection = await self._open_connection(self._url, pooled=bool(self._pooled))
         try:
             if self._pooled is None:
                 self._pooled = await is_pooled(connection)
@@ -366,98 +367,98 @@ class Postgres:
         except StoreError:
             raise
         except Exception as error:
-            raise refused(connection, error) from error
+            raise statement_error(connection, error) from error
         return connection
 
     async def _connect_listener(self) -> Connection:
         assert self._listen_url is not None
-        return await self._dialed(self._listen_url, pooled=True)
+        return await self._open_connection(self._listen_url, pooled=True)
 
-    async def _dialed(self, url: str, *, pooled: bool) -> Connection:
+    async def _open_connection(self, url: str, *, pooled: bool) -> Connection:
         try:
-            return self._known(await connect(url, pooled=pooled))
+            return self._track(await connect(url, pooled=pooled))
         except Exception as error:
             # An error about the URL may quote the password.
             cause = None if isinstance(error, ValueError) else error
-            kind = Lost if may_pass(error) else Unavailable
-            raise kind(unreachable(error, url)) from cause
+            kind = LostConnection if is_temporary(error) else Unavailable
+            raise kind(explain_connect_error(error, url)) from cause
 
-    def _known(self, connection: Connection) -> Connection:
+    def _track(self, connection: Connection) -> Connection:
         self._connections.add(connection)
         connection.add_termination_listener(self._connections.discard)
         return connection
 
-    async def _write(self, transaction: run.Function[T]) -> T:
+    async def _write(self, transaction: run.TransactionFunction[T]) -> T:
         with self._hold():
-            result, told = await run.lend(
+            result, notices = await run.with_connection(
                 self._pool,
                 lambda connection: run.write(
                     connection, self._tx, transaction, self._begin(run.WRITE)
                 ),
             )
-        self._tell(told)
+        self._distribute(notices)
         return result
 
     def _tx(self, connection: Connection) -> PostgresTx:
         return PostgresTx(connection, self._dialect, self._now)
 
-    def _read_tx(self, connection: Connection) -> ReadTx:
-        return ReadTx(connection, self._dialect, self._now)
+    def _read_tx(self, connection: Connection) -> PostgresReadTx:
+        return PostgresReadTx(connection, self._dialect, self._now)
 
     def _begin(self, statement: str, settings: Mapping[str, str] = NO_SETTINGS) -> str:
         """Return the statement that begins a transaction."""
         if not self._pooled:
             return statement
-        isolated = f"{statement} ISOLATION LEVEL READ COMMITTED"
-        whole = isolated if statement == run.WRITE else statement
-        return begin(whole, {**TRANSACTION, **settings})
+        with_level = f"{statement} ISOLATION LEVEL READ COMMITTED"
+        full_statement = with_level if statement == run.WRITE else statement
+        return begin(full_statement, {**TRANSACTION_SETTINGS, **settings})
 
     async def _one_statement(self) -> OneStatement:
-        connection = await self._committing.get()
+        connection = await self._commit_connection.get()
         if self._pooled:
-            first = self._begin(run.WRITE, BY_KEY)
-            return PooledStatement(connection, self._dialect, self._now, first)
+            begin_statement = self._begin(run.WRITE, COMMITTER_SETTINGS)
+            return PooledStatement(connection, self._dialect, self._now, begin_statement)
         return OneStatement(connection, self._dialect, self._now)
 
     async def _notify(self, channels: Sequence[str], texts: Sequence[str]) -> None:
-        connection = await self._notifying.get()
+        connection = await self._notify_connection.get()
         if not self._pooled:
-            await connection.execute(NOTIFY, channels, texts)
+            await connection.execute(SEND_NOTIFICATIONS, channels, texts)
             return
-        async with in_transaction(connection, self._begin(run.WRITE, NOTIFYING)):
-            await connection.execute(NOTIFY, channels, texts)
+        async with pooled_transaction(connection, self._begin(run.WRITE, NOTIFIER_SETTINGS)):
+            await connection.execute(SEND_NOTIFICATIONS, channels, texts)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run in a task that belongs to the database: the caller may be cancelled."""
+        """Run a coroutine in a task of the database, because its caller may be cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
-    def _tell(self, notices: Sequence[Notice]) -> None:
+    def _distribute(self, notices: Sequence[ChangeNotice]) -> None:
         if notices:
-            self._notices.tell(notices)
-            self._notifier.tell(notices)
+            self._notices.notify(notices)
+            self._notifier.send_soon(notices)
 
-    def _hear(self, channel: str, payload: str) -> None:
-        said = heard(channel, payload)
-        if said is None:
+    def _on_notification(self, channel: str, payload: str) -> None:
+        notification = parse_notification(channel, payload)
+        if notification is None:
             return
-        if said.sender == self._id:  # this process was notified directly
+        if notification.sender == self._id:  # this process was notified directly
             self._echoed = True
-            self._notifier.came_back(said.serial)
+            self._notifier.echo_received(notification.serial)
         else:
-            self._notices.tell(said.notices)
+            self._notices.notify(notification.notices)
 
-    def _deaf(self) -> None:
+    def _on_listener_lost(self) -> None:
         self._notifier.echoes = False
-        self._notifier.land()
+        self._notifier.release_clock()
 
-    def _hear_again(self) -> None:
+    def _on_listener_resumed(self) -> None:
         self._notifier.echoes = True
-        self._notices.tell((Missed(),))
+        self._notices.notify((NoticesLost(),))
 
 
 def _bound_now(dialect: Dialect) -> Dialect:
-    """Return the dialect with a parameter for the database's clock, which the connection binds."""
+    """Return the dialect with `:now` instead of the database's clock; the connection binds it."""
     return msgspec.structs.replace(dialect, now="CAST(:now AS bigint)")

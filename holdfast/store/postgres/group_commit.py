@@ -5,138 +5,150 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from holdfast.store.completion import Answer
+from holdfast.store.completion import Completion
 from holdfast.store.database import (
-    GROUP,
+    MAX_GROUP_SIZE,
     Bulk,
+    ChangeNotice,
     Hold,
-    Notice,
     OutcomeUnknown,
     StoreError,
     Transaction,
     Unavailable,
 )
-from holdfast.store.postgres.errors import Lost
+from holdfast.store.postgres.errors import LostConnection
 from holdfast.store.postgres.transaction import OneStatement
 
 T = TypeVar("T")
 A = TypeVar("A")
 
 
-class Waiting:
+class QueuedCommit:
     """A transaction that waits to be committed, and its outcome."""
 
-    def __init__(self, bulk: Bulk[Any, Any], one: Any) -> None:
+    def __init__(self, bulk: Bulk[Any, Any], item: Any) -> None:
         self.bulk = bulk
-        self.one = one
-        self.chat = getattr(one, "chat", None)
-        self.answer: Answer[Any] = Answer()
+        self.item = item
+        self.chat = getattr(item, "chat", None)
+        self.completion: Completion[Any] = Completion()
 
     def succeed(self, result: Any) -> None:
-        """Complete it with a result."""
-        self.answer.value = result
-        self.answer.tell()
+        """Complete the transaction with a result."""
+        self.completion.value = result
+        self.completion.announce()
 
     def fail(self, error: Exception) -> None:
         """Complete it with an error."""
-        self.answer.error = error
-        self.answer.tell()
+        self.completion.error = error
+        self.completion.announce()
 
 
 class Committer:
-    """The committer of a database. There is only one: two would make each other's groups
-    smaller."""
+    """The committer of a database. There is only one per process, so that groups are large."""
 
     def __init__(
         self,
         *,
         one_statement: Callable[[], Awaitable[OneStatement]],
         write: Callable[[Transaction[Any]], Awaitable[Any]],
-        tell: Callable[[Sequence[Notice]], None],
+        distribute: Callable[[Sequence[ChangeNotice]], None],
         start: Callable[[Coroutine[Any, Any, None]], object],
         hold: Hold,
     ) -> None:
-        """one_statement: runs a transaction on the committer's own connection.
+        """Take the functions of the database that the committer needs.
+
+        one_statement: returns a transaction on the committer's own connection.
         write: runs and commits a separate transaction.
-        start: runs a function in a background task."""
+        distribute: sends notices.
+        start: runs a coroutine in a background task.
+        """
         self._one_statement = one_statement
         self._write = write
-        self._tell = tell
+        self._distribute = distribute
         self._start = start
         self._hold = hold
-        self._waiting: list[Waiting] = []
-        self._working = False
+        self._queue: list[QueuedCommit] = []
+        self._is_working = False
 
-    def submit(self, bulk: Bulk[A, T], one: A) -> Answer[T]:
-        """Commit a transaction; returns its outcome. Submissions in the same iteration of the loop
-        share the commit."""
-        waiting = Waiting(bulk, one)
-        self._waiting.append(waiting)
-        if not self._working:
-            self._working = True
+    def submit(self, bulk: Bulk[A, T], item: A) -> Completion[T]:
+        """Submit a transaction, and return its completion.
+
+        Submissions in the same iteration of the loop share the commit.
+        """
+        commit = QueuedCommit(bulk, item)
+        self._queue.append(commit)
+        if not self._is_working:
+            self._is_working = True
             self._start(self._work())
-        return waiting.answer
+        return commit.completion
 
     async def _work(self) -> None:
         try:
             with self._hold():
-                while self._waiting:
-                    group, self._waiting = next_group(self._waiting)
+                while self._queue:
+                    group, self._queue = next_group(self._queue)
                     await self._commit(group)
         finally:
-            self._working = False
+            self._is_working = False
 
-    async def _commit(self, group: Sequence[Waiting]) -> None:
+    async def _commit(self, group: Sequence[QueuedCommit]) -> None:
         try:
             tx = await self._one_statement()
         except StoreError as error:
-            for each in group:
-                each.fail(Unavailable(str(error)))
+            for commit in group:
+                commit.fail(Unavailable(str(error)))
             return
         try:
-            outcomes = await group[0].bulk.together(tx, [each.one for each in group])
+            outcomes = await group[0].bulk.together(tx, [commit.item for commit in group])
             if tx.failed:
                 raise tx.failed
             if len(outcomes) != len(group):
                 raise RuntimeError(f"{len(outcomes)} outcomes for {len(group)} transactions")
         except Exception as error:
-            self._part(group, error, unknown=tx.committed or isinstance(error, Lost))
+            self._commit_separately(
+                group, error, unknown=tx.committed or isinstance(error, LostConnection)
+            )
             return
         finally:
             tx.end()
-        self._tell(tx.told)
-        for each, outcome in zip(group, outcomes, strict=True):
+        self._distribute(tx.notices)
+        for commit, outcome in zip(group, outcomes, strict=True):
             if outcome is None:
-                self._start(self._alone(each))
+                self._start(self._alone(commit))
             else:
-                each.succeed(outcome)
+                commit.succeed(outcome)
 
-    def _part(self, group: Sequence[Waiting], error: Exception, *, unknown: bool) -> None:
+    def _commit_separately(
+        self, group: Sequence[QueuedCommit], error: Exception, *, unknown: bool
+    ) -> None:
         """Run each transaction alone after the group failed, unless the group may have been
         committed."""
-        for each in group:
+        for commit in group:
             if unknown:
-                each.fail(OutcomeUnknown(str(error)))
+                commit.fail(OutcomeUnknown(str(error)))
             else:
-                self._start(self._alone(each))
+                self._start(self._alone(commit))
 
-    async def _alone(self, each: Waiting) -> None:
+    async def _alone(self, commit: QueuedCommit) -> None:
         try:
-            each.succeed(await self._write(lambda tx: each.bulk.alone(tx, each.one)))
+            commit.succeed(await self._write(lambda tx: commit.bulk.alone(tx, commit.item)))
         except Exception as error:
-            each.fail(error)
+            commit.fail(error)
 
 
 def next_group(
-    waiting: Sequence[Waiting], limit: int = GROUP
-) -> tuple[list[Waiting], list[Waiting]]:
-    """Split off the next group: same kind as the first, one per chat, at most `limit`."""
-    group: list[Waiting] = []
-    left: list[Waiting] = []
+    queue: Sequence[QueuedCommit], limit: int = MAX_GROUP_SIZE
+) -> tuple[list[QueuedCommit], list[QueuedCommit]]:
+    """Split the queue into the next group and the rest.
+
+    A group has transactions of the same kind as the first, one per chat, and at most `limit`.
+    """
+    group: list[QueuedCommit] = []
+    remaining: list[QueuedCommit] = []
     chats = set()
-    for each in waiting:
-        alike = each.bulk == waiting[0].bulk and len(group) < limit
-        (group if alike and each.chat not in chats else left).append(each)
-        if each.chat is not None:
-            chats.add(each.chat)
-    return group, left
+    for commit in queue:
+        alike = commit.bulk == queue[0].bulk and len(group) < limit
+        (group if alike and commit.chat not in chats else remaining).append(commit)
+        if commit.chat is not None:
+            chats.add(commit.chat)
+    return group, remaining

@@ -15,40 +15,40 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("holdfast")
 
-PROBE: Final = 15.0
-"""Seconds between two checks that the connection is alive: an idle one can die unnoticed."""
-PROBE_BOUND: Final = 5.0
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 5.0
+PROBE_INTERVAL: Final = 15.0
+"""Seconds between two checks that the connection is alive: an idle one can break unnoticed."""
+PROBE_TIMEOUT: Final = 5.0
+FIRST_RETRY_DELAY: Final = 0.1
+LONGEST_RETRY_DELAY: Final = 5.0
 
 
 class Listener:
-    """Listens from `start` on, and reconnects while `run` runs."""
+    """The listening connection: listens after `start`, and reconnects while `run` runs."""
 
     def __init__(
         self,
         connect: Callable[[], Awaitable[Connection]],
         *,
-        hear: Callable[[str, str], None],
-        deaf: Callable[[], None],
-        hear_again: Callable[[], None],
+        on_notification: Callable[[str, str], None],
+        on_lost: Callable[[], None],
+        on_resumed: Callable[[], None],
         hold: Hold,
-        probe: float | None = PROBE,
+        probe: float | None = PROBE_INTERVAL,
     ) -> None:
         """hear: called with the channel and the text of each notification.
         deaf: called when notifications stop arriving.
         hear_again: called when they arrive again; those sent in between are lost."""
         self._connect = connect
-        self._hear = hear
-        self._deaf = deaf
-        self._hear_again = hear_again
+        self._on_notification = on_notification
+        self._on_lost = on_lost
+        self._on_resumed = on_resumed
         self._hold = hold
         self._probe = probe
         self._connection: Connection | None = None
 
     async def start(self) -> None:
         """Connect and listen; returns when it listens."""
-        self._connection = await self._listening()
+        self._connection = await self._listen()
 
     def stop(self) -> None:
         """Stop listening."""
@@ -65,49 +65,49 @@ class Listener:
         """Reconnect whenever the connection is lost, until cancelled."""
         while True:
             if self._connection is not None:
-                await self._lost(self._connection)
-                self._deaf()
-            self._connection = await self._reconnected()
-            self._hear_again()
+                await self._wait_until_lost(self._connection)
+                self._on_lost()
+            self._connection = await self._reconnect()
+            self._on_resumed()
 
-    async def _listening(self) -> Connection:
+    async def _listen(self) -> Connection:
         connection = await self._connect()
         try:
             for channel in (CHANGED, CLAIMABLE):
-                await connection.add_listener(channel, self._heard)
+                await connection.add_listener(channel, self._receive)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    def _heard(self, _connection: object, _pid: int, channel: str, payload: object) -> None:
-        self._hear(channel, str(payload))
+    def _receive(self, _connection: object, _pid: int, channel: str, payload: object) -> None:
+        self._on_notification(channel, str(payload))
 
-    async def _lost(self, connection: Connection) -> None:
+    async def _wait_until_lost(self, connection: Connection) -> None:
         """Return when the connection is lost, or no longer answers."""
-        gone = asyncio.Event()
-        connection.add_termination_listener(lambda _: gone.set())
+        terminated = asyncio.Event()
+        connection.add_termination_listener(lambda _: terminated.set())
         while not connection.is_closed():
             try:
                 async with asyncio.timeout(self._probe):
-                    await gone.wait()
+                    await terminated.wait()
             except TimeoutError:
-                await self._look(connection)
+                await self._probe_connection(connection)
 
-    async def _look(self, connection: Connection) -> None:
+    async def _probe_connection(self, connection: Connection) -> None:
         try:
             with self._hold():
-                await connection.execute("SELECT 1", timeout=PROBE_BOUND)
+                await connection.execute("SELECT 1", timeout=PROBE_TIMEOUT)
         except Exception:
             connection.terminate()
 
-    async def _reconnected(self) -> Connection:
-        wait = FIRST_WAIT
+    async def _reconnect(self) -> Connection:
+        delay = FIRST_RETRY_DELAY
         while True:
             try:
                 with self._hold():
-                    return await self._listening()
+                    return await self._listen()
             except Exception as error:
-                LOG.warning("cannot listen to PostgreSQL, retrying in %g s: %s", wait, error)
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+                LOG.warning("cannot listen to PostgreSQL, retrying in %g s: %s", delay, error)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY_DELAY)

@@ -1,8 +1,8 @@
 """Notifications to other processes.
 
-They are never part of the transaction that they announce: a commit that notifies holds a
+They are never part of the transaction that they announce, because a commit that notifies holds a
 cluster-wide lock until it is on disk. They are sent afterwards, on one connection of the process:
-the first immediately, later ones collected for a moment.
+the first immediately, and those that follow within a few milliseconds together.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Final
 
 import msgspec
 
-from holdfast.store.database import Changed, Claimable, Hold, Notice
+from holdfast.store.database import Changed, ChangeNotice, Claimable, Hold
 
 LOG: Final = logging.getLogger("holdfast")
 
 CHANGED: Final = "holdfast_changed"
 CLAIMABLE: Final = "holdfast_claimable"
-ROOM: Final = 7_900
+MAX_NOTIFICATION_BYTES: Final = 7_900
 """Maximum bytes of one notification. PostgreSQL accepts 7,999."""
-PAUSE: Final = 0.005
+SEND_INTERVAL: Final = 0.005
 """Seconds from the end of one send to the next. Without it each commit of a busy chat would cost an
 additional round trip."""
 
 
-class Heard(msgspec.Struct, frozen=True):
-    """The contents and the sender of a notification."""
+class Notification(msgspec.Struct, frozen=True):
+    """A received notification: its sender and its notices."""
 
     sender: str
     serial: int
     """Serial number of the notification, counted by the sender."""
-    notices: Sequence[Notice]
+    notices: Sequence[ChangeNotice]
 
 
-def payloads(sender: str, serial: int, notices: Iterable[Notice]) -> list[tuple[str, str]]:
-    """Return channel and text of the notifications for these notices, each chat once."""
+def payloads(sender: str, serial: int, notices: Iterable[ChangeNotice]) -> list[tuple[str, str]]:
+    """Return channel and text of the notifications for these notices, without duplicates."""
     changed: dict[str, int] = {}
     claimable: dict[str, None] = {}
     for notice in notices:
@@ -50,7 +50,7 @@ def payloads(sender: str, serial: int, notices: Iterable[Notice]) -> list[tuple[
     return [
         (channel, f"{head}{page}]]")
         for channel, items in ((CHANGED, changed.items()), (CLAIMABLE, claimable))
-        for page in _pages(items, ROOM - len(head) - 2)
+        for page in _pages(items, MAX_NOTIFICATION_BYTES - len(head) - 2)
     ]
 
 
@@ -72,25 +72,25 @@ _CHANGED: Final = msgspec.json.Decoder(tuple[str, int, list[tuple[str, int]]])
 _CLAIMABLE: Final = msgspec.json.Decoder(tuple[str, int, list[str]])
 
 
-def heard(channel: str, payload: str) -> Heard | None:
+def parse_notification(channel: str, payload: str) -> Notification | None:
     """Parse a notification, the reverse of `payloads`. None for one that is not Holdfast's."""
     try:
         if channel == CHANGED:
             sender, serial, changed = _CHANGED.decode(payload)
-            return Heard(sender, serial, [Changed(*each) for each in changed])
+            return Notification(sender, serial, [Changed(*item) for item in changed])
         sender, serial, claimable = _CLAIMABLE.decode(payload)
-        return Heard(sender, serial, [Claimable(each) for each in claimable])
+        return Notification(sender, serial, [Claimable(item) for item in claimable])
     except msgspec.DecodeError:
         return None
 
 
-def probe(sender: str) -> tuple[str, str]:
-    """Return channel and text of an empty notification, to test whether it comes back."""
+def echo_test(sender: str) -> tuple[str, str]:
+    """Return channel and text of an empty notification, to test whether it is received."""
     return CHANGED, f'["{sender}",0,[]]'
 
 
 class Notifier:
-    """Sends immediately after a quiet moment, and otherwise once `PAUSE` is over."""
+    """Sends immediately after a quiet moment, and otherwise once `SEND_INTERVAL` is over."""
 
     def __init__(
         self,
@@ -98,29 +98,29 @@ class Notifier:
         notify: Callable[[Sequence[str], Sequence[str]], Awaitable[None]],
         hold: Hold,
     ) -> None:
-        """notify: sends texts, each on its channel."""
+        """`notify` sends texts, each on its channel."""
         self._sender = sender
         self._notify = notify
         self._hold = hold
-        self._waiting: list[Notice] = []
+        self._queue: list[ChangeNotice] = []
         self._wake = asyncio.Event()
-        self._rested = asyncio.Event()
+        self._pause_ended = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._serial = 0
-        self._flying: AbstractContextManager[None] | None = None
+        self._clock_hold: AbstractContextManager[None] | None = None
         self.echoes = False
-        """Whether what is sent also comes back to this process."""
+        """Whether this process receives its own notifications, too."""
 
-    def tell(self, notices: Sequence[Notice]) -> None:
-        """Send notices soon."""
-        self._waiting.extend(notices)
+    def send_soon(self, notices: Sequence[ChangeNotice]) -> None:
+        """Queue notices, which are sent within `SEND_INTERVAL`."""
+        self._queue.extend(notices)
         self._idle.clear()
         self._wake.set()
 
     async def flushed(self) -> None:
-        """Send what is pending now; returns when nothing is pending."""
-        self._rested.set()
+        """Send pending notices without a pause, and wait until none is pending."""
+        self._pause_ended.set()
         await self._idle.wait()
 
     async def run(self) -> None:
@@ -129,51 +129,51 @@ class Notifier:
             await self._wake.wait()
             self._wake.clear()
             with self._hold():
-                notices, self._waiting = self._waiting, []
+                notices, self._queue = self._queue, []
                 await self._send(notices)
-            if not self._waiting:
+            if not self._queue:
                 self._idle.set()
-            await self._rest()
+            await self._pause()
 
-    async def _rest(self) -> None:
-        """Pause, outside of `hold`, which would stop the timer too. Ends at once on a flush."""
-        timer = asyncio.get_running_loop().call_later(PAUSE, self._rested.set)
+    async def _pause(self) -> None:
+        """Pause for `SEND_INTERVAL`, or until a flush. Not inside `hold`, which stops timers."""
+        timer = asyncio.get_running_loop().call_later(SEND_INTERVAL, self._pause_ended.set)
         try:
-            await self._rested.wait()
+            await self._pause_ended.wait()
         finally:
             timer.cancel()
-        self._rested.clear()
+        self._pause_ended.clear()
 
-    async def _send(self, notices: Sequence[Notice]) -> None:
+    async def _send(self, notices: Sequence[ChangeNotice]) -> None:
         pages = payloads(self._sender, self._serial + 1, notices)
         if not pages:
             return
         self._serial += 1
         channels, texts = [page[0] for page in pages], [page[1] for page in pages]
-        self._take_off()
-        for last in (False, True):
+        self._hold_clock()
+        for is_last_try in (False, True):
             try:
                 await self._notify(channels, texts)
                 return
             except Exception as error:
-                if last:
+                if is_last_try:
                     LOG.warning(
                         "other processes were not notified of %d changes: %s", len(pages), error
                     )
-                    self.land()
+                    self.release_clock()
 
-    def _take_off(self) -> None:
-        """Hold virtual time until the notices are back, so that nothing overtakes them."""
-        if self._flying is None and self.echoes:
-            self._flying = self._hold()
-            self._flying.__enter__()
+    def _hold_clock(self) -> None:
+        """Stop virtual time until the notices are received back, so that nothing overtakes them."""
+        if self._clock_hold is None and self.echoes:
+            self._clock_hold = self._hold()
+            self._clock_hold.__enter__()
 
-    def came_back(self, serial: int) -> None:
+    def echo_received(self, serial: int) -> None:
         if serial >= self._serial:
-            self.land()
+            self.release_clock()
 
-    def land(self) -> None:
-        """Release virtual time: nothing more will come back."""
-        flying, self._flying = self._flying, None
-        if flying is not None:
-            flying.__exit__(None, None, None)
+    def release_clock(self) -> None:
+        """Continue virtual time, when all notices were received back or none will be."""
+        clock_hold, self._clock_hold = self._clock_hold, None
+        if clock_hold is not None:
+            clock_hold.__exit__(None, None, None)

@@ -1,7 +1,7 @@
 """A connection pool.
 
-Not asyncpg's own: that one resets a connection at each return, which is a round trip per
-transaction. Nothing here leaves a connection in another state than it was taken in.
+Not asyncpg's pool, which resets a connection at each return: one round trip per transaction. Here
+every user of a connection returns it in the state in which it was taken.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from holdfast.store.postgres.connect import Connection
 
 
-class Pool:
+class ConnectionPool:
     """A pool that prefers the connection returned last, which has most in its caches."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], limit: int) -> None:
         self._connect = connect
         self._limit = limit
         self._idle: list[Connection] = []
-        self._places = 0
-        """Number of connections that are idle, taken or being made."""
+        self._size = 0
+        """Number of connections that are idle, taken or being opened."""
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
 
     async def take(self) -> Connection:
-        """Wait for a connection. It has to be given back."""
+        """Take a connection, waiting for one if necessary. The caller must `give` it back."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-            self._places -= 1
-        if self._places < self._limit:
-            self._places += 1
-        elif connected := await self._wait():
-            return connected
+            self._size -= 1
+        if self._size < self._limit:
+            self._size += 1
+        elif passed_on := await self._wait():
+            return passed_on
         try:
             return await self._connect()
         except BaseException:
@@ -52,36 +52,36 @@ class Pool:
             self._pass_on(connection)
 
     def forget(self) -> None:
-        """Terminate idle connections: when one turned out to be dead, the others may be too."""
+        """Terminate idle connections: after one was lost, the others may be lost, too."""
         while self._idle:
             self._idle.pop().terminate()
-            self._places -= 1
+            self._size -= 1
 
     async def _wait(self) -> Connection | None:
-        """Wait in turn for a connection, or for room to make one."""
-        turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        """Wait in turn for a connection; None if the caller may open a new one."""
+        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
-            return await turn
+            return await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it arrived together with the cancellation
-                self._pass_on(turn.result())
+            if waiter.done() and not waiter.cancelled():  # passed on just before the cancellation
+                self._pass_on(waiter.result())
             raise
 
     def _pass_on(self, connection: Connection | None) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(connection)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
                 return
         if connection is None:
-            self._places -= 1
+            self._size -= 1
         else:
             self._idle.append(connection)
 
 
-class Line:
-    """A connection for one purpose, made when first needed, and again after it was lost."""
+class DedicatedConnection:
+    """A connection for one purpose, opened when first needed and again after it was lost."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
         self._connect = connect

@@ -1,8 +1,8 @@
 """Support for connection poolers such as PgBouncer.
 
-A pooler may give each transaction another connection to the server. So nothing is kept on a
-connection: settings are part of the transaction, and statements are not prepared in advance. That
-is correct in every mode of a pooler. Only LISTEN needs a direct connection.
+A pooler may give each transaction another connection to the server. So connections have no state:
+settings are part of the transaction, and statements are not prepared in advance. That is correct
+in every mode of a pooler. Only LISTEN needs a direct connection.
 """
 
 from __future__ import annotations
@@ -52,4 +52,4 @@ async def _roll_back(connection: Connection) -> None:
         if not connection.is_closed():
             await connection.execute("ROLLBACK")
     except Exception:
-        connection.terminate()  # which rolls back too
+        connection.terminate()  # which also rolls back

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from asyncpg import ReadOnlySQLTransactionError
 
-from holdfast.store.database import NO_PARAMS, Dialect, Notice, Params, Row, StoreError
+from holdfast.store.database import NO_PARAMS, ChangeNotice, Dialect, Params, Row, StoreError
 from holdfast.store.placeholders import Statement, missing_value, numbered
-from holdfast.store.postgres.connect import refused
+from holdfast.store.postgres.connect import statement_error
 from holdfast.store.postgres.pooler import transaction
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class PostgresTx:
-    """A transaction that its creator has begun, and ends."""
+    """A transaction on a connection. Its creator begins and ends it."""
 
     def __init__(
         self, connection: Connection, dialect: Dialect, now: Callable[[], int] | None
@@ -27,29 +27,28 @@ class PostgresTx:
         self._connection = connection
         self._dialect = dialect
         self._now = now
-        self.told: list[Notice] = []
+        self.notices: list[ChangeNotice] = []
         self.failed: Exception | None = None
-        """The first error. PostgreSQL rejects every later statement, even if the error was
-        caught."""
-        self._over = False
+        """The first error, after which PostgreSQL rejects every later statement."""
+        self._is_over = False
 
     @property
     def dialect(self) -> Dialect:
         return self._dialect
 
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
-        rows = await self._ask(self._connection.fetch, sql, params)
+        rows = await self._run(self._connection.fetch, sql, params)
         return cast("Sequence[Row]", rows)  # a record can be indexed like a tuple
 
     async def fetch_many(self, sql: str, params: Sequence[Params]) -> Sequence[Row]:
         return [row for each in params for row in await self.fetch(sql, each)]
 
     async def one(self, sql: str, params: Params = NO_PARAMS) -> Row | None:
-        row = await self._ask(self._connection.fetchrow, sql, params)
+        row = await self._run(self._connection.fetchrow, sql, params)
         return cast("Row | None", row)
 
     async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
-        return _changed(await self._ask(self._connection.execute, sql, params))
+        return _row_count(await self._run(self._connection.execute, sql, params))
 
     async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
         if not params:
@@ -62,33 +61,33 @@ class PostgresTx:
         """Run several statements, without parameters. They may take long."""
         await self._send(self._connection.execute(sql, timeout=86_400))
 
-    def tell(self, notice: Notice) -> None:
-        self.told.append(notice)
+    def notify(self, notice: ChangeNotice) -> None:
+        self.notices.append(notice)
 
     def end(self) -> None:
         """Invalidate the transaction: its connection now belongs to others."""
-        self._over = True
+        self._is_over = True
         self.failed = None  # its traceback refers to this object
 
-    async def _ask(self, way: Callable[..., Awaitable[T]], sql: str, params: Params) -> T:
+    async def _run(self, method: Callable[..., Awaitable[T]], sql: str, params: Params) -> T:
         statement = numbered(sql)
-        return await self._send(way(statement.text, *self._values(statement, params)))
+        return await self._send(method(statement.text, *self._values(statement, params)))
 
-    async def _send(self, asking: Awaitable[T]) -> T:
-        if self._over:
-            _never(asking)
+    async def _send(self, request: Awaitable[T]) -> T:
+        if self._is_over:
+            _close_unawaited(request)
             raise StoreError("this transaction is over: begin another")
         try:
-            return await asking
+            return await request
         except Exception as error:
-            why = self._refused(error)
-            self.failed = self.failed or why
-            if why is error:
+            converted = self._convert_error(error)
+            self.failed = self.failed or converted
+            if converted is error:
                 raise
-            raise why from error
+            raise converted from error
 
-    def _refused(self, error: Exception) -> Exception:
-        return refused(self._connection, error)
+    def _convert_error(self, error: Exception) -> Exception:
+        return statement_error(self._connection, error)
 
     def _values(self, statement: Statement, params: Params) -> list[Any]:
         if self._now is not None and "now" in statement.names:
@@ -99,32 +98,32 @@ class PostgresTx:
             raise missing_value(missing) from None
 
 
-class ReadTx(PostgresTx):
+class PostgresReadTx(PostgresTx):
     """A read-only transaction."""
 
-    def tell(self, notice: Notice) -> NoReturn:
+    def notify(self, notice: ChangeNotice) -> NoReturn:
         raise StoreError("a read cannot send notices: use write")
 
-    def _refused(self, error: Exception) -> Exception:
+    def _convert_error(self, error: Exception) -> Exception:
         if isinstance(error, ReadOnlySQLTransactionError):
             return StoreError("a read must not write: use write")
-        return super()._refused(error)
+        return super()._convert_error(error)
 
 
 class OneStatement(PostgresTx):
-    """A transaction made of a single statement: committed once that is answered."""
+    """A transaction of a single statement, which is committed when the server has answered."""
 
     sent = False
     committed = False
 
-    async def _send(self, asking: Awaitable[T]) -> T:
+    async def _send(self, request: Awaitable[T]) -> T:
         if self.sent:
-            _never(asking)
-            raise RuntimeError("this transaction is made of one statement, not of several")
+            _close_unawaited(request)
+            raise RuntimeError("this transaction may have only one statement")
         self.sent = True
-        answer = await super()._send(asking)
+        result = await super()._send(request)
         self.committed = True
-        return answer
+        return result
 
 
 class PooledStatement(OneStatement):
@@ -136,24 +135,24 @@ class PooledStatement(OneStatement):
         super().__init__(connection, dialect, now)
         self._begin = begin
 
-    async def _send(self, asking: Awaitable[T]) -> T:
-        return await super()._send(asking if self.sent else self._in_transaction(asking))
+    async def _send(self, request: Awaitable[T]) -> T:
+        return await super()._send(request if self.sent else self._in_transaction(request))
 
-    async def _in_transaction(self, asking: Awaitable[T]) -> T:
+    async def _in_transaction(self, request: Awaitable[T]) -> T:
         try:
             async with transaction(self._connection, self._begin):
-                return await asking
+                return await request
         finally:
-            _never(asking)
+            _close_unawaited(request)
 
 
-def _never(asking: Awaitable[Any]) -> None:
+def _close_unawaited(request: Awaitable[Any]) -> None:
     """Close a coroutine that is not awaited, to avoid Python's warning."""
-    if close := getattr(asking, "close", None):
+    if close := getattr(request, "close", None):
         close()
 
 
-def _changed(status: str) -> int:
+def _row_count(status: str) -> int:
     """Return the number of rows from a command status such as `UPDATE 3` or `INSERT 0 1`."""
     verb, _, rest = status.partition(" ")
     count = rest.rpartition(" ")[2]

@@ -10,7 +10,6 @@ Read `database.py` first: it submits transactions to two executors, for writes a
 - `transaction.py`: the `Tx`, and the translation of SQLite's errors.
 
 The ideas: the lock on the file proves that no other process writes, so every other owner of a chat
-is dead. A transaction is never suspended, so it needs no lock against others in this process. A
-short transaction runs on the event loop while the disk is fast, because waking a thread takes
-longer.
+is dead. A transaction is never suspended, so it needs no lock against others in this process. While
+the disk is fast, a short transaction runs on the event loop, because waking a thread takes longer.
 """

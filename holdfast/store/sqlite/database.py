@@ -22,28 +22,28 @@ import apsw
 
 from holdfast.store.completion import Waits
 from holdfast.store.database import (
-    GROUP,
+    MAX_GROUP_SIZE,
     SQLITE,
     Bulk,
     CannotOpen,
+    ChangeNotice,
     Closed,
     Dialect,
     Hold,
-    Notice,
     OtherLoop,
     Transaction,
 )
-from holdfast.store.migrate import Migration, Script, check
+from holdfast.store.migrate import Migration, SchemaTx, check
 from holdfast.store.migrate import migrate as apply_migrations
-from holdfast.store.notices import Notices
+from holdfast.store.notices import NoticeListeners
 from holdfast.store.sqlite.executor import (
     Executor,
     InlineExecutor,
     LoopFirstExecutor,
     SplitExecutor,
 )
-from holdfast.store.sqlite.file import File, open_file
-from holdfast.store.sqlite.group_commit import Job, Reader, Writer
+from holdfast.store.sqlite.file import DatabaseFile, open_file
+from holdfast.store.sqlite.group_commit import Job, ReadRunner, WriteRunner
 from holdfast.store.write_health import WriteHealth
 
 T = TypeVar("T")
@@ -64,10 +64,10 @@ async def open_sqlite(
 ) -> AsyncIterator[Sqlite]:
     """Open a database file for this process alone, creating it if needed; `:memory:` makes no file.
 
-    `now` is called on the event loop when a transaction is submitted, and is its `:now`. Without
-    `thread`, everything runs on the loop, in a deterministic order. Without `migrate`, a database
-    that lacks a migration is refused. Without `writes`, it is only read, beside a process that
-    writes, and it has to exist. `version` is SQLite's, for tests.
+    `now` is called on the event loop when a transaction is submitted, and returns its `:now`.
+    Without `thread`, everything runs on the loop, in a deterministic order. Without `migrate`, a
+    database that lacks a migration is refused. Without `writes`, an existing file is opened
+    read-only, also while another process writes to it. `version` overrides SQLite's, for tests.
     """
     file = open_file(path, version or apsw.sqlite_lib_version(), writes=writes)
     database = Sqlite(file, now, hold, thread)
@@ -85,17 +85,18 @@ class Sqlite:
     applied: Sequence[str] = ()
     """Names of the migrations that were applied when it was opened."""
     listens: Final = True
-    """Whether notices of other processes arrive: no other process writes."""
+    """Whether no notice is missed without polling: always, as no other process writes."""
 
-    def __init__(self, file: File, now: Callable[[], int], hold: Hold | None, thread: bool) -> None:
+    def __init__(
+        self, file: DatabaseFile, now: Callable[[], int], hold: Hold | None, thread: bool
+    ) -> None:
         self.exclusive: Final = file.exclusive
-        """Whether this process is the only writer: proven by the file lock, or by being in
-        memory."""
+        """Whether this process is the only writer, by the file lock or because it is in memory."""
         self._path = file.path
         self._file = file
         self._now = now
         self._hold = hold
-        self._notices = Notices()
+        self._notices = NoticeListeners()
         self._loop = asyncio.get_running_loop()
         self._waits = Waits(self._loop)
         self._health = WriteHealth(self._loop.time)
@@ -113,23 +114,23 @@ class Sqlite:
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         job = self._submit(self._writes, transaction, (), short=short)
-        return await self._held(self._waits.answered(job))
+        return await self._hold_clock(self._waits.wait(job))
 
-    async def write_together(self, bulk: Bulk[A, T], one: A) -> T:
-        job = self._submit(self._writes, bulk.alone, (one,), short=True, bulk=bulk)
-        return await self._held(self._waits.answered(job))
+    async def write_together(self, bulk: Bulk[A, T], item: A) -> T:
+        job = self._submit(self._writes, bulk.alone, (item,), short=True, bulk=bulk)
+        return await self._hold_clock(self._waits.wait(job))
 
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         job = self._submit(self._reads, transaction, (), reads=True, short=short)
         waiter = job.waiter = self._loop.create_future()
-        await self._held(waiter)  # nothing is changed, so a cancelled caller need not wait
+        await self._hold_clock(waiter)  # nothing is changed, so a cancelled caller need not wait
         return job.get()
 
-    async def change_schema(self, transaction: Callable[[Script], Awaitable[T]]) -> T:
-        """Run a transaction that may run scripts. `exclusive`: no other process can run one."""
+    async def change_schema(self, transaction: Callable[[SchemaTx], Awaitable[T]]) -> T:
+        """Run a transaction that may run scripts. No other process can run one: see `exclusive`."""
         return await self.write(cast(Transaction[T], transaction))
 
-    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
+    def listen(self, hear: Callable[[ChangeNotice], None]) -> Callable[[], None]:
         return self._notices.listen(hear)
 
     def check_writable(self) -> None:
@@ -139,9 +140,9 @@ class Sqlite:
         self._health.check()
 
     async def close(self) -> None:
-        """Finish what was submitted, and close the file."""
+        """Finish the submitted transactions, and close the file."""
         self._closed = True
-        await self._held(self._stop())
+        await self._hold_clock(self._stop())
 
     async def _stop(self) -> None:
         try:
@@ -151,21 +152,23 @@ class Sqlite:
             await self._writes.stop()
             self._waits.close()
 
-    def _held(self, waiting: Awaitable[T]) -> Awaitable[T]:
+    def _hold_clock(self, waiting: Awaitable[T]) -> Awaitable[T]:
         return waiting if self._hold is None else _within(self._hold, waiting)
 
-    def _executors(self, file: File, thread: bool) -> tuple[Executor[Job[Any]], Executor[Job[Any]]]:
-        loop, deliver, writer = self._loop, self._deliver, Writer(file)
-        readers = [Reader(connection) for connection in file.readers]
+    def _executors(
+        self, file: DatabaseFile, thread: bool
+    ) -> tuple[Executor[Job[Any]], Executor[Job[Any]]]:
+        loop, deliver, writer = self._loop, self._deliver, WriteRunner(file)
+        readers = [ReadRunner(connection) for connection in file.readers]
         writes: Executor[Job[Any]]
         if not thread:
-            writes = InlineExecutor(loop, deliver, writer, GROUP)
+            writes = InlineExecutor(loop, deliver, writer, MAX_GROUP_SIZE)
             return writes, InlineExecutor(loop, deliver, readers[0], 1) if readers else writes
-        writes = LoopFirstExecutor(loop, deliver, writer, GROUP)
+        writes = LoopFirstExecutor(loop, deliver, writer, MAX_GROUP_SIZE)
         if not readers:
             return writes, writes
-        *beside, near = readers
-        return writes, SplitExecutor(loop, deliver, near, beside)
+        *in_threads, on_loop = readers
+        return writes, SplitExecutor(loop, deliver, on_loop, in_threads)
 
     def _submit(
         self,
@@ -190,10 +193,10 @@ class Sqlite:
         for job in jobs:
             if not job.reads:
                 self._health.record(job.error)
-            job.tell()
+            job.announce()
         for job in jobs:
             if job.notices:
-                self._notices.tell(job.notices)
+                self._notices.notify(job.notices)
 
 
 async def _within(hold: Hold, waiting: Awaitable[T]) -> T:

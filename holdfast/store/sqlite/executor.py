@@ -1,4 +1,4 @@
-"""Executors: run jobs in order of submission, in threads or on the event loop."""
+"""Executors run jobs in the order of submission, in threads or on the event loop."""
 
 from __future__ import annotations
 
@@ -13,93 +13,95 @@ from enum import Enum
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from holdfast.store.completion import outcome
+from holdfast.store.completion import wait_for
 
 J = TypeVar("J")
 J_in = TypeVar("J_in", contravariant=True)
 
 LOG: Final = logging.getLogger("holdfast")
 
-AFTER: Final = 0.001
-"""How long a job may wait before the loop yields the GIL, and the interval between yields, in
-seconds."""
-AT_MOST: Final = 0.0005
+GIL_YIELD_INTERVAL: Final = 0.001
+"""Seconds that a job may wait before the loop yields the GIL, and between two yields."""
+MAX_GIL_YIELD: Final = 0.0005
 """Maximum seconds for which the loop yields the GIL at a time."""
-QUICK: Final = 0.005
-"""Seconds that the loop may block on the disk."""
-HABIT: Final = 3
+MAX_LOOP_BLOCK: Final = 0.005
+"""Seconds that a job may block the loop on the disk before it counts as slow."""
+SLOW_JOBS_IN_A_ROW: Final = 3
 """Number of consecutive slow jobs after which a disk counts as slow."""
-TURN: Final = 16
-"""Short reads that the loop runs per iteration. Callers that start together continue together, and
-then share their commits."""
-SHARE: Final = 50
-"""After a slow job the loop leaves jobs to the thread for so many times its duration."""
+READS_PER_ITERATION: Final = 16
+"""Maximum number of short reads per iteration of the loop. Callers that start together continue
+together, and then share their commits."""
+THREAD_TIME_FACTOR: Final = 50
+"""After slow jobs the thread runs all jobs, for this factor times the duration of the last one."""
 
 
-class Runner(Protocol[J]):
-    """Runs the jobs of an executor. It must not raise: errors are recorded in the job."""
+class JobRunner(Protocol[J]):
+    """Runs the jobs of an executor. It must not raise, but record errors in the jobs."""
 
     @property
-    def behind(self) -> bool:
-        """Whether it is time to `catch_up`."""
+    def needs_catch_up(self) -> bool:
+        """Whether `catch_up` has work to do."""
         ...
 
     def run(self, jobs: list[J]) -> None: ...
 
     def catch_up(self) -> None:
-        """Do long work that no job waits for."""
+        """Do long work that no job depends on."""
         ...
 
     def close(self) -> None: ...
 
 
-Deliver: TypeAlias = Callable[[Sequence[J]], None]
-"""Called on the event loop with jobs that have been run."""
+DeliverJobs: TypeAlias = Callable[[Sequence[J]], None]
+"""Function that is called on the event loop with jobs that have run."""
 
 
 class Executor(Protocol[J_in]):
     """Runs submitted jobs and delivers their outcomes on the event loop."""
 
     def submit(self, job: J_in, *, short: bool = False) -> None:
-        """Submit a job. `short`: apart from the disk, it takes less time than handing it to a
-        thread."""
+        """Submit a job. `short`: without the disk, it takes less time than waking a thread."""
         ...
 
     async def stop(self) -> None:
-        """Run what was submitted, then close the runners. Nothing may be submitted afterwards."""
+        """Run the submitted jobs, then close the runners. No job may be submitted afterwards."""
         ...
 
 
 class InlineExecutor(Generic[J]):
-    """An executor on the event loop itself: deterministic order, nothing runs in parallel."""
+    """An executor on the event loop itself: in a deterministic order, and never in parallel."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, deliver: Deliver[J], runner: Runner[J], group: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: DeliverJobs[J],
+        runner: JobRunner[J],
+        group: int,
     ) -> None:
         self._loop = loop
         self._deliver = deliver
         self._runner = runner
         self._group = group
-        self._waiting: deque[J] = deque()
+        self._queue: deque[J] = deque()
 
     def submit(self, job: J, *, short: bool = False) -> None:
-        self._waiting.append(job)
-        if len(self._waiting) == 1:
-            self._loop.call_soon(self._turn)
+        self._queue.append(job)
+        if len(self._queue) == 1:
+            self._loop.call_soon(self._run_batch)
 
     async def stop(self) -> None:
-        while self._waiting:
-            self._turn()
+        while self._queue:
+            self._run_batch()
         self._runner.close()
 
-    def _turn(self) -> None:
-        jobs = [self._waiting.popleft() for _ in range(min(self._group, len(self._waiting)))]
-        if self._waiting:
-            self._loop.call_soon(self._turn)
+    def _run_batch(self) -> None:
+        jobs = [self._queue.popleft() for _ in range(min(self._group, len(self._queue)))]
+        if self._queue:
+            self._loop.call_soon(self._run_batch)
         if jobs:
             self._runner.run(jobs)
             self._deliver(jobs)
-        if self._runner.behind:
+        if self._runner.needs_catch_up:
             self._runner.catch_up()
 
 
@@ -107,24 +109,24 @@ class GilYield:
     """Yields the GIL to threads that the event loop waits for.
 
     A loop that is busy in short iterations takes the GIL back before a waiting thread has woken up,
-    and can starve the thread for seconds. So while jobs are pending the loop itself blocks now and
-    then, briefly, until a thread has finished something.
+    and can starve the thread for seconds. So while jobs are pending, the loop blocks at intervals,
+    briefly, until a thread has finished a job.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, collect: Callable[[], None]) -> None:
-        """`collect` is called on the loop when a thread may have finished something."""
+        """`collect` is called on the loop when a thread may have finished a job."""
         self._loop = loop
         self._collect = collect
         self._pending = 0
-        self._wanted = False
-        """Whether a caller waits for any pending job."""
+        self._is_waited_for = False
+        """Whether a caller waits for a pending job."""
         self._timer: asyncio.TimerHandle | None = None
-        self._begun = threading.Lock()
-        """Released when a thread has begun the job that the loop wants begun."""
-        self._begun.acquire()
-        self._finished = threading.Lock()
-        """Released when a thread has finished something since the loop last checked."""
-        self._finished.acquire()
+        self._job_begun = threading.Lock()
+        """Released when a thread has begun the job of `begin_now`."""
+        self._job_begun.acquire()
+        self._job_finished = threading.Lock()
+        """Released when a thread has finished a job since the loop last checked."""
+        self._job_finished.acquire()
 
     @property
     def pending(self) -> int:
@@ -138,46 +140,48 @@ class GilYield:
 
     def hurry(self) -> None:
         """Mark pending jobs as waited for."""
-        self._wanted = True
+        self._is_waited_for = True
         if self._timer is None:
-            self._timer = self._loop.call_later(AFTER, self._lend)
+            self._timer = self._loop.call_later(GIL_YIELD_INTERVAL, self._yield_gil)
 
     def end(self, count: int) -> None:
         """Count delivered jobs."""
         self._pending -= count
 
-    def begin_now(self, put: Callable[[], None]) -> None:
-        """Submit work that no caller waits for yet, and let an idle thread begin it before the loop
-        continues: the parts that need no GIL then run in parallel to the loop."""
+    def begin_now(self, submit: Callable[[], None]) -> None:
+        """Submit work that no caller waits for yet, and let an idle thread begin it now.
+
+        The parts of the work that need no GIL then run in parallel to the loop.
+        """
         idle = not self._pending
-        self._wanted = not idle
+        self._is_waited_for = not idle
         self._pending += 1
-        self._begun.acquire(blocking=False)
-        put()
+        self._job_begun.acquire(blocking=False)
+        submit()
         if idle:
-            self._begun.acquire(timeout=AT_MOST)
+            self._job_begun.acquire(timeout=MAX_GIL_YIELD)
 
     def begun(self) -> None:
         """Signal that a job has begun. Called by a thread."""
-        _free(self._begun)
+        _release(self._job_begun)
 
     def finished(self) -> None:
         """Signal that a job has finished. Called by a thread."""
-        _free(self._finished)
+        _release(self._job_finished)
 
-    def _lend(self) -> None:
-        if not self._pending or not self._wanted:
+    def _yield_gil(self) -> None:
+        if not self._pending or not self._is_waited_for:
             self._timer = None
             return
-        finished = self._finished.acquire(timeout=AT_MOST)
-        self._timer = self._loop.call_later(AFTER, self._lend)
-        if finished:
+        job_finished = self._job_finished.acquire(timeout=MAX_GIL_YIELD)
+        self._timer = self._loop.call_later(GIL_YIELD_INTERVAL, self._yield_gil)
+        if job_finished:
             self._collect()
 
 
-def _free(lock: threading.Lock) -> None:
+def _release(lock: threading.Lock) -> None:
     if lock.locked():
-        with suppress(RuntimeError):  # another thread was faster
+        with suppress(RuntimeError):  # another thread has released it
             lock.release()
 
 
@@ -194,8 +198,8 @@ class ThreadExecutor(Generic[J]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        deliver: Deliver[J],
-        runners: Sequence[Runner[J]],
+        deliver: DeliverJobs[J],
+        runners: Sequence[JobRunner[J]],
         group: int,
     ) -> None:
         self._loop = loop
@@ -206,7 +210,7 @@ class ThreadExecutor(Generic[J]):
         self._queue: SimpleQueue[J | Signal] = SimpleQueue()
         self._catching_up = False
         self._stopping = False
-        self._ended: asyncio.Future[None] = loop.create_future()
+        self._all_ended: asyncio.Future[None] = loop.create_future()
         self._running = len(runners)
         # Daemons: a process that never closes its database must still be able to exit.
         self._threads = [
@@ -218,7 +222,7 @@ class ThreadExecutor(Generic[J]):
 
     @property
     def idle(self) -> bool:
-        """Whether every thread waits for a job, and touches nothing until then."""
+        """Whether every thread waits for a job, and so does not use its connection."""
         return not self._gil.pending
 
     def submit(self, job: J, *, short: bool = False) -> None:
@@ -226,8 +230,8 @@ class ThreadExecutor(Generic[J]):
         self._queue.put(job)
 
     def catch_up(self) -> None:
-        """Have the only thread catch up, after the jobs that it has."""
-        # While stopping, the last jobs are delivered when the queue accepts nothing any more.
+        """Let the only thread catch up, after its queued jobs."""
+        # While stopping, the last jobs are delivered when the thread takes no more signals.
         if not self._catching_up and not self._stopping:
             self._catching_up = True
             self._gil.begin_now(lambda: self._queue.put(Signal.CATCH_UP))
@@ -242,45 +246,44 @@ class ThreadExecutor(Generic[J]):
         for _ in self._threads:
             self._queue.put(Signal.STOP)
         try:
-            await outcome(self._ended)
+            await wait_for(self._all_ended)
         finally:
             self._gil.end(1)
-            if self._ended.done():
+            if self._all_ended.done():
                 for thread in self._threads:
                     thread.join()
 
-    def _work(self, runner: Runner[J]) -> None:
-        """Run jobs until told to stop. The body of a thread."""
+    def _work(self, runner: JobRunner[J]) -> None:
+        """Run jobs until the stop signal. The body of a thread."""
         signal: Signal | None = None
         while signal is not Signal.STOP:
             jobs, signal = self._take()
             if jobs:
                 runner.run(jobs)
                 self._done.append(jobs)
-                self._tell(self._collect)
+                self._call_on_loop(self._collect)
             if signal is Signal.CATCH_UP:
                 self._gil.begun()
                 runner.catch_up()
-                self._tell(self._caught_up)
+                self._call_on_loop(self._caught_up)
             del jobs  # release the result of a transaction before the next one
         try:
             runner.close()
         except Exception:
             LOG.exception("the database was not closed cleanly")
-        self._tell(self._left)
+        self._call_on_loop(self._thread_ended)
 
     def _take(self) -> tuple[list[J], Signal | None]:
         """Wait for a job; return it with the jobs queued after it, up to and including a signal."""
         jobs: list[J] = []
         while not isinstance(job := self._queue.get(), Signal):
             jobs.append(job)
-            # An executor with several threads has groups of one: no other thread empties the queue
-            # here.
+            # With several threads a group is one job, so no other thread can empty the queue here.
             if len(jobs) == self._group or self._queue.empty():
                 return jobs, None
         return jobs, job
 
-    def _tell(self, callback: Callable[[], None]) -> None:
+    def _call_on_loop(self, callback: Callable[[], None]) -> None:
         """Schedule a callback on the loop."""
         with suppress(RuntimeError):  # the loop is closed: no caller is left
             self._loop.call_soon_threadsafe(callback)
@@ -297,15 +300,14 @@ class ThreadExecutor(Generic[J]):
         self._gil.end(1)
         self._deliver(())
 
-    def _left(self) -> None:
+    def _thread_ended(self) -> None:
         self._running -= 1
-        if not self._running and not self._ended.done():
-            self._ended.set_result(None)
+        if not self._running and not self._all_ended.done():
+            self._all_ended.set_result(None)
 
 
-def stood_still() -> float:
-    """Return the seconds since a time in which this thread did not compute but waited for a
-    disk."""
+def seconds_waited() -> float:
+    """Return a clock that advances only while this thread waits, as for a disk."""
     return time.perf_counter() - time.thread_time()
 
 
@@ -317,50 +319,52 @@ class Disk:
         self._clock = clock
         self._slow = 0
         """Number of consecutive slow jobs."""
-        self._away_until = 0.0
+        self._use_thread_until = 0.0
 
     @property
-    def is_quick(self) -> bool:
+    def is_fast(self) -> bool:
         """Whether the disk counts as fast."""
-        return not self._slow or self._loop.time() >= self._away_until
+        return not self._slow or self._loop.time() >= self._use_thread_until
 
-    def run(self, runner: Runner[J], jobs: list[J]) -> None:
-        """Run jobs on the loop, and measure how long that blocked."""
-        before = self._clock()
+    def run(self, runner: JobRunner[J], jobs: list[J]) -> None:
+        """Run jobs on the loop, and measure how long it was blocked."""
+        started_at = self._clock()
         runner.run(jobs)
-        waited = self._clock() - before
-        self._slow = min(self._slow + 1, HABIT) if waited > QUICK else 0
-        if self._slow == HABIT:
-            self._away_until = self._loop.time() + SHARE * waited
+        seconds = self._clock() - started_at
+        self._slow = min(self._slow + 1, SLOW_JOBS_IN_A_ROW) if seconds > MAX_LOOP_BLOCK else 0
+        if self._slow == SLOW_JOBS_IN_A_ROW:
+            self._use_thread_until = self._loop.time() + THREAD_TIME_FACTOR * seconds
 
 
 class SplitExecutor(Generic[J]):
-    """An executor for unordered jobs: short ones run on the loop while the disk is fast, on a
-    connection of their own, and the others in threads."""
+    """An executor for reads, which need no order.
 
-    behind = False
+    While the disk is fast, short ones run on the loop, on their own connection; others in threads.
+    """
+
+    needs_catch_up = False
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        deliver: Deliver[J],
-        near: Runner[J],
-        beside: Sequence[Runner[J]],
-        clock: Callable[[], float] = stood_still,
+        deliver: DeliverJobs[J],
+        on_loop: JobRunner[J],
+        in_threads: Sequence[JobRunner[J]],
+        clock: Callable[[], float] = seconds_waited,
     ) -> None:
-        self._runner = near
+        self._runner = on_loop
         self._disk = Disk(loop, clock)
-        self._near = InlineExecutor(loop, deliver, self, TURN)
-        self._beside = ThreadExecutor(loop, deliver, beside, 1)
+        self._on_loop = InlineExecutor(loop, deliver, self, READS_PER_ITERATION)
+        self._in_threads = ThreadExecutor(loop, deliver, in_threads, 1)
 
     def submit(self, job: J, *, short: bool = False) -> None:
-        (self._near if short and self._disk.is_quick else self._beside).submit(job)
+        (self._on_loop if short and self._disk.is_fast else self._in_threads).submit(job)
 
     async def stop(self) -> None:
         try:
-            await self._near.stop()
+            await self._on_loop.stop()
         finally:
-            await self._beside.stop()
+            await self._in_threads.stop()
 
     # As the runner of the jobs on the loop.
 
@@ -377,17 +381,17 @@ class SplitExecutor(Generic[J]):
 class LoopFirstExecutor(Generic[J]):
     """An executor with one thread, whose short jobs run on the loop while the disk is fast.
 
-    Waking a thread and being woken by it can take longer than a commit. A busy loop cannot starve
-    such a job either.
+    Waking a thread, and being woken by it, can take longer than a commit. Nor can a busy loop
+    starve a job that runs on the loop.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        deliver: Deliver[J],
-        runner: Runner[J],
+        deliver: DeliverJobs[J],
+        runner: JobRunner[J],
         group: int,
-        clock: Callable[[], float] = stood_still,
+        clock: Callable[[], float] = seconds_waited,
     ) -> None:
         self._loop = loop
         self._deliver = deliver
@@ -395,50 +399,51 @@ class LoopFirstExecutor(Generic[J]):
         self._group = group
         self._disk = Disk(loop, clock)
         self._thread = ThreadExecutor(loop, self._deliver_from_thread, [runner], group)
-        self._near: deque[J] = deque()
-        """Short jobs, for the first iteration of the loop in which the thread is idle."""
+        self._loop_jobs: deque[J] = deque()
+        """Short jobs, which run in the first iteration of the loop with an idle thread."""
 
     def submit(self, job: J, *, short: bool = False) -> None:
-        if short and self._disk.is_quick:
-            self._near.append(job)
-            if len(self._near) == 1:
-                self._go_on()
+        if short and self._disk.is_fast:
+            self._loop_jobs.append(job)
+            if len(self._loop_jobs) == 1:
+                self._schedule()
         else:
-            self._send_away()
+            self._move_to_thread()
             self._thread.submit(job)
 
     async def stop(self) -> None:
-        self._send_away()
+        self._move_to_thread()
         await self._thread.stop()
 
-    def _send_away(self) -> None:
-        """Move the waiting jobs to the thread before a job that the thread gets, to keep the
-        order."""
-        while self._near:
-            self._thread.submit(self._near.popleft())
+    def _move_to_thread(self) -> None:
+        """Move the jobs of the loop to the thread, to keep the order with a job submitted there."""
+        while self._loop_jobs:
+            self._thread.submit(self._loop_jobs.popleft())
 
-    def _go_on(self) -> None:
-        """Run the waiting jobs as soon as the thread is idle."""
+    def _schedule(self) -> None:
+        """Schedule the jobs of the loop for when the thread is idle."""
         if self._thread.idle:
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._run_batch)
         else:
             self._thread.hurry()
 
-    def _turn(self) -> None:
-        if self._near and self._thread.idle:
-            jobs = [self._near.popleft() for _ in range(min(self._group, len(self._near)))]
+    def _run_batch(self) -> None:
+        if self._loop_jobs and self._thread.idle:
+            jobs = [
+                self._loop_jobs.popleft() for _ in range(min(self._group, len(self._loop_jobs)))
+            ]
             self._disk.run(self._runner, jobs)
-            self._tell(jobs)
-        if self._near:
-            self._go_on()
+            self._deliver_jobs(jobs)
+        if self._loop_jobs:
+            self._schedule()
 
-    def _tell(self, jobs: Sequence[J]) -> None:
-        """Deliver outcomes: callers continue while the thread catches up."""
-        if self._runner.behind:
+    def _deliver_jobs(self, jobs: Sequence[J]) -> None:
+        """Deliver outcomes; the thread catches up while callers continue."""
+        if self._runner.needs_catch_up:
             self._thread.catch_up()
         self._deliver(jobs)
 
     def _deliver_from_thread(self, jobs: Sequence[J]) -> None:
-        self._tell(jobs)
-        if self._near:
-            self._go_on()
+        self._deliver_jobs(jobs)
+        if self._loop_jobs:
+            self._schedule()

@@ -1,4 +1,4 @@
-"""Opening a SQLite file: checks, the lock, connection settings, and the write-ahead log."""
+"""A SQLite file: its checks, its lock, its connections and its write-ahead log."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from holdfast.store.sqlite.file_watch import FileWatch, describe, lock_log, save
 LOG: Final = logging.getLogger("holdfast")
 
 MEMORY: Final = ":memory:"
-READERS: Final = 3
-BUSY: Final = 250
+READER_COUNT: Final = 3
+BUSY_TIMEOUT_MS: Final = 250
 """Milliseconds to wait for another program, such as a backup, that has the file locked."""
-STATEMENTS: Final = 500
+CACHED_STATEMENTS: Final = 500
 """Number of prepared statements that a connection caches: more than Holdfast has."""
-NO_LINK: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Flags for opening files beside the database: refuse a link, do not wait for a pipe."""
+OPEN_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Flags for opening files next to the database: refuse a link, do not wait for a pipe."""
 WAL_PAGES: Final = 1_000
 """Number of pages in the log after which it is moved into the file."""
-WAL_LEFT: Final = 64 * 1024 * 1024
-"""Bytes to which the log is cut when a burst has made it larger."""
-ROOM: Final = 1024 * 1024
-"""Free bytes on the disk that a writable database needs."""
+WAL_SIZE_LIMIT: Final = 64 * 1024 * 1024
+"""Size in bytes to which the log is truncated after a burst has made it larger."""
+MIN_FREE_BYTES: Final = 1024 * 1024
+"""Bytes that must be free on the disk for a database to count as writable."""
 
 
-MENDED: Final[Mapping[tuple[int, ...], tuple[int, ...]]] = {
+FIXED_RELEASES: Final[Mapping[tuple[int, ...], tuple[int, ...]]] = {
     (3, 44): (3, 44, 6),
     (3, 50): (3, 50, 7),
 }
-"""First sound releases of older lines of SQLite, see `check_version`."""
+"""First releases with the fix in older release lines of SQLite; see `check_version`."""
 
 
-class File:
-    """The connections to a database file, and the lock that keeps other writers out."""
+class DatabaseFile:
+    """The connections to a database file, and the lock that excludes other writers."""
 
     exclusive = True
     log_is_long = False
     """Whether it is time for `shorten_log`."""
     _watch: FileWatch | None = None
-    """Watch on the files; None for a database in memory, and for one that is only read."""
-    _replaced: str | None = None
+    """Watches the files; None for a database in memory, and for a read-only one."""
+    _replaced_name: str | None = None
     """The file that was found deleted or replaced at the last write."""
-    _handled: str | None = None
-    """The one that `catch_up` has dealt with."""
-    _saved = False
-    """Whether the content of a deleted database was saved, or could not be."""
+    _handled_name: str | None = None
+    """The deleted or replaced file that `catch_up` has handled."""
+    _save_attempted = False
+    """Whether saving the content of a deleted database was attempted."""
     _copy: str | None = None
-    """Path of the file that it was saved in."""
+    """Path of the file with the saved content."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -71,21 +71,20 @@ class File:
             self.writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             _prepare(self.writer, path)
             # Instead of SQLite's automatic checkpoint, which delays an arbitrary commit.
-            self.writer.set_wal_hook(self._committed)
-            count = 0 if path == MEMORY else READERS
+            self.writer.set_wal_hook(self._on_commit)
+            count = 0 if path == MEMORY else READER_COUNT
             self.readers = [self._connect(apsw.SQLITE_OPEN_READONLY) for _ in range(count)]
-            """Read-only connections. Empty for a database in memory, which only one connection can
-            see."""
+            """Read-only connections; none in memory, where only one connection has the data."""
             for connection in self.readers:
-                _look(connection)  # opens the log by its name, which may mean another file later
+                # Opens the log by its name, which may mean another file later.
+                _read_schema(connection)
             self._watch = None if path == MEMORY else FileWatch(path)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Close the connections, the writer last: it then moves the log into the file and deletes
-        it."""
+        """Close the connections. The last one, the writer, merges the log and deletes it."""
         try:
             for connection in reversed(self._open[1:]):
                 connection.close()
@@ -101,12 +100,12 @@ class File:
                 self._lock = None
 
     def check_replaced(self) -> None:
-        """Raise `NotWritable` when the files were deleted or replaced. Called before a write."""
-        if self._watch is None or (self._replaced is None and not self._watch.is_due()):
+        """Raise `NotWritable` if the files were deleted or replaced. Called before each write."""
+        if self._watch is None or (self._replaced_name is None and not self._watch.is_due()):
             return
         name = self._watch.replaced()
-        if name != self._replaced:
-            self._replaced = name
+        if name != self._replaced_name:
+            self._replaced_name = name
             if name is None:
                 LOG.warning("the files of %s are back: writes are accepted again", self.path)
             else:
@@ -115,24 +114,24 @@ class File:
             raise NotWritable(describe(name, self.path, self._copy))
 
     def check_writable(self) -> None:
-        """Raise `NotWritable` when a write would fail now. Callable on any thread."""
+        """Raise `NotWritable` if a write would fail now. May be called on any thread."""
         if self._watch is None:
             return
         if (name := self._watch.replaced()) is not None:
             raise NotWritable(describe(name, self.path, self._copy))
         disk = os.statvfs(os.path.dirname(self.path))
-        if disk.f_blocks and disk.f_bavail * disk.f_frsize < ROOM:
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
             raise NotWritable(f"the disk of {self.path} is full: free some space")
 
     @property
-    def is_behind(self) -> bool:
-        """Whether it is time for `catch_up`."""
-        return self.log_is_long or self._replaced != self._handled
+    def needs_catch_up(self) -> bool:
+        """Whether `catch_up` has work to do."""
+        return self.log_is_long or self._replaced_name != self._handled_name
 
     def catch_up(self) -> None:
-        """Do the long work that no transaction waits for."""
-        self._handled = self._replaced
-        if self._replaced is None:
+        """Do long work that no transaction depends on."""
+        self._handled_name = self._replaced_name
+        if self._replaced_name is None:
             self.shorten_log()
         else:
             self.save_deleted()
@@ -141,9 +140,9 @@ class File:
         """Save the content of a database whose file was deleted, once, and empty its log."""
         if self._watch is None or self._watch.replaced() is None:
             return
-        # Otherwise it still has a name, and its content with it, until that is deleted too.
-        if not self._saved and self._watch.is_deleted():
-            self._saved = True
+        # If the file was only moved, its content is still on the disk.
+        if not self._save_attempted and self._watch.is_deleted():
+            self._save_attempted = True
             self._save_copy()
         self._empty_log()
 
@@ -160,8 +159,10 @@ class File:
             )
 
     def _empty_log(self) -> None:
-        """Move the log into the open file, wherever that is now. SQLite would apply a log that is
-        left at the path to the next file that is put there, and corrupt it."""
+        """Move the log into the open file, wherever that is now.
+
+        SQLite would apply a log that is left to the next file at this path, and corrupt that file.
+        """
         try:
             self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error as error:
@@ -172,24 +173,26 @@ class File:
             )
 
     def shorten_log(self) -> None:
-        """Move what readers no longer need from the log into the file, as far as possible."""
+        """Move the part of the log that no reader needs into the file."""
         self.log_is_long = False
         try:
             self._checkpoint()
-        except apsw.Error as error:  # what is committed is safe in the log
+        except apsw.Error as error:  # the commits are safe in the log
             LOG.warning("%s: the log was not moved into the file: %s", self.path, error)
 
     def _checkpoint(self) -> None:
         self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def _committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+    def _on_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self.log_is_long = pages >= WAL_PAGES
         return apsw.SQLITE_OK
 
     def _connect(self, flags: int, name: str | None = None) -> apsw.Connection:
-        connection = apsw.Connection(name or self.path, flags=flags, statementcachesize=STATEMENTS)
+        connection = apsw.Connection(
+            name or self.path, flags=flags, statementcachesize=CACHED_STATEMENTS
+        )
         self._open.append(connection)
-        connection.set_busy_timeout(BUSY)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.convert_binding = _as_json
         # A name in double quotes that does not exist is an error, as it is on PostgreSQL.
         connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
@@ -198,7 +201,7 @@ class File:
         return connection
 
 
-class FileToRead(File):
+class ReadOnlyFile(DatabaseFile):
     """Connections to a file that another process may be writing."""
 
     exclusive = False
@@ -208,47 +211,50 @@ class FileToRead(File):
         self._lock = None
         self._open: list[apsw.Connection] = []
         flags, name = apsw.SQLITE_OPEN_READONLY, path
-        if _is_put_away(path):
+        if _is_read_only_copy(path):
             flags, name = flags | apsw.SQLITE_OPEN_URI, f"file:{quote(path)}?immutable=1"
         try:
             self.writer, *self.readers = [self._connect(flags, name) for _ in range(3)]
-            _look(self.writer)
+            _read_schema(self.writer)
         except BaseException:
             self.close()
             raise
 
 
-def open_file(path: str | os.PathLike[str], version: str, *, writes: bool = True) -> File:
-    """Open a file as its only writer, or read-only beside the writer.
+def open_file(path: str | os.PathLike[str], version: str, *, writes: bool = True) -> DatabaseFile:
+    """Open a file as its only writer, or read-only, also while another process writes to it.
 
-    `version` is SQLite's.
+    `version` is the version of SQLite.
     """
     check_version(version)
     name = os.fspath(path)
-    full = name if name == MEMORY else (_usable if writes else _readable)(name)
+    full = name if name == MEMORY else (_writable_path if writes else _readable_path)(name)
     try:
-        return File(full) if writes else FileToRead(full)
+        return DatabaseFile(full) if writes else ReadOnlyFile(full)
     except OSError as error:
-        raise CannotOpen(f"{full} cannot be made: {error.strerror}") from error
+        raise CannotOpen(f"{full} cannot be created: {error.strerror}") from error
     except apsw.Error as error:
         why = _CANNOT_OPEN.get(type(error), "SQLite cannot open it")
         raise CannotOpen(f"{full}: {why} (SQLite says: {error})") from error
 
 
 def check_version(version: str) -> None:
-    """Refuse a SQLite that can lose committed data: before 3.51.3 two connections could, when one
-    restarted the log while the other moved it into the file. Two older lines were fixed too."""
+    """Raise `CannotOpen` for a version of SQLite that can lose committed data.
+
+    Before 3.51.3, data was lost when one connection restarted the log while another moved it into
+    the file. Two older release lines were fixed, too.
+    """
     number = tuple(int(part) for part in version.split(".")[:3])
-    line = MENDED.get(number[:2], (3, 51, 3))
-    if number < line:
+    required = FIXED_RELEASES.get(number[:2], (3, 51, 3))
+    if number < required:
         raise CannotOpen(
             f"SQLite {version} can damage a database that is written and read at once: "
             "install an apsw that brings SQLite 3.51.3 or later"
         )
 
 
-def _usable(name: str) -> str:
-    """Return the real path of a file that may be opened and written."""
+def _writable_path(name: str) -> str:
+    """Return the real path of a file that can be opened for writing."""
     if not name:
         raise CannotOpen("the database has no name: give a file, such as chats.db")
     # Two processes that use two names of a file must still meet at one lock.
@@ -272,7 +278,7 @@ def _usable(name: str) -> str:
     raise CannotOpen(f"{full} {why}")
 
 
-def _readable(name: str) -> str:
+def _readable_path(name: str) -> str:
     full = os.path.realpath(name)
     if not os.path.isfile(full):
         why = "is not a regular file" if os.path.exists(full) else "does not exist"
@@ -282,10 +288,10 @@ def _readable(name: str) -> str:
     return full
 
 
-def _is_put_away(path: str) -> bool:
-    """Return whether no process can be writing it: a copy without a log, in a read-only directory.
+def _is_read_only_copy(path: str) -> bool:
+    """Return whether no process can write to the file: it has no log and a read-only directory.
 
-    SQLite reads such a file only when told so.
+    SQLite reads such a file only as `immutable`.
     """
     return not os.path.exists(f"{path}-wal") and not _may(os.path.dirname(path), os.W_OK)
 
@@ -295,12 +301,12 @@ def _may(path: str, mode: int) -> bool:
 
 
 def _make_private(path: str) -> None:
-    """Create the file if it is missing, readable by its owner only: SQLite would let every user
-    read it, and the files that SQLite puts beside it have the permissions of this one.
+    """Create the file if it is missing, readable by its owner only.
 
+    SQLite would let every user read it, and gives its other files the permissions of this one.
     Raises `CannotOpen` for a file that every user can write to.
     """
-    descriptor = os.open(path, NO_LINK | os.O_CREAT, 0o600)
+    descriptor = os.open(path, OPEN_FLAGS | os.O_CREAT, 0o600)
     try:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     finally:
@@ -320,13 +326,13 @@ def _make_private(path: str) -> None:
 
 
 def _lock(path: str) -> int:
-    """Keep every other writer out while the descriptor is open: the lock ends with the process.
+    """Lock the database for this process, and return the descriptor that holds the lock.
 
-    A separate file, because closing any descriptor of the database would release SQLite's own
-    locks. It is never deleted, because another process may just have locked it.
+    The lock is on a separate file, because closing any descriptor of the database would release
+    SQLite's own locks. The file is never deleted, because another process may just have locked it.
     """
     try:
-        descriptor = os.open(f"{path}.lock", NO_LINK | os.O_CREAT, 0o600)
+        descriptor = os.open(f"{path}.lock", OPEN_FLAGS | os.O_CREAT, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise CannotOpen(_not_a_lock(path, "a link")) from None
@@ -342,7 +348,7 @@ def _lock(path: str) -> int:
     except BlockingIOError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace")
         os.close(descriptor)
-        raise InUse(f"{path} is open in {_who(holder)}") from None
+        raise InUse(f"{path} is open in {_describe_holder(holder)}") from None
     except OSError as error:
         os.close(descriptor)
         raise CannotOpen(
@@ -354,46 +360,48 @@ def _lock(path: str) -> int:
     return descriptor
 
 
-def _refuse_other_file(path: str, facts: os.stat_result) -> None:
-    """Refuse a lock file that is a link or has another name too, because it is overwritten."""
-    if not stat.S_ISREG(facts.st_mode):
+def _refuse_other_file(path: str, status: os.stat_result) -> None:
+    """Raise `CannotOpen` for a lock file that is a link: the linked file would be overwritten."""
+    if not stat.S_ISREG(status.st_mode):
         raise CannotOpen(_not_a_lock(path, "not a regular file"))
-    if facts.st_nlink > 1:
+    if status.st_nlink > 1:
         raise CannotOpen(_not_a_lock(path, "a hard link to another file"))
 
 
-def _not_a_lock(path: str, what: str) -> str:
-    return f"{path}.lock is {what}, which Holdfast did not make: remove it"
+def _not_a_lock(path: str, kind: str) -> str:
+    return f"{path}.lock is {kind}, which Holdfast did not make: remove it"
 
 
 def _refuse_locked_log(path: str) -> None:
-    """Refuse a locked log before anything is opened: the lock file may be new because the old one
-    was deleted."""
+    """Raise `InUse` for a locked log, before the database is opened.
+
+    The lock file alone does not suffice: an earlier one may have been deleted.
+    """
     if (descriptor := lock_log(path)) is not None:
         os.close(descriptor)
 
 
-def _who(holder: str) -> str:
+def _describe_holder(holder: str) -> str:
     if holder == str(os.getpid()):
-        return "this process already: use the one that is open"
+        return "this process already: use the open database"
     return (
-        f"another process ({holder or 'unknown'}), and SQLite serves one at a time: "
-        "stop that one, or use PostgreSQL for more than one"
+        f"another process ({holder or 'unknown'}), and SQLite allows only one: "
+        "stop that process, or use PostgreSQL"
     )
 
 
 def _prepare(writer: apsw.Connection, path: str) -> None:
     mode = writer.pragma("journal_mode", "WAL")
     if path != MEMORY and mode != "wal":
-        raise CannotOpen(f"{path} cannot have a log beside it ({mode}): put it on a local disk")
+        raise CannotOpen(f"{path} cannot have a log next to it ({mode}): put it on a local disk")
     writer.pragma("synchronous", "FULL")  # a power cut loses nothing that was acknowledged
     writer.pragma("foreign_keys", True)
-    writer.pragma("journal_size_limit", WAL_LEFT)
-    _look(writer)
+    writer.pragma("journal_size_limit", WAL_SIZE_LIMIT)
+    _read_schema(writer)
 
 
-def _look(connection: apsw.Connection) -> None:
-    """Read something, so that damage shows here and not later."""
+def _read_schema(connection: apsw.Connection) -> None:
+    """Read the schema, so that damage is found when opening and not later."""
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
 

@@ -1,8 +1,8 @@
-"""Whether the files of an open database are still the files at its path.
+"""Detects whether the files of an open database were deleted or replaced.
 
 SQLite keeps writing to a file that was deleted or replaced, and everything written is lost when the
-process ends. Every write transaction therefore asks whether the open files still have a name, and
-once in a while whether it is the right one.
+process ends. Therefore every write transaction checks whether the open files still have a name, and
+once per second whether they are still the files at their path.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from holdfast.store.database import InUse
 FileId: TypeAlias = tuple[int, int]
 """Device and inode."""
 
-BESIDE: Final = (".lock", "-wal", "-shm")
-"""Suffixes of the files that belong to an open database."""
-INTERVAL: Final = 1.0
-"""Seconds between two comparisons of all names, which cost more than a small write does."""
+FILE_SUFFIXES: Final = (".lock", "-wal", "-shm")
+"""Suffixes of the other files of an open database."""
+COMPARE_INTERVAL: Final = 1.0
+"""Seconds between two comparisons of all files, which take longer than a small write."""
 
 
 class FileWatch:
@@ -37,7 +37,7 @@ class FileWatch:
     def __init__(self, path: str) -> None:
         self._path = path
         self._opened: Mapping[str, FileId | None] = {
-            name: _identity(name) for name in (path, *(path + suffix for suffix in BESIDE))
+            name: _identity(name) for name in (path, *(path + suffix for suffix in FILE_SUFFIXES))
         }
         # A second lock, for the case that the lock file was deleted. Not on the database or the
         # -shm file: closing any descriptor of these would end SQLite's own locks on them.
@@ -46,29 +46,31 @@ class FileWatch:
         self._compare_at = 0.0
 
     def close(self) -> None:
-        """Call after the last connection was closed."""
+        """Close the files. Call it after the last connection was closed."""
         os.close(self._database)
         if self._log is not None:
             os.close(self._log)
 
     def is_due(self) -> bool:
-        """Whether to call `replaced` before a write. Cheap: a file that was moved keeps what is
-        written to it, so only a file without a name is urgent."""
+        """Return whether to call `replaced` before a write. Cheap.
+
+        A moved file keeps the data written to it, so only a file without a name is urgent.
+        """
         now = time.monotonic()
         if now >= self._compare_at:
-            self._compare_at = now + INTERVAL
+            self._compare_at = now + COMPARE_INTERVAL
             return True
         return self.is_deleted() or (self._log is not None and not os.fstat(self._log).st_nlink)
 
     def replaced(self) -> str | None:
         """Return the name of the first file that was deleted or replaced, or None."""
-        for name, opened in self._opened.items():
-            if _identity(name) != opened:
+        for name, opened_id in self._opened.items():
+            if _identity(name) != opened_id:
                 return name
         return None
 
     def is_deleted(self) -> bool:
-        """Whether the open database has no name left: its content is lost with the process."""
+        """Return whether the open database has no name: its content is lost with the process."""
         return os.fstat(self._database).st_nlink == 0
 
 
@@ -96,8 +98,7 @@ def lock_log(path: str) -> int | None:
 
 
 def describe(name: str, path: str, copy: str | None = None) -> str:
-    """Describe the fact and what to do, for the log and for errors. `copy` has what was
-    committed."""
+    """Describe a deleted or replaced file, and what to do. `copy` is the saved content."""
     if name == path:
         remedy = f"move {copy} there" if copy else "put the right file there"
         return (
@@ -111,7 +112,7 @@ def describe(name: str, path: str, copy: str | None = None) -> str:
 
 
 def save_copy(connection: apsw.Connection, path: str) -> str:
-    """Write everything committed on a connection to a new file beside `path`; returns its name."""
+    """Write the committed content of a database to a new file next to `path`; returns its name."""
     name = f"{path}.saved-{os.getpid()}"
     os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
     try:
@@ -131,7 +132,7 @@ def save_copy(connection: apsw.Connection, path: str) -> str:
 
 def _identity(name: str) -> FileId | None:
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

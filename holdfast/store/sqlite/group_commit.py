@@ -1,8 +1,8 @@
 """Group commit on SQLite: transactions that wait at the same time share one commit.
 
 If one is rejected, each runs in its own savepoint, so that the others are not affected; if the
-commit itself fails, each is run again alone. A function may therefore run twice, and only one run
-counts.
+commit itself fails, each is run again alone. So a function may run twice, of which only one run is
+committed.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from holdfast.store.completion import Answer
-from holdfast.store.database import Bulk, Notice, NotWritable, StoreError
-from holdfast.store.sqlite.file import File
-from holdfast.store.sqlite.transaction import ENDED, ReadTx, SqliteTx, ran, refusal
+from holdfast.store.completion import Completion
+from holdfast.store.database import Bulk, ChangeNotice, NotWritable, StoreError
+from holdfast.store.sqlite.file import DatabaseFile
+from holdfast.store.sqlite.transaction import ENDED, SqliteReadTx, SqliteTx, run_to_end, store_error
 
 T = TypeVar("T")
 
 LOG: Final = logging.getLogger("holdfast")
 
 
-class Job(Answer[T]):
+class Job(Completion[T]):
     """A submitted transaction: the function, and its outcome."""
 
     __slots__ = ("arguments", "bulk", "function", "notices", "now", "reads")
@@ -42,10 +42,10 @@ class Job(Answer[T]):
         self.now = now
         self.reads = reads
         self.bulk = bulk
-        """The bulk that it belongs to, if it has a form for many."""
-        self.notices: Sequence[Notice] = ()
+        """The bulk transaction that it is an item of, if any."""
+        self.notices: Sequence[ChangeNotice] = ()
 
-    def succeed(self, value: T, notices: Sequence[Notice]) -> None:
+    def succeed(self, value: T, notices: Sequence[ChangeNotice]) -> None:
         """Set the result and the notices."""
         self.value = value
         self.error = None
@@ -57,18 +57,18 @@ class Job(Answer[T]):
         self.notices = ()
 
 
-class Writer:
+class WriteRunner:
     """Runs transactions on the only connection that writes."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self._connection = file.writer
         self._cursor = file.writer.cursor()
-        self._reader = None if file.readers else Reader(file.writer, shared=True)
+        self._reader = None if file.readers else ReadRunner(file.writer, shared=True)
 
     @property
-    def behind(self) -> bool:
-        return self._file.is_behind
+    def needs_catch_up(self) -> bool:
+        return self._file.needs_catch_up
 
     def catch_up(self) -> None:
         self._file.catch_up()
@@ -84,7 +84,9 @@ class Writer:
             for job in jobs:
                 job.fail(NotWritable(str(error)))  # one each: raising adds to its traceback
             return
-        if len(jobs) > 1 and (self._as_one(jobs) or self._together(jobs)):
+        if len(jobs) > 1 and (
+            self._commit_without_savepoints(jobs) or self._commit_with_savepoints(jobs)
+        ):
             return
         for job in jobs:
             self._alone(job)
@@ -96,38 +98,40 @@ class Writer:
         execute = self._cursor.execute
         try:
             execute("BEGIN IMMEDIATE")
-            self._member(job)
+            self._run_job(job)
             execute("COMMIT")
         except BaseException as error:
             self._roll_back()
-            job.fail(_own(error, self._connection))
+            job.fail(_error_of_job(error, self._connection))
 
-    def _as_one(self, jobs: Sequence[Job[Any]]) -> bool:
-        """Commit the jobs as one; returns whether that succeeded. If not, nothing changed, and no
-        job failed.
+    def _commit_without_savepoints(self, jobs: Sequence[Job[Any]]) -> bool:
+        """Commit the jobs together, in the usual case that none is rejected.
 
-        The usual case, in which none is rejected, so none needs a savepoint.
+        Returns whether that succeeded. If not, nothing was changed, and no job has failed yet.
         """
         execute = self._cursor.execute
         try:
             execute("BEGIN IMMEDIATE")
             for run in _runs(jobs):
-                self._members(run)
+                self._run_bulk(run)
             execute("COMMIT")
         except BaseException:
             self._roll_back()
             return False
         return True
 
-    def _together(self, jobs: Sequence[Job[Any]]) -> bool:
-        """Commit jobs that may be rejected, each in a savepoint; returns whether that succeeded."""
+    def _commit_with_savepoints(self, jobs: Sequence[Job[Any]]) -> bool:
+        """Commit jobs together, each in a savepoint because it may be rejected.
+
+        Returns whether that succeeded.
+        """
         execute = self._cursor.execute
         try:
             execute("BEGIN IMMEDIATE")
             for job in jobs:
                 execute("SAVEPOINT member")
                 try:
-                    self._member(job)
+                    self._run_job(job)
                 except _Broken:
                     raise
                 except BaseException as error:
@@ -140,31 +144,31 @@ class Writer:
             return False
         return True
 
-    def _members(self, run: Sequence[Job[Any]]) -> None:
-        """Run jobs of one bulk in its form for many."""
-        first = run[0]
-        if first.bulk is None or len(run) == 1:
-            self._member(first)
+    def _run_bulk(self, run: Sequence[Job[Any]]) -> None:
+        """Run the jobs of one bulk transaction together."""
+        first_job = run[0]
+        if first_job.bulk is None or len(run) == 1:
+            self._run_job(first_job)
             return
-        ones = [job.arguments[0] for job in run]
-        # With the time of the last job, so that no change is dated before an earlier one.
-        values, notices = self._run(run[-1].now, first.bulk.together, ones)
+        items = [job.arguments[0] for job in run]
+        # With the time of the last job, so that times do not decrease between commits.
+        values, notices = self._run(run[-1].now, first_job.bulk.together, items)
         if len(values) != len(run) or None in values:
-            raise _Apart
+            raise _NotTogether
         for job, value in zip(run, values, strict=True):
             job.succeed(value, ())
-        first.notices = notices
+        first_job.notices = notices
 
-    def _member(self, job: Job[Any]) -> None:
+    def _run_job(self, job: Job[Any]) -> None:
         job.succeed(*self._run(job.now, job.function, *job.arguments))
 
     def _run(
         self, now: int, function: Callable[..., Awaitable[T]], *arguments: Any
-    ) -> tuple[T, Sequence[Notice]]:
-        """Run a function. Raises `_Broken` when the whole transaction is lost with it."""
+    ) -> tuple[T, Sequence[ChangeNotice]]:
+        """Run a function. Raises `_Broken` if its error also ends the whole transaction."""
         tx = SqliteTx(self._connection, self._cursor, now)
         try:
-            made = ran(function, tx, *arguments)
+            value = run_to_end(function, tx, *arguments)
         except BaseException as error:
             if tx.broken is not None or not self._connection.in_transaction:
                 raise _Broken from error
@@ -173,7 +177,7 @@ class Writer:
             raise _Broken from tx.broken
         if not self._connection.in_transaction:
             raise _Broken from StoreError(ENDED)
-        return made, tx.notices
+        return value, tx.notices
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -184,20 +188,20 @@ class Writer:
 
 
 class _Broken(Exception):
-    """The whole transaction is lost; the cause says why."""
+    """The whole transaction has failed; the cause is the reason."""
 
 
-class _Apart(Exception):
+class _NotTogether(Exception):
     """Not all jobs of a bulk could take part: each is run alone."""
 
 
-class Reader:
-    """Runs read-only functions, each on one snapshot."""
+class ReadRunner:
+    """Runs read-only transactions, each on one snapshot."""
 
-    behind = False
+    needs_catch_up = False
 
     def __init__(self, connection: apsw.Connection, *, shared: bool = False) -> None:
-        """`shared`: uses the writer's connection, between its transactions."""
+        """`shared`: the connection is the writer's, and is used between its transactions."""
         self._connection = connection
         self._cursor = connection.cursor()
         self._shared = shared
@@ -211,7 +215,7 @@ class Reader:
                     self._cursor.execute("PRAGMA query_only = ON")
                 self._snapshot(job)
             except BaseException as error:
-                job.fail(_own(error, self._connection))
+                job.fail(_error_of_job(error, self._connection))
             finally:
                 if self._shared:
                     self._cursor.execute("PRAGMA query_only = OFF")
@@ -226,8 +230,8 @@ class Reader:
         execute = self._cursor.execute
         execute("BEGIN")
         try:
-            tx = ReadTx(self._connection, self._cursor, job.now)
-            job.succeed(ran(job.function, tx, *job.arguments), ())
+            tx = SqliteReadTx(self._connection, self._cursor, job.now)
+            job.succeed(run_to_end(job.function, tx, *job.arguments), ())
         finally:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
@@ -248,8 +252,8 @@ def _runs(jobs: Sequence[Job[T]]) -> Iterator[Sequence[Job[T]]]:
     yield run
 
 
-def _own(error: BaseException, connection: apsw.Connection) -> BaseException:
-    """Return the error that the owner of a transaction gets."""
+def _error_of_job(error: BaseException, connection: apsw.Connection) -> BaseException:
+    """Return the error that the caller of a transaction receives."""
     if isinstance(error, _Broken) and error.__cause__ is not None:
         return error.__cause__
-    return refusal(error, connection) if isinstance(error, apsw.Error) else error
+    return store_error(error, connection) if isinstance(error, apsw.Error) else error

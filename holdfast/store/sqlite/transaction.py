@@ -11,9 +11,9 @@ import apsw
 from holdfast.store.database import (
     NO_PARAMS,
     SQLITE,
+    ChangeNotice,
     Damaged,
     Dialect,
-    Notice,
     NotWritable,
     Params,
     Row,
@@ -21,15 +21,15 @@ from holdfast.store.database import (
     Unavailable,
     Violation,
 )
-from holdfast.store.placeholders import taken
+from holdfast.store.placeholders import value_order
 
 T = TypeVar("T")
 
 ENDED: Final = "a transaction must not end itself: leave BEGIN, COMMIT and ROLLBACK out of it"
 
 
-def ran(function: Callable[..., Awaitable[T]], tx: SqliteTx, *arguments: Any) -> T:
-    """Run a transaction's function to its end, which it must reach without being suspended."""
+def run_to_end(function: Callable[..., Awaitable[T]], tx: SqliteTx, *arguments: Any) -> T:
+    """Run a transaction's function to its end. It must not be suspended."""
     try:
         coroutine: Coroutine[Any, Any, T] = function(tx, *arguments)  # type: ignore[assignment]
         coroutine.send(None)
@@ -37,10 +37,10 @@ def ran(function: Callable[..., Awaitable[T]], tx: SqliteTx, *arguments: Any) ->
         return end.value  # type: ignore[no-any-return]
     finally:
         tx.end()
-    with suppress(Exception):  # the error below says what is wrong
+    with suppress(Exception):  # the error below has the reason
         coroutine.close()
     raise TypeError(
-        f"{function!r} waits for something other than the database: "
+        f"{function!r} awaits something other than the database: "
         "do that before or after the transaction"
     )
 
@@ -57,9 +57,9 @@ class SqliteTx:
         self._execute: Callable[..., apsw.Cursor] = cursor.execute
         self._execute_many: Callable[..., apsw.Cursor] = cursor.executemany
         self._now = now
-        self.notices: list[Notice] = []
+        self.notices: list[ChangeNotice] = []
         self.broken: StoreError | None = None
-        """Why this transaction cannot be committed."""
+        """The reason why this transaction cannot be committed."""
 
     async def fetch(self, sql: str, params: Params = NO_PARAMS) -> Sequence[Row]:
         return self._run(sql, params)
@@ -73,9 +73,10 @@ class SqliteTx:
 
     async def execute(self, sql: str, params: Params = NO_PARAMS) -> int:
         # SQLite keeps its previous count when a statement changes nothing.
-        before = self._connection.total_changes()
+        changes_before = self._connection.total_changes()
         self._run(sql, params)
-        return self._connection.changes() if self._connection.total_changes() != before else 0
+        has_changed = self._connection.total_changes() != changes_before
+        return self._connection.changes() if has_changed else 0
 
     async def execute_many(self, sql: str, params: Sequence[Params]) -> None:
         self._run_many(sql, params)
@@ -86,70 +87,72 @@ class SqliteTx:
             self._break(StoreError(ENDED))
             raise StoreError(ENDED)
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: ChangeNotice) -> None:
         self.notices.append(notice)
 
     def end(self) -> None:
         """Invalidate the transaction."""
-        self._execute = self._execute_many = _over
+        self._execute = self._execute_many = _transaction_over
 
     def _run(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
-        values = taken(sql).values(params, self._now)
+        values = value_order(sql).values(params, self._now)
         try:
             return self._execute(sql, values).fetchall()
         except apsw.Error as error:
-            raise self._refused(error) from error
+            raise self._convert_error(error) from error
         except UnicodeDecodeError as error:  # SQLite stores any bytes as text
             raise Damaged(f"a stored text is not UTF-8: {error}") from error
 
     def _run_many(self, sql: str, params: Sequence[Params]) -> list[tuple[Any, ...]]:
-        take, now = taken(sql).values, self._now
-        values = [take(each, now) for each in params]
+        order, now = value_order(sql).values, self._now
+        values = [order(one_set, now) for one_set in params]
         try:
             return self._execute_many(sql, values).fetchall()
         except apsw.Error as error:
-            raise self._refused(error) from error
+            raise self._convert_error(error) from error
         except UnicodeDecodeError as error:
             raise Damaged(f"a stored text is not UTF-8: {error}") from error
 
-    def _refused(self, error: apsw.Error) -> StoreError:
-        why = refusal(error, self._connection)
-        if isinstance(why, Unavailable) or not self._connection.in_transaction:
-            self._break(why)
-        return why
+    def _convert_error(self, error: apsw.Error) -> StoreError:
+        converted = store_error(error, self._connection)
+        if isinstance(converted, Unavailable) or not self._connection.in_transaction:
+            self._break(converted)
+        return converted
 
     def _break(self, why: StoreError) -> None:
-        """Reject all further statements: SQLite may have rolled back, and would commit them
-        separately."""
+        """Reject all further statements.
+
+        SQLite may have rolled back, and would commit each of them separately.
+        """
         self.broken = why
         self.end()
 
 
-class ReadTx(SqliteTx):
+class SqliteReadTx(SqliteTx):
     """A read-only transaction."""
 
     __slots__ = ()
 
-    def tell(self, notice: Notice) -> NoReturn:
+    def notify(self, notice: ChangeNotice) -> NoReturn:
         raise StoreError("a read cannot send notices: use write")
 
-    def _refused(self, error: apsw.Error) -> StoreError:
+    def _convert_error(self, error: apsw.Error) -> StoreError:
         if isinstance(error, apsw.ReadOnlyError):
             return StoreError("a read must not write: use write")
-        return super()._refused(error)
+        return super()._convert_error(error)
 
 
-def _over(*_: object) -> NoReturn:
+def _transaction_over(*_: object) -> NoReturn:
     raise StoreError("this transaction is over: begin another")
 
 
-# --- What SQLite refuses -------------------------------------------------------------------------
+# --- Errors of SQLite ----------------------------------------------------------------------------
 
 _NOT_WRITABLE: Final[Mapping[type[Exception], str]] = {
     apsw.FullError: "the disk is full, free some space",
     apsw.IOError: "the disk cannot be read or written, check it",
     apsw.ReadOnlyError: "it may only be read now, check its permissions and its disk",
-    apsw.CantOpenError: "a file beside it cannot be opened, check the directory",
+    apsw.CantOpenError: "a file next to it cannot be opened, check the directory",
     apsw.PermissionsError: "there is no permission, check its directory",
 }
 """Errors of the disk: the next write is likely to fail in the same way."""
@@ -167,7 +170,7 @@ _UNAVAILABLE: Final[Mapping[type[Exception], str]] = {
 _VIOLATION: Final = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
 
 
-def refusal(error: apsw.Error, connection: apsw.Connection) -> StoreError:
+def store_error(error: apsw.Error, connection: apsw.Connection) -> StoreError:
     """Convert an error of SQLite to one of the store."""
     if isinstance(error, _VIOLATION):
         return Violation(str(error))

@@ -36,7 +36,7 @@ from tests.chat.chats import (
 
 async def test_a_claim_takes_the_chat_and_nothing_else_of_it_changes(chats: Chats) -> None:
     chat = await chats.create("c1")
-    chats.told()
+    chats.take_notices()
     assert await chats.claim() == ["c1"]
     claimed = await chats.row()
     assert (claimed.worker_id, claimed.epoch, claimed.crashes) == (ME, 1, 0)
@@ -47,7 +47,7 @@ async def test_a_claim_takes_the_chat_and_nothing_else_of_it_changes(chats: Chat
         chat.attempt,
         chat.runnable_since,
     )
-    assert [type(notice).__name__ for notice in chats.told()] == ["Changed"]
+    assert [type(notice).__name__ for notice in chats.take_notices()] == ["Changed"]
 
 
 async def test_only_what_is_runnable_is_claimed(chats: Chats) -> None:
@@ -353,7 +353,7 @@ async def test_a_chat_that_killed_three_workers_is_parked(
     for number in range(1, MAX_CRASHES):
         await crash(chats, f"v{number}")
         assert (await chats.row()).crashes == number
-    chats.told()
+    chats.take_notices()
     chats.clock.advance(16)
     assert await chats.claim("root", worker="last") == []
     chat = await chats.row()
@@ -362,7 +362,7 @@ async def test_a_chat_that_killed_three_workers_is_parked(
     assert (chat.error.kind, chat.crashes, chat.epoch) == ("poison", 0, MAX_CRASHES + 1)
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert line.startswith(f"turn failed: kind poison, chat {chat.id}, ")
-    assert [type(notice).__name__ for notice in chats.told()] == ["Changed"]
+    assert [type(notice).__name__ for notice in chats.take_notices()] == ["Changed"]
     assert await chats.queued() == ["q1"]
 
 
@@ -481,9 +481,9 @@ async def test_a_parent_is_claimed_when_all_its_awaited_children_are_at_rest(
     assert await chats.claim("urgent") == []
     await chats.rest("k1")
     assert await chats.claim("urgent") == []
-    chats.told()
+    chats.take_notices()
     await chats.rest("k2")
-    told = [(type(n).__name__, getattr(n, "chat", "")) for n in chats.told()]
+    told = [(type(n).__name__, getattr(n, "chat", "")) for n in chats.take_notices()]
     assert told[-1] == ("Claimable", "parent")
     assert await chats.claim("urgent") == ["parent"]
     advanced = await chats.do(runner.expire, fence_of(await chats.row("parent")))
@@ -504,9 +504,9 @@ async def test_whoever_begins_to_wait_for_a_child_has_somebody_look_whether_it_r
     await chats.commit("parent", answer("now wait", asks("wait")))
     chat = await chats.row("parent")
     row = row_of_call(chat, "wait", "waiting", action="child")
-    chats.told()
+    chats.take_notices()
     await chats.do(runner.require_action, fence_of(chat), [row], {"wait": ["k1"]})
-    assert Claimable("parent") in chats.told()
+    assert Claimable("parent") in chats.take_notices()
 
 
 async def test_a_child_that_waits_for_a_person_keeps_its_parent_waiting(chats: Chats) -> None:
@@ -536,10 +536,10 @@ async def test_a_parent_whose_awaited_children_are_gone_goes_on(chats: Chats) ->
     await chats.do(user.interrupt, "k1")
     assert await chats.claim("urgent") == ["k1"]
     await chats.do(runner.settle, fence_of(await chats.row("k1")), runner.Settlement())
-    chats.told()
+    chats.take_notices()
     await chats.do(lifecycle.delete, "k1")
     assert ("Claimable", "parent") in [
-        (type(n).__name__, getattr(n, "chat", "")) for n in chats.told()
+        (type(n).__name__, getattr(n, "chat", "")) for n in chats.take_notices()
     ]
     assert await chats.claim("urgent") == ["parent"]
     advanced = await chats.do(runner.expire, fence_of(await chats.row("parent")))

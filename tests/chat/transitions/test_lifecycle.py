@@ -61,7 +61,7 @@ async def at_rest(chats: Chats) -> None:
     await a_family(chats)
     for id in ("g", "k2", "k1", "root"):
         await chats.rest(id)
-    chats.told()
+    chats.take_notices()
 
 
 FAMILY = ("root", "k1", "k2", "g")
@@ -72,7 +72,7 @@ FAMILY = ("root", "k1", "k2", "g")
 
 async def test_a_child_begins_in_the_commit_of_the_call_that_wants_it(chats: Chats) -> None:
     chat = await chats.running("root", calls={"spawn": "open"}, owner="ann")
-    chats.told()
+    chats.take_notices()
     outcome = Outcome(results=(made("spawn"),), writes={"spawn": (Spawn(new("k1")),)})
     await chats.do(runner.commit_step, fence_of(chat), outcome)
     child = await chats.row("k1")
@@ -82,12 +82,12 @@ async def test_a_child_begins_in_the_commit_of_the_call_that_wants_it(chats: Cha
         1,
         "spawn",
     )
-    assert (child.status, child.owner, await chats.said("k1")) == (
+    assert (child.status, child.owner, await chats.texts("k1")) == (
         Status.RUNNING,
         "ann",
         ["hello k1"],
     )
-    told = [(type(n).__name__, getattr(n, "chat", "")) for n in chats.told()]
+    told = [(type(n).__name__, getattr(n, "chat", "")) for n in chats.take_notices()]
     assert sorted(told) == [("Changed", "k1"), ("Changed", "root"), ("Claimable", "k1")]
 
 
@@ -114,7 +114,7 @@ async def test_children_go_only_so_deep(chats: Chats) -> None:
     assert refusal.value.limit == MAX_DEPTH
     with pytest.raises(ChatNotFound):
         await chats.row("too deep")
-    assert (await chats.said(f"d{MAX_DEPTH}"))[-1].startswith("do it")
+    assert (await chats.texts(f"d{MAX_DEPTH}"))[-1].startswith("do it")
 
 
 async def test_a_family_has_only_so_many_children(chats: Chats) -> None:
@@ -201,7 +201,7 @@ async def test_a_steering_message_to_a_parent_that_waits_leaves_its_children_alo
     row = row_of_call(chat, "wait", "waiting", action="child")
     await chats.do(runner.require_action, fence_of(chat), [row], {"wait": ["k1"]})
     await chats.send("root", "how far are they?", "steer")
-    assert (await chats.said("root"))[-2:] == ["wait=skipped", "how far are they?"]
+    assert (await chats.texts("root"))[-2:] == ["wait=skipped", "how far are they?"]
     assert (await chats.row("k1")).status is Status.RUNNING
 
 
@@ -224,10 +224,12 @@ async def test_an_edit_interrupts_the_children_of_what_it_supersedes_and_no_othe
 async def test_a_childs_end_does_not_write_to_its_parent(chats: Chats) -> None:
     await a_family(chats)
     before = await chats.row("k1")
-    chats.told()
+    chats.take_notices()
     await chats.rest("g")
     assert await chats.row("k1") == before
-    assert ("Claimable", "k1") in [(type(n).__name__, getattr(n, "chat", "")) for n in chats.told()]
+    assert ("Claimable", "k1") in [
+        (type(n).__name__, getattr(n, "chat", "")) for n in chats.take_notices()
+    ]
 
 
 # --- together or not at all ---
@@ -236,11 +238,11 @@ async def test_a_childs_end_does_not_write_to_its_parent(chats: Chats) -> None:
 async def test_a_family_is_archived_and_brought_back_as_one(chats: Chats) -> None:
     await at_rest(chats)
     await chats.do(lifecycle.archive, "g")
-    chats.told()
+    chats.take_notices()
     root = await chats.do(lifecycle.archive, "root")
     assert (root.id, root.archived) == ("root", True)
     assert {(await chats.row(id)).archived for id in FAMILY} == {True}
-    told = [notice for notice in chats.told() if isinstance(notice, Changed)]
+    told = [notice for notice in chats.take_notices() if isinstance(notice, Changed)]
     assert sorted(notice.chat for notice in told) == ["k1", "k2", "root"]
     with pytest.raises(ChatArchived):
         await chats.send("g", "hello?")
@@ -279,11 +281,11 @@ async def test_one_busy_member_keeps_the_whole_family(
     if status is Status.INTERRUPTING:
         await chats.do(user.interrupt, busy)
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     with pytest.raises(FamilyBusy) as refusal:
         await chats.do(away, "root")
     assert (refusal.value.chat, refusal.value.status) == (busy, status)
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])
 
 
 async def test_a_busy_root_is_neither_archived_nor_deleted(chats: Chats) -> None:
@@ -311,9 +313,11 @@ async def test_a_deleted_family_leaves_nothing_behind(chats: Chats) -> None:
     ]
     await chats.do(runner.require_action, fence_of(chat), rows, {"wait": ["k1"]})
     await chats.send("root", "later")
-    chats.told()
+    chats.take_notices()
     assert await chats.do(lifecycle.delete, "root") == ("root", "k1", "k2", "g")
-    assert {notice.chat for notice in chats.told() if isinstance(notice, Changed)} == set(FAMILY)
+    assert {notice.chat for notice in chats.take_notices() if isinstance(notice, Changed)} == set(
+        FAMILY
+    )
     everything = dict(await chats.everything())
     # But that they were there, for those who have them in a list.
     assert {row[:2] for row in everything.pop("gone")} == {(id, "") for id in FAMILY}

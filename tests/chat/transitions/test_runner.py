@@ -66,10 +66,10 @@ async def test_a_runner_that_was_started_on_something_else_writes_nothing(
         with cell(transition, status, part):
             chat = await bring(chats, f"{transition}-{status}", status, transition)
             before = await chats.everything()
-            chats.told()
+            chats.take_notices()
             with pytest.raises(Fenced):
                 await ACTS[transition](chats, STALE[part](chat))
-            assert (await chats.everything(), chats.told()) == (before, [])
+            assert (await chats.everything(), chats.take_notices()) == (before, [])
 
 
 @pytest.mark.parametrize("part", STALE)
@@ -81,11 +81,11 @@ async def test_a_plain_step_of_a_runner_that_was_started_on_something_else_is_lo
     else:
         chat = STALE[part](await chats.running("c1"))
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     step = StepCommit(fence_of(chat), (answer("too late"),))
     assert isinstance(await chats.db.write_together(COMMIT_STEP, step), FenceLost)
     assert isinstance(await chats.do(COMMIT_STEP.alone, step), FenceLost)
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])
 
 
 async def test_a_runner_that_let_go_of_its_chat_writes_nothing_more(chats: Chats) -> None:
@@ -107,7 +107,7 @@ async def test_a_commit_whose_acknowledgement_was_lost_is_not_made_twice(chats: 
     step = StepCommit(fence_of(chat), (answer("once"),))
     assert isinstance(await chats.db.write_together(COMMIT_STEP, step), Committed)
     assert isinstance(await chats.db.write_together(COMMIT_STEP, step), FenceLost)
-    assert await chats.said() == ["hello", "once"]
+    assert await chats.texts() == ["hello", "once"]
 
 
 # --- committing a step, in three forms ---
@@ -172,9 +172,9 @@ async def test_one_bad_step_of_many_is_its_owners_alone(postgres: Chats) -> None
         group.start_soon(chats.db.write, keep_locked)
         await hold.wait()
         steps = [StepCommit(fence_of(chat), MESSAGES) for chat in (*stale, locked, fine)]
-        chats.told()
+        chats.take_notices()
         outcomes = await chats.do(COMMIT_STEP.together, steps)
-        told = chats.told()
+        told = chats.take_notices()
         go.set()
     *lost, waits, committed = outcomes
     assert lost == [FENCE_LOST] * 5
@@ -200,13 +200,15 @@ async def test_a_step_alone_in_its_group_is_written_as_among_others(postgres: Ch
             StepCommit(fence_of(await chats.row(id)), (message,))
             for id in ("alone", "among", "other")
         ]
-        chats.told()
+        chats.take_notices()
         outcomes = [
             *await chats.do(COMMIT_STEP.together, [alone]),
             *await chats.do(COMMIT_STEP.together, [among, other]),
         ]
         assert outcomes == [Committed(version, version - 2, 3)] * 3
-        assert chats.told() == [Changed(step.chat, version) for step in (alone, among, other)]
+        assert chats.take_notices() == [
+            Changed(step.chat, version) for step in (alone, among, other)
+        ]
     everything = await chats.everything()
     for table in ("chats", "messages"):
         written = {
@@ -229,10 +231,10 @@ async def test_a_step_alone_in_its_group_is_refused_as_among_others(
     else:
         stale = STALE[why](stale)
     before = await chats.everything()
-    chats.told()
+    chats.take_notices()
     step = StepCommit(fence_of(stale), (answer("too late"),))
     assert await chats.do(COMMIT_STEP.together, [step]) == [None if why == "chat" else FENCE_LOST]
-    assert (await chats.everything(), chats.told()) == (before, [])
+    assert (await chats.everything(), chats.take_notices()) == (before, [])
     both = [step, StepCommit(fence_of(fine), (answer("done"),))]
     refused, committed = await chats.do(COMMIT_STEP.together, both)
     assert refused == (None if why == "chat" else FENCE_LOST)
@@ -323,7 +325,7 @@ async def test_a_step_that_finds_its_chat_locked_waits_for_it_alone(postgres: Ch
         assert "locked" not in done
         go.set()
     assert isinstance(done["locked"], FenceLost)  # the interrupt came first
-    assert await chats.said("locked") == ["hello"]
+    assert await chats.texts("locked") == ["hello"]
 
 
 async def test_a_step_of_a_chat_that_is_gone_is_lost(chats: Chats) -> None:
@@ -349,7 +351,7 @@ async def test_a_commit_takes_the_journal_along_and_forgets_crashes(chats: Chats
         charges=(Charge("attempt:1", "attempt", USED),),
     )
     advanced = await chats.do(runner.commit_step, fence_of(chat), outcome)
-    assert (await chats.said())[2:] == ["a=ok b=ok c=ok"]
+    assert (await chats.texts())[2:] == ["a=ok b=ok c=ok"]
     assert [s.number for s in advanced.appended] == [3]
     assert (await chats.load()).journal == {}
     calls = {row[1]: (row[5], row[-2], row[-1]) for row in (await chats.everything())["tool_calls"]}
@@ -427,7 +429,7 @@ async def test_a_result_that_comes_during_an_interrupt_is_kept(chats: Chats) -> 
         runner.finish_call, "c1", row_of_call(running_chat, "a", "finished", result=made("a"))
     )
     await chats.do(runner.settle, fence_of(chat), runner.Settlement())
-    assert (await chats.said())[2:] == ["a=ok", "b=interrupted"]
+    assert (await chats.texts())[2:] == ["a=ok", "b=interrupted"]
 
 
 async def test_a_result_of_another_epoch_is_not_kept(chats: Chats) -> None:
@@ -497,7 +499,7 @@ async def test_an_interrupted_turn_keeps_results_and_answers_every_other_call(
     calls = {"a": "recorded", "b": "started", "c": "waiting", "d": "open", "e": "started"}
     await chats.interrupting("c1", calls=calls)
     advanced = await settled(chats, results=(made("e", "just in time"),), marker=MARKER)
-    assert (await chats.said())[2:] == [
+    assert (await chats.texts())[2:] == [
         "a=ok e=ok",
         "b=interrupted c=interrupted d=interrupted",
         "The user interrupted.",
@@ -514,7 +516,7 @@ async def test_an_answer_whose_commit_lost_to_the_interrupt_is_kept_whole(chats:
     await chats.interrupting("c1")
     whole = answer("all of it", asks("a"), usage=USED)
     await settled(chats, message=whole, marker=MARKER)
-    assert (await chats.said())[1:] == ["all of it ?a", "a=interrupted", "The user interrupted."]
+    assert (await chats.texts())[1:] == ["all of it ?a", "a=interrupted", "The user interrupted."]
     spent = await chats.ask(queries.spent, "c1")
     assert spent.usage == USED
 
@@ -548,7 +550,7 @@ async def test_a_settled_chat_goes_on_with_what_waits(chats: Chats) -> None:
     await chats.running("c1", calls={"a": "open"})
     await chats.send("c1", "do this instead", "interrupt")
     advanced = await settled(chats, marker=MARKER)
-    assert (await chats.said())[2:] == [
+    assert (await chats.texts())[2:] == [
         "a=interrupted",
         "The user interrupted.",
         "do this instead",
@@ -574,7 +576,7 @@ async def test_an_error_keeps_calls_open_and_the_partial_answer_for_people_alone
     assert (advanced.chat.outcome, advanced.chat.worker_id) == (TurnOutcome("error"), None)
     assert (await chats.load()).journal["a"].state == "started"
     await chats.send("c1", "go on")
-    assert (await chats.said())[2:] == ["half an", "a=skipped", "go on"]
+    assert (await chats.texts())[2:] == ["half an", "a=skipped", "go on"]
     assert (await chats.ask(queries.spent, "c1")).usage == USED
 
 
@@ -627,12 +629,12 @@ async def test_whatever_enters_the_history_is_followed_by_a_first_attempt(chats:
 
 async def test_a_long_wait_for_the_next_attempt_belongs_to_nobody(chats: Chats) -> None:
     chat = await chats.running("c1")
-    chats.told()
+    chats.take_notices()
     advanced = await chats.do(
         runner.record_retry, fence_of(chat), FAILURE, 5, 60 * SECOND, release=True
     )
     assert advanced.chat.worker_id is None
-    assert [type(notice).__name__ for notice in chats.told()] == ["Changed"]
+    assert [type(notice).__name__ for notice in chats.take_notices()] == ["Changed"]
     assert await chats.claim() == []
     chats.clock.advance(60)
     assert await chats.claim() == ["c1"]
@@ -708,10 +710,10 @@ async def test_a_late_partial_answer_is_not_written(chats: Chats) -> None:
 
 async def test_a_released_chat_is_anothers_at_once_and_no_crash(chats: Chats) -> None:
     chat = await chats.running("c1")
-    chats.told()
+    chats.take_notices()
     released = await chats.do(runner.release, fence_of(chat))
     assert (released.worker_id, released.status) == (None, Status.RUNNING)
-    assert [type(notice).__name__ for notice in chats.told()] == ["Changed", "Claimable"]
+    assert [type(notice).__name__ for notice in chats.take_notices()] == ["Changed", "Claimable"]
     assert await chats.claim(worker="w2") == ["c1"]
     assert (await chats.row()).crashes == 0
 
@@ -742,10 +744,10 @@ async def test_an_interrupt_ends_also_when_a_call_waits_for_a_client(chats: Chat
     await chats.interrupting("c1", calls={"local": "started", "client": "waiting"})
     advanced = await settled(chats)
     assert advanced.chat.status is Status.IDLE
-    assert (await chats.said())[2:] == ["local=interrupted client=interrupted"]
+    assert (await chats.texts())[2:] == ["local=interrupted client=interrupted"]
 
 
 async def test_finished_results_are_kept_although_a_sibling_was_interrupted(chats: Chats) -> None:
     await chats.interrupting("c1", calls={"quick": "recorded", "slow": "started"})
     await settled(chats)
-    assert (await chats.said())[2:] == ["quick=ok", "slow=interrupted"]
+    assert (await chats.texts())[2:] == ["quick=ok", "slow=interrupted"]

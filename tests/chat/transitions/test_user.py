@@ -54,7 +54,7 @@ async def test_a_message_after_an_error_comes_behind_results_for_the_calls_that_
     calls = {"a": "started", "b": "waiting", "c": "recorded", "d": "open"}
     await chats.error("c1", calls=calls)
     sent = await chats.send("c1", "never mind")
-    assert (await chats.said())[2:] == ["a=skipped b=skipped c=ok d=skipped", "never mind"]
+    assert (await chats.texts())[2:] == ["a=skipped b=skipped c=ok d=skipped", "never mind"]
     texts = await texts_of_results(chats)
     assert texts["b"] == texts["d"] == NO_RESULT_TEXT["skipped"]
     assert texts["a"] == NO_RESULT_TEXT["skipped"] + TOOK_EFFECT
@@ -66,7 +66,7 @@ async def test_a_message_after_an_error_comes_behind_results_for_the_calls_that_
 async def test_a_steering_message_is_seen_next_by_a_chat_that_waits(chats: Chats) -> None:
     await chats.requires_action("c1", queue=("queue",))
     sent = await chats.send("c1", "forget it", "steer")
-    assert (await chats.said())[2:] == ["a=skipped b=skipped", "forget it"]
+    assert (await chats.texts())[2:] == ["a=skipped b=skipped", "forget it"]
     assert (sent.chat.status, sent.number) == (Status.RUNNING, 4)
     assert await chats.queued() == ["q1"]
 
@@ -74,7 +74,7 @@ async def test_a_steering_message_is_seen_next_by_a_chat_that_waits(chats: Chats
 async def test_an_interrupting_message_is_seen_next_by_a_chat_that_waits(chats: Chats) -> None:
     await chats.requires_action("c1", queue=("queue",))
     sent = await chats.send("c1", "stop", "interrupt")
-    assert (await chats.said())[2:] == ["a=interrupted b=interrupted", "stop"]
+    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", "stop"]
     assert (sent.chat.status, sent.number, sent.chat.deadline) == (Status.RUNNING, 4, None)
 
 
@@ -98,7 +98,7 @@ async def test_an_interrupt_really_stops_a_chat_that_waits(chats: Chats) -> None
         None,
     )
     history = await chats.history()
-    assert (await chats.said())[2:] == ["a=interrupted b=interrupted", "The user interrupted."]
+    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", "The user interrupted."]
     assert (history[-1].message.kind, history[-1].message.visibility) == ("marker", "model")
     assert (await chats.load()).journal == {}
     assert (await texts_of_results(chats))["a"] == NO_RESULT_TEXT["interrupted"]
@@ -108,7 +108,7 @@ async def test_an_interrupt_of_a_chat_that_waits_goes_on_with_its_queue(chats: C
     await chats.requires_action("c1", queue=("queue", "queue"))
     chat = await chats.do(user.interrupt, "c1")
     assert (chat.status, chat.outcome) == (Status.RUNNING, None)
-    assert (await chats.said())[2:] == ["a=interrupted b=interrupted", "q1"]
+    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", "q1"]
     assert await chats.queued() == ["q2"]
 
 
@@ -166,7 +166,7 @@ async def test_a_compaction_of_a_chat_at_rest_is_one_commit_and_keeps_the_last_o
     done = await chats.do(runner.finish_turn, fence_of(claimed), None, outcome)
     assert (done.chat.status, done.chat.compaction) == (Status.IDLE, None)
     assert done.chat.outcome == idle.outcome == TurnOutcome("stop", 1)
-    assert await chats.said() == ["hello", "here you are", "in short"]
+    assert await chats.texts() == ["hello", "here you are", "in short"]
 
 
 async def compaction_asked(chats: Chats, id: str) -> ChatRow:
@@ -290,7 +290,7 @@ async def test_a_title_disturbs_no_running_step(chats: Chats) -> None:
     chat = await chats.running("c1")
     await chats.do(user.update, "c1", {"title": "Mine", "model": "big"})
     await chats.do(runner.commit_step, fence_of(chat), runner.Outcome(messages=(answer("ok"),)))
-    assert await chats.said() == ["hello", "ok"]
+    assert await chats.texts() == ["hello", "ok"]
 
 
 @pytest.mark.parametrize("title", ["nul \x00", "half a pair \ud800"])

@@ -254,7 +254,7 @@ async def test_the_file_of_a_message_that_waits_can_be_read_too(db: Database, cl
 async def test_a_deletion_is_told_as_one_also_when_its_notice_was_lost(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Feed, "hear", lambda feed, notice: None)
+    monkeypatch.setattr(Feed, "receive_notice", lambda feed, notice: None)
     async with neighbours(db, clock) as here, AsyncExitStack() as stack:
         chat = await here.chat("ann")
         await share(here, chat)

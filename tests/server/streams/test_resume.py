@@ -110,7 +110,7 @@ async def test_with_all_notices_lost_a_client_still_gets_everything(
 ) -> None:
     watchers = [Watching() for _ in range(3)]
     async with serving_api(db, [agent([slowly("one, two")], clock)], clock=clock) as api:
-        monkeypatch.setattr(Feed, "hear", lambda feed, notice: None)
+        monkeypatch.setattr(Feed, "receive_notice", lambda feed, notice: None)
         async with serving_api(db, [agent((), clock)], clock=clock, worker=None) as silent:
             chat = await api.host.create("go", owner="ann")
             async with anyio.create_task_group() as group:

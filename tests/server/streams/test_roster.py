@@ -226,7 +226,7 @@ async def test_what_is_gone_is_not_looked_for_when_all_that_was_heard_of_is_ther
         looks += 1
         return await lost_since(*args)
 
-    monkeypatch.setattr(chat_list_stream, "gone_since", counted)
+    monkeypatch.setattr(chat_list_stream, "lost_since", counted)
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         async with connected(api, None) as opened:
             await anyio.sleep(POLL_INTERVAL + 0.1)  # so that the next whole look is not near

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.store.postgres.connect import unreachable
+from holdfast.store.postgres.connect import explain_connect_error
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,13 @@ from holdfast.store.postgres.connect import unreachable
     ],
 )
 def test_the_address_is_shown_and_the_password_is_not(url: str, where: str) -> None:
-    said = unreachable(ConnectionRefusedError("refused"), url)
+    said = explain_connect_error(ConnectionRefusedError("refused"), url)
     assert where in said
     assert "refused" in said
     assert "secret" not in said
 
 
 def test_a_server_that_does_not_answer_is_told_from_one_that_refuses() -> None:
-    assert "did not answer within 10 s" in unreachable(TimeoutError(), "postgresql://db/chats")
+    assert "did not answer within 10 s" in explain_connect_error(
+        TimeoutError(), "postgresql://db/chats"
+    )

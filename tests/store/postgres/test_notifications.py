@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.store.database import Changed, Claimable, Missed, Notice
+from holdfast.store.database import Changed, ChangeNotice, Claimable, NoticesLost
 from holdfast.store.postgres.notifier import (
     CHANGED,
     CLAIMABLE,
-    PAUSE,
-    ROOM,
+    MAX_NOTIFICATION_BYTES,
+    SEND_INTERVAL,
     Notifier,
-    heard,
+    parse_notification,
     payloads,
 )
 
@@ -35,11 +35,11 @@ notices = st.one_of(
 
 
 @given(st.lists(notices, max_size=400))
-def test_what_is_told_is_heard_once_for_each_chat(told: list[Notice]) -> None:
-    said: list[Notice] = []
+def test_what_is_told_is_heard_once_for_each_chat(told: list[ChangeNotice]) -> None:
+    said: list[ChangeNotice] = []
     for channel, payload in payloads("me", 7, told):
-        assert len(payload.encode()) <= ROOM
-        found = heard(channel, payload)
+        assert len(payload.encode()) <= MAX_NOTIFICATION_BYTES
+        found = parse_notification(channel, payload)
         assert found
         assert (found.sender, found.serial) == ("me", 7)
         said.extend(found.notices)
@@ -59,13 +59,13 @@ def test_many_chats_share_few_notifications() -> None:
 
 
 def test_that_something_was_missed_here_concerns_nobody_else() -> None:
-    assert payloads("me", 1, [Missed()]) == []
+    assert payloads("me", 1, [NoticesLost()]) == []
 
 
 @pytest.mark.parametrize("channel", [CHANGED, CLAIMABLE])
 @pytest.mark.parametrize("payload", ["", "hello", "{}", '["me"]', '["me",1,[3]]', '["me",1,3]'])
 def test_what_nobody_of_us_has_sent_is_not_heard(channel: str, payload: str) -> None:
-    assert heard(channel, payload) is None
+    assert parse_notification(channel, payload) is None
 
 
 class Line:
@@ -108,10 +108,10 @@ async def notifying(line: Line, *, echoes: bool = False) -> AsyncIterator[Notifi
 async def test_what_is_told_while_others_are_on_their_way_is_sent_together() -> None:
     line = Line()
     async with notifying(line) as mine:
-        mine.tell([Claimable("a")])
+        mine.send_soon([Claimable("a")])
         await asyncio.sleep(0.5)
-        mine.tell([Claimable("b")])
-        mine.tell([Claimable("c")])
+        mine.send_soon([Claimable("b")])
+        mine.send_soon([Claimable("c")])
     assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b","c"]]']]
 
 
@@ -119,24 +119,24 @@ async def test_what_comes_up_within_a_pause_is_sent_together_when_it_is_over() -
     line, loop = Line(), asyncio.get_running_loop()
     async with notifying(line) as mine:
         began = loop.time()
-        mine.tell([Changed("a", 1)])
-        await asyncio.sleep(1 + PAUSE / 10)
+        mine.send_soon([Changed("a", 1)])
+        await asyncio.sleep(1 + SEND_INTERVAL / 10)
         for version in range(2, 9):
-            mine.tell([Changed("a", version)])
-            await asyncio.sleep(PAUSE / 10)
+            mine.send_soon([Changed("a", version)])
+            await asyncio.sleep(SEND_INTERVAL / 10)
             assert line.held == 0  # or the pause would have no end
         await asyncio.sleep(10)
         assert line.sent == [['["me",1,[["a",1]]]'], ['["me",2,[["a",8]]]']]
-    assert line.times == pytest.approx([began, began + 1 + PAUSE], abs=PAUSE / 100)
+    assert line.times == pytest.approx([began, began + 1 + SEND_INTERVAL], abs=SEND_INTERVAL / 100)
 
 
 async def test_what_comes_up_after_a_pause_is_sent_at_once() -> None:
     line, loop = Line(), asyncio.get_running_loop()
     async with notifying(line) as mine:
         for _ in range(3):
-            mine.tell([Claimable("a")])
+            mine.send_soon([Claimable("a")])
             told = loop.time()
-            await asyncio.sleep(1 + 2 * PAUSE)
+            await asyncio.sleep(1 + 2 * SEND_INTERVAL)
             assert line.times[-1] == told
     assert len(line.sent) == 3
 
@@ -145,29 +145,35 @@ async def test_whoever_wants_all_to_be_sent_waits_for_no_pause() -> None:
     line, loop = Line(), asyncio.get_running_loop()
     async with notifying(line) as mine:
         began = loop.time()
-        mine.tell([Claimable("a")])
+        mine.send_soon([Claimable("a")])
         await asyncio.sleep(0.5)
-        mine.tell([Claimable("b")])  # while the first is on its way
+        mine.send_soon([Claimable("b")])  # while the first is on its way
         await mine.flushed()
         assert loop.time() == began + 2
-        mine.tell([Claimable("c")])  # in the pause
+        mine.send_soon([Claimable("c")])  # in the pause
         await asyncio.sleep(0)
         await mine.flushed()
         assert loop.time() == began + 3
     assert line.sent == [['["me",1,["a"]]'], ['["me",2,["b"]]'], ['["me",3,["c"]]']]
 
 
-@given(st.lists(st.sampled_from([0, 0.3, PAUSE, PAUSE / 2, 1, 1 + PAUSE, 1 + PAUSE / 2])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [0, 0.3, SEND_INTERVAL, SEND_INTERVAL / 2, 1, 1 + SEND_INTERVAL, 1 + SEND_INTERVAL / 2]
+        )
+    )
+)
 async def test_nothing_stays_behind_however_the_notices_come(waits: list[float]) -> None:
     line = Line()
     async with notifying(line) as mine:
         for version, wait in enumerate(waits, start=1):
-            mine.tell([Changed("a", version), Changed(f"b{version}", 1)])
+            mine.send_soon([Changed("a", version), Changed(f"b{version}", 1)])
             await asyncio.sleep(wait)
         await asyncio.sleep(10)  # nobody asks for it, and nothing else comes
         said: dict[str, int] = {}
         for text in itertools.chain(*line.sent):
-            found = heard(CHANGED, text)
+            found = parse_notification(CHANGED, text)
             assert found
             said |= {each.chat: each.version for each in found.notices if isinstance(each, Changed)}
         told = {f"b{version + 1}": 1 for version in range(len(waits))}
@@ -177,29 +183,29 @@ async def test_nothing_stays_behind_however_the_notices_come(waits: list[float])
 async def test_time_is_held_until_what_was_sent_has_come_back() -> None:
     line = Line()
     async with notifying(line, echoes=True) as mine:
-        mine.tell([Claimable("a")])
+        mine.send_soon([Claimable("a")])
         await asyncio.sleep(0.5)
-        mine.tell([Claimable("b")])
+        mine.send_soon([Claimable("b")])
         await mine.flushed()
-        mine.came_back(1)
+        mine.echo_received(1)
         assert line.held == 1
-        mine.came_back(2)
+        mine.echo_received(2)
         assert line.held == 0
 
 
 async def test_time_is_not_held_for_what_will_not_come_back() -> None:
     line = Line()
     async with notifying(line) as mine:
-        mine.tell([Claimable("a")])
+        mine.send_soon([Claimable("a")])
         await mine.flushed()
         mine.echoes = True
-        mine.tell([Missed()])
+        mine.send_soon([NoticesLost()])
         await mine.flushed()
         assert line.held == 0
-        mine.tell([Claimable("b")])
+        mine.send_soon([Claimable("b")])
         await mine.flushed()
         assert line.held == 1
-        mine.land()
+        mine.release_clock()
         assert line.held == 0
 
 
@@ -207,7 +213,7 @@ async def test_what_cannot_be_sent_is_tried_again_once() -> None:
     line = Line()
     line.failures = 1
     async with notifying(line) as mine:
-        mine.tell([Claimable("a")])
+        mine.send_soon([Claimable("a")])
     assert line.sent == [['["me",1,["a"]]']]
 
 
@@ -218,9 +224,9 @@ async def test_what_cannot_be_sent_twice_is_dropped_and_the_next_is_sent(
     line.failures = 2
     async with notifying(line, echoes=True) as mine:
         with caplog.at_level(logging.WARNING, "holdfast"):
-            mine.tell([Claimable("a")])
+            mine.send_soon([Claimable("a")])
             await mine.flushed()
         assert "were not notified" in caplog.text
         assert line.held == 0
-        mine.tell([Claimable("b")])
+        mine.send_soon([Claimable("b")])
     assert line.sent == [['["me",2,["b"]]']]

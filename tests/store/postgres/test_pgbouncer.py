@@ -13,12 +13,20 @@ import asyncpg
 import pytest
 
 from holdfast.store.database import CannotOpen, Changed, Tx
-from holdfast.store.postgres.connect import LOCKED
+from holdfast.store.postgres.connect import LOCK_TIMEOUT
 from holdfast.store.postgres.database import Postgres, open_postgres
 from tests.cli.test_serve import Process, events, serving, text_of
 from tests.databases import Databases, hold
 from tests.store.postgres.pgbouncer import MISSING, find, install, pooled
-from tests.store.sample_table import SCHEMA, Ear, Put, Putting, inserting, telling, values
+from tests.store.sample_table import (
+    SCHEMA,
+    NoticeRecorder,
+    Put,
+    Putting,
+    inserting,
+    notifying,
+    values,
+)
 
 MODES: Final = ("session", "transaction")
 
@@ -99,7 +107,7 @@ async def test_every_transaction_has_its_settings_and_leaves_none_behind(
             *(db.write(lock_timeout) for _ in range(10)),
             *(db.read(lock_timeout) for _ in range(10)),
         )
-        assert set(shown) == {f"{LOCKED:g}s"}
+        assert set(shown) == {f"{LOCK_TIMEOUT:g}s"}
     with hold():
         other = await asyncpg.connect(through, statement_cache_size=0)
         async with other.transaction():
@@ -112,20 +120,20 @@ async def test_notices_of_others_arrive_in_session_mode_and_are_polled_for_other
 ) -> None:
     async with opened(through) as db, opened(direct) as other:
         assert db.listens == (mode == "session")
-        heard = Ear(db)
-        await other.write(telling(Changed("a", 1)))
+        heard = NoticeRecorder(db)
+        await other.write(notifying(Changed("a", 1)))
         if db.listens:
             await heard.until(Changed("a", 1))
-        mine = Ear(other)
-        await db.write(telling(Changed("b", 2)))
+        mine = NoticeRecorder(other)
+        await db.write(notifying(Changed("b", 2)))
         await mine.until(Changed("b", 2))
 
 
 async def test_listen_url_is_for_the_connection_that_listens(through: str, direct: str) -> None:
     async with opened(through, listen_url=direct) as db, opened(direct) as other:
         assert db.listens
-        heard = Ear(db)
-        await other.write(telling(Changed("a", 1)))
+        heard = NoticeRecorder(db)
+        await other.write(notifying(Changed("a", 1)))
         await heard.until(Changed("a", 1))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from holdfast.store.postgres.pool import Line, Pool
+from holdfast.store.postgres.pool import ConnectionPool, DedicatedConnection
 
 if TYPE_CHECKING:
     from holdfast.store.postgres.connect import Connection
@@ -51,7 +51,7 @@ def stub(connection: Connection) -> Stub:
 
 async def test_the_connection_that_came_back_last_is_lent_first() -> None:
     server = Server()
-    pool = Pool(server.connect, 3)
+    pool = ConnectionPool(server.connect, 3)
     first, second = await pool.take(), await pool.take()
     pool.give(second)
     pool.give(first)
@@ -61,7 +61,7 @@ async def test_the_connection_that_came_back_last_is_lent_first() -> None:
 
 
 async def test_at_the_limit_whoever_wants_one_waits_in_turn() -> None:
-    pool = Pool(Server().connect, 1)
+    pool = ConnectionPool(Server().connect, 1)
     taken = await pool.take()
     waiting = [asyncio.ensure_future(pool.take()) for _ in range(2)]
     await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def test_at_the_limit_whoever_wants_one_waits_in_turn() -> None:
 @pytest.mark.parametrize("closed", [True, False])
 async def test_one_that_comes_back_unfit_makes_room_for_a_new_one(closed: bool) -> None:
     server = Server()
-    pool = Pool(server.connect, 1)
+    pool = ConnectionPool(server.connect, 1)
     taken = await pool.take()
     waiting = asyncio.ensure_future(pool.take())
     await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_one_that_comes_back_unfit_makes_room_for_a_new_one(closed: bool) 
 
 
 async def test_one_that_closed_while_idle_is_not_lent_again() -> None:
-    pool = Pool(Server().connect, 1)
+    pool = ConnectionPool(Server().connect, 1)
     taken = await pool.take()
     pool.give(taken)
     stub(taken).closed = True
@@ -95,7 +95,7 @@ async def test_one_that_closed_while_idle_is_not_lent_again() -> None:
 
 
 async def test_forgetting_ends_what_is_idle_and_frees_its_place() -> None:
-    pool = Pool(Server().connect, 1)
+    pool = ConnectionPool(Server().connect, 1)
     taken = await pool.take()
     pool.give(taken)
     pool.forget()
@@ -106,7 +106,7 @@ async def test_forgetting_ends_what_is_idle_and_frees_its_place() -> None:
 async def test_a_connection_that_could_not_be_made_leaves_its_place_to_the_next() -> None:
     server = Server()
     server.failures = 1
-    pool = Pool(server.connect, 1)
+    pool = ConnectionPool(server.connect, 1)
     first, second = (asyncio.ensure_future(pool.take()) for _ in range(2))
     with pytest.raises(ConnectionRefusedError):
         await first
@@ -114,7 +114,7 @@ async def test_a_connection_that_could_not_be_made_leaves_its_place_to_the_next(
 
 
 async def test_whoever_stops_waiting_passes_on_what_it_was_given_meanwhile() -> None:
-    pool = Pool(Server().connect, 1)
+    pool = ConnectionPool(Server().connect, 1)
     taken = await pool.take()
     first, second = (asyncio.ensure_future(pool.take()) for _ in range(2))
     await asyncio.sleep(0)
@@ -126,7 +126,7 @@ async def test_whoever_stops_waiting_passes_on_what_it_was_given_meanwhile() -> 
 
 
 async def test_whoever_stopped_waiting_is_passed_over() -> None:
-    pool = Pool(Server().connect, 1)
+    pool = ConnectionPool(Server().connect, 1)
     taken = await pool.take()
     first, second = (asyncio.ensure_future(pool.take()) for _ in range(2))
     await asyncio.sleep(0)
@@ -137,7 +137,7 @@ async def test_whoever_stopped_waiting_is_passed_over() -> None:
 
 
 async def test_a_line_is_made_once_and_again_when_it_is_lost() -> None:
-    line = Line(Server().connect)
+    line = DedicatedConnection(Server().connect)
     first = await line.get()
     assert await line.get() is first
     stub(first).closed = True

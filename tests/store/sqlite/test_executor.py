@@ -15,10 +15,10 @@ from holdfast.store.database import Tx
 from holdfast.store.sqlite import file
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.store.sqlite.executor import (
-    HABIT,
-    QUICK,
-    SHARE,
-    TURN,
+    MAX_LOOP_BLOCK,
+    READS_PER_ITERATION,
+    SLOW_JOBS_IN_A_ROW,
+    THREAD_TIME_FACTOR,
     Executor,
     LoopFirstExecutor,
     SplitExecutor,
@@ -34,13 +34,13 @@ class Recorder:
     """Runs jobs, which are names: remembers where and in what company."""
 
     def __init__(self) -> None:
-        self.behind = False
+        self.needs_catch_up = False
         self.disk = 0.0
         """How long the disk has taken so far."""
         self.takes = 0.0
         """How long it takes for the next ones."""
         self.ran: list[tuple[str, Sequence[str]]] = []
-        self.told: list[str] = []
+        self.delivered: list[str] = []
         self.closed = False
         self.gate = threading.Event()
         self.gate.set()
@@ -52,7 +52,7 @@ class Recorder:
 
     def catch_up(self) -> None:
         self._record(CATCHES_UP)
-        self.behind = False
+        self.needs_catch_up = False
 
     def _record(self, what: Sequence[str]) -> None:
         where = LOOP if threading.get_ident() == self._home else THREAD
@@ -96,7 +96,7 @@ class Desk:
 
     def _deliver(self, jobs: Sequence[str]) -> None:
         for job in jobs:
-            self.recorder.told.append(job)
+            self.recorder.delivered.append(job)
             self._waiting[job].set()
 
 
@@ -125,7 +125,7 @@ async def test_short_jobs_of_one_turn_are_one_group_on_the_loop(recorder: Record
         await at.run("a", "b", "c")
         await at.run("d")
     assert recorder.ran == [(LOOP, ["a", "b", "c"]), (LOOP, ["d"])]
-    assert recorder.told == ["a", "b", "c", "d"]
+    assert recorder.delivered == ["a", "b", "c", "d"]
 
 
 async def test_a_group_has_its_limit_and_the_rest_comes_in_the_next_turn(
@@ -173,15 +173,18 @@ async def test_a_turn_that_was_meant_for_another_job_runs_none_beside_the_thread
         assert recorder.ran == []
         recorder.gate.set()
         await at.done("a", "LONG", "b")
-    assert recorder.told == ["a", "LONG", "b"]
+    assert recorder.delivered == ["a", "LONG", "b"]
     assert recorder.ran[-1] == (LOOP, ["b"])
 
 
 async def test_short_reads_of_one_turn_are_one_group_with_a_limit(recorder: Recorder) -> None:
-    names = [f"a{number}" for number in range(TURN + 2)]
+    names = [f"a{number}" for number in range(READS_PER_ITERATION + 2)]
     async with desk(recorder, reads=True) as at:
         await at.run(*names)
-    assert recorder.ran == [(LOOP, names[:TURN]), (LOOP, names[TURN:])]
+    assert recorder.ran == [
+        (LOOP, names[:READS_PER_ITERATION]),
+        (LOOP, names[READS_PER_ITERATION:]),
+    ]
 
 
 EITHER = pytest.mark.parametrize("reads", [False, True], ids=["writes", "reads"])
@@ -190,8 +193,8 @@ EITHER = pytest.mark.parametrize("reads", [False, True], ids=["writes", "reads"]
 @EITHER
 async def test_a_disk_that_is_slow_once_is_no_slow_disk(recorder: Recorder, reads: bool) -> None:
     async with desk(recorder, reads=reads) as at:
-        for number in range(3 * HABIT):
-            recorder.takes = 2 * QUICK if number % HABIT else 0.0
+        for number in range(3 * SLOW_JOBS_IN_A_ROW):
+            recorder.takes = 2 * MAX_LOOP_BLOCK if number % SLOW_JOBS_IN_A_ROW else 0.0
             await at.run(f"a{number}")
     assert {where for where, _ in recorder.ran} == {LOOP}
 
@@ -201,13 +204,13 @@ async def test_a_slow_disk_is_left_to_the_thread_and_tried_again_later(
     recorder: Recorder, reads: bool
 ) -> None:
     loop = asyncio.get_running_loop()
-    recorder.takes = slow = 2 * QUICK
+    recorder.takes = slow = 2 * MAX_LOOP_BLOCK
     opened = Desk(recorder, reads=reads)
     try:
-        for number in range(HABIT):
+        for number in range(SLOW_JOBS_IN_A_ROW):
             await opened.run(f"a{number}")
-        assert [where for where, _ in recorder.ran] == [LOOP] * HABIT
-        until = loop.time() + SHARE * slow
+        assert [where for where, _ in recorder.ran] == [LOOP] * SLOW_JOBS_IN_A_ROW
+        until = loop.time() + THREAD_TIME_FACTOR * slow
         with loop.hold_time():  # type: ignore[attr-defined]
             await opened.run("b")
         assert recorder.ran[-1] == (THREAD, ["b"])
@@ -226,14 +229,14 @@ async def test_a_runner_that_is_behind_catches_up_in_the_thread_and_nobody_waits
     recorder: Recorder,
 ) -> None:
     recorder.gate.clear()
-    recorder.behind = True
+    recorder.needs_catch_up = True
     async with desk(recorder) as at:
         await at.run("a")
         assert recorder.ran == [(LOOP, ["a"])]
         at.submit("b")
         for _ in range(10):
             await asyncio.sleep(0)
-        assert recorder.told == ["a"]  # nothing is run beside what the thread does
+        assert recorder.delivered == ["a"]  # nothing is run beside what the thread does
         recorder.gate.set()
         await at.done("b")
     assert recorder.ran == [(LOOP, ["a"]), (THREAD, CATCHES_UP), (LOOP, ["b"])]
@@ -241,7 +244,7 @@ async def test_a_runner_that_is_behind_catches_up_in_the_thread_and_nobody_waits
 
 async def test_a_thread_that_has_jobs_catches_up_once_between_them(recorder: Recorder) -> None:
     recorder.gate.clear()
-    recorder.behind = True
+    recorder.needs_catch_up = True
     async with desk(recorder, group=1) as at:
         at.submit("A", "B", "C")
         recorder.gate.set()
@@ -261,7 +264,7 @@ async def test_a_lane_that_stopped_leaves_the_loop_alone_however_far_behind_it_w
     recorder: Recorder,
 ) -> None:
     recorder.gate.clear()
-    recorder.behind = True
+    recorder.needs_catch_up = True
     async with desk(recorder) as at:
         at.submit("LONG")
     await anyio.sleep(1)
@@ -288,13 +291,13 @@ async def test_the_log_is_moved_into_the_file_in_the_thread_and_stays_short(
     path = tmp_path_factory.mktemp("log") / "chats.db"
     monkeypatch.setattr(file, "WAL_PAGES", 20)
     where: list[int] = []
-    shorten = file.File.shorten_log
+    shorten = file.DatabaseFile.shorten_log
 
-    def seen(self: file.File) -> None:
+    def seen(self: file.DatabaseFile) -> None:
         where.append(threading.get_ident())
         shorten(self)
 
-    monkeypatch.setattr(file.File, "shorten_log", seen)
+    monkeypatch.setattr(file.DatabaseFile, "shorten_log", seen)
 
     async def table(tx: Tx) -> None:
         await tx.execute("CREATE TABLE notes (text text)")
@@ -336,7 +339,7 @@ async def test_a_log_that_cannot_be_moved_is_warned_of_and_commits_go_on(
 
     async with open_sqlite(path, now=Clock().now, hold=hold) as db:
         with monkeypatch.context() as patched:
-            patched.setattr(file.File, "_checkpoint", refuse)
+            patched.setattr(file.DatabaseFile, "_checkpoint", refuse)
             for _ in range(3):
                 await db.write(touch)
         assert await db.read(count) == 0

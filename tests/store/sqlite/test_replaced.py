@@ -20,7 +20,7 @@ from holdfast.store.migrate import Migration
 from holdfast.store.sqlite import file_watch
 from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.store.sqlite.file_watch import FileWatch
-from holdfast.store.write_health import QUIET, WriteHealth
+from holdfast.store.write_health import RECOVERY_TIME, WriteHealth
 from holdfast.testing import Clock
 from tests.databases import hold
 
@@ -34,13 +34,13 @@ def opened(path: Path, *, thread: bool = False) -> AbstractAsyncContextManager[S
 
 @pytest.fixture(autouse=True)
 def _names_are_compared_at_every_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_watch, "INTERVAL", 0.0)
+    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", 0.0)
 
 
 def insert(id: str) -> Callable[[Tx], Awaitable[None]]:
     async def transaction(tx: Tx) -> None:
         await tx.execute("INSERT INTO things VALUES (:id)", {"id": id})
-        tx.tell(Changed(id, 1))
+        tx.notify(Changed(id, 1))
 
     return transaction
 
@@ -103,7 +103,7 @@ async def test_a_write_after_a_file_was_deleted_or_replaced_is_refused(
 async def test_a_file_without_a_name_is_noticed_at_once(
     tmp_path: Path, suffix: str, how: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "INTERVAL", math.inf)
+    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", math.inf)
     path = tmp_path / "chats.db"
     async with opened(path) as db:
         await db.write(insert("a"))
@@ -115,7 +115,7 @@ async def test_a_file_without_a_name_is_noticed_at_once(
 async def test_between_two_comparisons_a_write_looks_up_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "INTERVAL", math.inf)
+    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", math.inf)
     async with opened(tmp_path / "chats.db") as db:
         await db.write(insert("a"))
         monkeypatch.setattr(FileWatch, "replaced", None)  # calling it would raise
@@ -266,7 +266,7 @@ async def test_a_full_disk_makes_it_unwritable_until_writes_have_succeeded_for_a
         with pytest.raises(NotWritable, match="full"):
             db.check_writable()
         await db.write(lambda tx: limit(tx, 1_000))
-        await anyio.sleep(QUIET)
+        await anyio.sleep(RECOVERY_TIME)
         db.check_writable()
 
 
@@ -276,7 +276,7 @@ def test_other_errors_of_a_write_say_nothing_about_the_disk() -> None:
     health.record(Unavailable("away"))
     health.check()
     health.record(NotWritable("full"))
-    now = 10 * QUIET
+    now = 10 * RECOVERY_TIME
     with pytest.raises(NotWritable):
         health.check()
     health.record(None)

@@ -48,7 +48,7 @@ async def commit(tx: Tx) -> None:
     await tx.execute("INSERT INTO steps VALUES (:n, :parts)", {"n": row[0], "parts": "x" * 300})
 
 
-async def look(tx: Tx) -> None:
+async def read(tx: Tx) -> None:
     await tx.one("SELECT n FROM beats WHERE id = 'one'")
 
 
@@ -135,7 +135,7 @@ def test_reads_go_on_while_the_loop_is_busy(path: Path) -> None:
     async def measure() -> tuple[list[float], list[float]]:
         async with open_sqlite(path, now=wall_clock, migrations=SCHEMA) as db:
             async with busy(0.0005) as turns:
-                return turns, await one_after_another(lambda: db.read(look))
+                return turns, await one_after_another(lambda: db.read(read))
 
     turns, reads = asyncio.run(measure())
     print(f"reads: p95 {p95(reads) * 1000:.1f} ms")
@@ -171,7 +171,7 @@ async def turns_during(db: Database, transaction: Callable[[Tx], Awaitable[None]
 def test_a_busy_loop_stands_back_for_the_thread_that_it_waits_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "AT_MOST", 5.0)
+    monkeypatch.setattr(executor, "MAX_GIL_YIELD", 5.0)
 
     async def slow(tx: Tx) -> None:
         time.sleep(0.1)  # noqa: ASYNC251 - in the thread: thousands of turns that do nothing
@@ -210,11 +210,11 @@ def test_it_does_not_stand_back_for_as_long_as_a_transaction_takes(path: Path) -
 def test_a_busy_loop_stands_back_for_the_log_only_when_somebody_waits_for_that(
     path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    monkeypatch.setattr(executor, "AT_MOST", 5.0)
+    monkeypatch.setattr(executor, "MAX_GIL_YIELD", 5.0)
     monkeypatch.setattr(file, "WAL_PAGES", 1)
-    shorten, shortened = file.File.shorten_log, threading.Event()
+    shorten, shortened = file.DatabaseFile.shorten_log, threading.Event()
 
-    def slowly(self: file.File) -> None:
+    def slowly(self: file.DatabaseFile) -> None:
         time.sleep(0.1)  # in the thread: thousands of turns that do nothing
         shorten(self)
         shortened.set()
@@ -223,7 +223,7 @@ def test_a_busy_loop_stands_back_for_the_log_only_when_somebody_waits_for_that(
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TurnLoop)
         async with open_sqlite(path, now=wall_clock, migrations=SCHEMA) as db:
-            monkeypatch.setattr(file.File, "shorten_log", slowly)
+            monkeypatch.setattr(file.DatabaseFile, "shorten_log", slowly)
             spinning = asyncio.create_task(loop.spin())
             await db.write(commit, short=True)
             before = loop.turns

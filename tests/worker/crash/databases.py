@@ -14,7 +14,7 @@ from holdfast.store.database import Changed, Database
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock, VirtualLoop
 from tests.databases import EMPTY, hold
-from tests.store.sample_table import Ear, telling
+from tests.store.sample_table import NoticeRecorder, notifying
 
 
 class Arena(Protocol):
@@ -93,8 +93,8 @@ class PostgresArena:
     async def _all_came(self, sender: Database, hearer: Database) -> None:
         """Notices come in order: with this one come those of the point before, whose chats have the
         same names as those of the next."""
-        ear, last = Ear(hearer), Changed("no chat", self._points)
-        await sender.write(telling(last))
+        ear, last = NoticeRecorder(hearer), Changed("no chat", self._points)
+        await sender.write(notifying(last))
         await ear.until(last)
         ear.end()
 

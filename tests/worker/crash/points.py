@@ -14,7 +14,14 @@ from typing import Final, Literal
 import anyio
 from msgspec import Struct
 
-from holdfast.store.database import Changed, Claimable, Missed, Notice, OutcomeUnknown, Unavailable
+from holdfast.store.database import (
+    Changed,
+    ChangeNotice,
+    Claimable,
+    NoticesLost,
+    OutcomeUnknown,
+    Unavailable,
+)
 from tests.worker.crash.play import Life, Played, Scenario
 from tests.worker.crash.sites import Site, Trouble
 
@@ -128,7 +135,7 @@ class Frost(Trouble):
 class Deaf(Trouble):
     """No notice ever comes."""
 
-    def hear(self, notice: Notice, hear: Callable[[Notice], None]) -> None:
+    def hear(self, notice: ChangeNotice, hear: Callable[[ChangeNotice], None]) -> None:
         pass
 
 
@@ -138,19 +145,19 @@ class Echoes(Trouble):
     def __init__(self, seed: int) -> None:
         self._heard = seed
 
-    def hear(self, notice: Notice, hear: Callable[[Notice], None]) -> None:
+    def hear(self, notice: ChangeNotice, hear: Callable[[ChangeNotice], None]) -> None:
         self._heard += 1
         loop = asyncio.get_running_loop()
         for delay, said in zip((0.0, 0.3, 1.1), _variations(notice), strict=True):
             loop.call_later(delay * (1 + self._heard % 3), hear, said)
 
 
-def _variations(notice: Notice) -> tuple[Notice, Notice, Notice]:
+def _variations(notice: ChangeNotice) -> tuple[ChangeNotice, ChangeNotice, ChangeNotice]:
     match notice:
         case Changed(chat, version):
             return notice, Changed(chat, max(1, version - 1)), Claimable(chat)
         case _:
-            return notice, Missed(), notice
+            return notice, NoticesLost(), notice
 
 
 # --- Lives ----------------------------------------------------------------------------------------

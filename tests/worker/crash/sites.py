@@ -18,9 +18,9 @@ from msgspec import Struct
 from holdfast.store.database import (
     NO_PARAMS,
     Bulk,
+    ChangeNotice,
     Database,
     Dialect,
-    Notice,
     Params,
     Row,
     Transaction,
@@ -136,7 +136,7 @@ class Trouble:
     def site(self, site: Site) -> None:
         """At a site. May raise."""
 
-    def hear(self, notice: Notice, hear: Callable[[Notice], None]) -> None:
+    def hear(self, notice: ChangeNotice, hear: Callable[[ChangeNotice], None]) -> None:
         """A notice has come."""
         hear(notice)
 
@@ -192,8 +192,8 @@ class Faulty:
     def check_writable(self) -> None:
         self._inner.check_writable()
 
-    def listen(self, hear: Callable[[Notice], None]) -> Callable[[], None]:
-        def heard(notice: Notice) -> None:
+    def listen(self, hear: Callable[[ChangeNotice], None]) -> Callable[[], None]:
+        def heard(notice: ChangeNotice) -> None:
             if not self._dead():
                 self._trouble.hear(notice, hear)
 
@@ -291,8 +291,8 @@ class _Tx:
         self._come_by(sql)
         await self._tx.execute_many(sql, params)
 
-    def tell(self, notice: Notice) -> None:
-        self._tx.tell(notice)
+    def notify(self, notice: ChangeNotice) -> None:
+        self._tx.notify(notice)
 
 
 class _ReadTx(_Tx):

@@ -24,7 +24,7 @@ from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Request
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Commit, Tool, ToolContext, tool
-from holdfast.store.database import Changed, Notice, OutcomeUnknown, Unavailable
+from holdfast.store.database import Changed, ChangeNotice, OutcomeUnknown, Unavailable
 from holdfast.testing import Clock, Item, ScriptedModel, pause, ports, say, usage
 from tests.worker.crash.process import Process
 from tests.worker.crash.sites import OWNER, Died
@@ -67,7 +67,7 @@ class World:
         changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
-    def hear(self, notice: Notice) -> None:
+    def hear(self, notice: ChangeNotice) -> None:
         if isinstance(notice, Changed):
             self.versions.append((notice.chat, notice.version))
         self.change()
