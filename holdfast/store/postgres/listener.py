@@ -18,6 +18,7 @@ LOG: Final = logging.getLogger("holdfast")
 PROBE_INTERVAL: Final = 15.0
 """Seconds between two checks that the connection is alive: an idle one can break unnoticed."""
 PROBE_TIMEOUT: Final = 5.0
+"""Seconds after which a connection that does not answer counts as broken."""
 FIRST_RETRY_DELAY: Final = 0.1
 LONGEST_RETRY_DELAY: Final = 5.0
 
@@ -35,9 +36,12 @@ class Listener:
         hold: Hold,
         probe: float | None = PROBE_INTERVAL,
     ) -> None:
-        """hear: called with the channel and the text of each notification.
-        deaf: called when notifications stop arriving.
-        hear_again: called when they arrive again; those sent in between are lost."""
+        """Take the function that connects, and the functions that are notified.
+
+        on_notification: called with the channel and the text of each notification.
+        on_lost: called when notifications stop arriving.
+        on_resumed: called when they arrive again; those sent in between are lost.
+        """
         self._connect = connect
         self._on_notification = on_notification
         self._on_lost = on_lost

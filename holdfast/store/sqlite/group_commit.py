@@ -16,7 +16,13 @@ import apsw
 from holdfast.store.completion import Completion
 from holdfast.store.database import Bulk, ChangeNotice, NotWritable, StoreError
 from holdfast.store.sqlite.file import DatabaseFile
-from holdfast.store.sqlite.transaction import ENDED, SqliteReadTx, SqliteTx, run_to_end, store_error
+from holdfast.store.sqlite.transaction import (
+    ENDED_ITSELF,
+    SqliteReadTx,
+    SqliteTx,
+    run_to_end,
+    store_error,
+)
 
 T = TypeVar("T")
 
@@ -176,7 +182,7 @@ class WriteRunner:
         if tx.broken is not None:  # the function ignored the error
             raise _Broken from tx.broken
         if not self._connection.in_transaction:
-            raise _Broken from StoreError(ENDED)
+            raise _Broken from StoreError(ENDED_ITSELF)
         return value, tx.notices
 
     def _roll_back(self) -> None:

@@ -25,7 +25,9 @@ from holdfast.store.placeholders import value_order
 
 T = TypeVar("T")
 
-ENDED: Final = "a transaction must not end itself: leave BEGIN, COMMIT and ROLLBACK out of it"
+ENDED_ITSELF: Final = (
+    "a transaction must not end itself: leave BEGIN, COMMIT and ROLLBACK out of it"
+)
 
 
 def run_to_end(function: Callable[..., Awaitable[T]], tx: SqliteTx, *arguments: Any) -> T:
@@ -84,8 +86,8 @@ class SqliteTx:
     async def script(self, sql: str) -> None:
         self._run(sql, NO_PARAMS)
         if not self._connection.in_transaction:
-            self._break(StoreError(ENDED))
-            raise StoreError(ENDED)
+            self._break(StoreError(ENDED_ITSELF))
+            raise StoreError(ENDED_ITSELF)
 
     def notify(self, notice: ChangeNotice) -> None:
         self.notices.append(notice)

@@ -7,7 +7,6 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -23,9 +22,6 @@ from holdfast.store.postgres.notifier import (
     parse_notification,
     payloads,
 )
-
-if TYPE_CHECKING:
-    pass
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 notices = st.one_of(
