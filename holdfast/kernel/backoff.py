@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import anyio
-from msgspec.structs import replace
 
 from holdfast.kernel import retry
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Retrying
-from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.inbox import Inbox, Interruption
 from holdfast.kernel.policy import Retry
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.result import Failed
@@ -25,28 +24,29 @@ class Backoff:
         self,
         policy: Retry,
         ports: Ports,
-        inbox: Inbox,
+        interruption: Interruption,
         sink: Sink,
         on_retry: Callable[[Failure], None] | None = None,
     ) -> None:
         self._policy = policy
         self._ports = ports
-        self._inbox = inbox
+        self._interruption = interruption
         self._sink = sink
         self._on_retry = on_retry
 
-    async def wait_or_give_up(self, failure: Failure, attempt: int, *, steerable: bool) -> None:
+    async def wait_or_give_up(
+        self, failure: Failure, attempt: int, *, inbox: Inbox | None = None
+    ) -> None:
         """Wait until the next attempt, as `retry.after` decides, or raise `Failed`.
 
-        With `steerable`, a steering message ends the wait: it changes the next request for an
-        answer. It does not change a request for a summary.
+        A steering message in `inbox` ends the wait: it changes the next request for an answer. It
+        does not change a request for a summary.
         """
         end_if_cancelled(asyncio.current_task())
         policy, now = self._policy, self._ports.now()
         verdict = retry.after(failure, attempt, policy, random=self._ports.random(), now=now)
         if isinstance(verdict, retry.GiveUp):
-            message = f"{failure.message} {verdict.why}" if verdict.why else failure.message
-            raise Failed(replace(failure, message=message))
+            raise Failed(verdict.failure)
         if self._on_retry is not None:
             self._on_retry(failure)
         self._sink.put(
@@ -60,17 +60,18 @@ class Backoff:
                 failure.detail,
             )
         )
-        await self._pause(verdict.seconds, steerable)
+        await self._pause(verdict.seconds, inbox)
 
-    async def _pause(self, seconds: float, steerable: bool) -> None:
-        inbox = self._inbox
-        with anyio.move_on_after(seconds) as scope, inbox.interruption.stops(scope.cancel):
-            inbox.on_steer = scope.cancel if steerable else None
-            try:
-                if not (inbox.interruption.requested or (steerable and inbox.steering)):
+    async def _pause(self, seconds: float, inbox: Inbox | None) -> None:
+        interruption = self._interruption
+        with anyio.move_on_after(seconds) as scope, interruption.stops(scope.cancel):
+            if inbox is None:
+                if not interruption.requested:
                     await anyio.sleep_forever()
-            finally:
-                inbox.on_steer = None
+                return
+            with inbox.steers(scope.cancel):
+                if not (interruption.requested or inbox.steering):
+                    await anyio.sleep_forever()
 
 
 def end_if_cancelled(task: asyncio.Task[object] | None) -> None:

@@ -120,6 +120,8 @@ class RequireAction(Struct, frozen=True):
     """Wait: every open call needs input from outside."""
 
     calls: tuple[ToolCall, ...]
+    unchecked: tuple[ToolCall, ...] = ()
+    """Calls whose arguments were not validated yet, and whose actions were not made."""
 
 
 class Compact(Struct, frozen=True):
@@ -222,7 +224,9 @@ def _open_calls(turn: Turn, facts: Facts, rules: Rules) -> Step:
     if not states and not rules.waits:  # the usual case
         return RunCalls(turn.open)
     ready = tuple(call for call in turn.open if _may_run(call, states.get(call.id), rules))
-    return RunCalls(ready) if ready else RequireAction(turn.open)  # 2, 3
+    if ready:
+        return RunCalls(ready)  # 2
+    return RequireAction(turn.open, tuple(c for c in turn.open if c.id not in states))  # 3
 
 
 def _may_run(call: ToolCall, state: CallState | None, rules: Rules) -> bool:

@@ -235,8 +235,13 @@ class Batch:
         """Whether the function of a call was called, so that its effect cannot be undone."""
         return any(entry.began is not None for entry in self._entries.values())
 
-    def states(self) -> dict[str, CallState]:
-        """States of the accepted calls, by call id."""
+    def states(self, *, steering: bool = False) -> dict[str, CallState]:
+        """States of the accepted calls, by call id.
+
+        `steering`: a steering message waits, and may have arrived before this batch could be told.
+        """
+        if steering and self._entries:
+            self.steer()
         states: dict[str, CallState] = {}
         for call_id, entry in self._entries.items():
             if isinstance(entry.outcome, ToolResult):

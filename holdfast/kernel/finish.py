@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from holdfast.kernel import stop_guard
+from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Interruption
-from holdfast.kernel.messages import Message
+from holdfast.kernel.messages import Message, note
 from holdfast.kernel.output import Fits, Repair, judge
 from holdfast.kernel.policy import Wording
 from holdfast.kernel.prepare import model_of
@@ -41,13 +42,13 @@ def check_output(agent: Agent, history: History, reason: str) -> Fits | Repair:
 async def objection(
     agent: Agent,
     history: History,
-    reason: Literal["stop", "stop_after_tool"],
+    reason: Literal["stop", "stop_after_tool", "max_steps"],
     output: Any,
     interruption: Interruption,
 ) -> str | None:
     """The text that the stop guard sends to the model instead of stopping, if any."""
     guard = agent.guard
-    if guard is None:
+    if guard is None or reason == "max_steps":
         return None
     about = stop_guard.Stopping(history.turn.steps, history.last_answer(), reason, output)
     timeout = agent.policy.guard_timeout
@@ -60,6 +61,11 @@ async def objection(
     if isinstance(verdict, stop_guard.Escalate):
         raise Escalated(verdict.reason)
     return (verdict.text or None) if isinstance(verdict, stop_guard.Inject) else None
+
+
+def limit_note(rules: Rules) -> Message:
+    """The entry for people that a turn ended at its limit of steps."""
+    return note(f"Stopped: this turn reached its limit of {rules.max_steps} steps.")
 
 
 def interruption_marker(

@@ -20,6 +20,10 @@ class Interruption:
         if self.stop is not None:
             self.stop()
 
+    def reset(self) -> None:
+        """Forget the request: what it interrupted has ended."""
+        self.requested = False
+
     @contextmanager
     def stops(self, stop: Callable[[], object]) -> Iterator[None]:
         """Within the block, an interruption calls `stop`."""
@@ -45,6 +49,15 @@ class Inbox:
         self.steering.append(message)
         if self.on_steer is not None:
             self.on_steer()
+
+    @contextmanager
+    def steers(self, steer: Callable[[], object]) -> Iterator[None]:
+        """Within the block, a new steering message calls `steer`."""
+        self.on_steer = steer
+        try:
+            yield
+        finally:
+            self.on_steer = None
 
     def take_steering(self) -> tuple[Message, ...]:
         taken, self.steering = tuple(self.steering), []

@@ -34,7 +34,6 @@ from holdfast.kernel.decide import (
     SkipCalls,
     decide,
     over_limit,
-    size,
 )
 from holdfast.kernel.errors import Failure, classify
 from holdfast.kernel.events import (
@@ -50,7 +49,7 @@ from holdfast.kernel.events import (
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.failure_log import log_failure
-from holdfast.kernel.finish import check_output, interruption_marker, objection
+from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.generate import Interrupted, ModelCaller
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
@@ -62,11 +61,11 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
     injected,
-    note,
     results_message,
     with_runtime,
 )
 from holdfast.kernel.output import Repair
+from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.summarize import Summarizer
 
@@ -93,7 +92,8 @@ class Loop:
     ) -> None:
         self.result: RunResult | None = None
         self._agent = agent
-        self._model = prepare.model_of(agent)
+        self._prepared = PreparedAgent.of(agent)
+        self._model = self._prepared.model
         self._policy = agent.policy
         self._inbox = inbox
         self._interruption = inbox.interruption
@@ -119,7 +119,6 @@ class Loop:
         self._caller: ModelCaller
         self._backoff: Backoff
         self._summarizer: Summarizer
-        self._set_window(None)
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -151,9 +150,9 @@ class Loop:
 
     def _prepare(self, sink: Sink) -> None:
         """Build the parts that need the event loop and the sink."""
-        agent, inbox, policy = self._agent, self._inbox, self._policy
+        agent, policy = self._agent, self._policy
         self._caller = ModelCaller(policy.stream, sink, self._interruption, self._counters)
-        self._backoff = Backoff(policy.retry, agent.ports, inbox, sink)
+        self._backoff = Backoff(policy.retry, agent.ports, self._interruption, sink)
         self._summarizer = Summarizer(
             prepare.summary_model(agent),
             agent.ports,
@@ -232,7 +231,7 @@ class Loop:
 
     async def _step(self) -> Ending | None:
         """Decide one step and execute it."""
-        step = decide(self._history.turn, self._facts(), self._rules)
+        step = decide(self._history.turn, self._facts(), self._prepared.rules)
         self._resumed = False
         match step:
             case CallModel():
@@ -243,8 +242,8 @@ class Loop:
                 self._answer_calls(calls, results.skipped)
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
-            case RequireAction(calls):
-                return await self._require_action(calls)
+            case RequireAction(calls, unchecked):
+                return await self._require_action(calls, unchecked)
             case Compact(asked_by, finish):
                 await self._compact(asked_by)
                 waits = self._inbox.steering or self._inbox.follow_ups
@@ -259,7 +258,7 @@ class Loop:
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
-                raise over_limit(self._history.turn, self._rules)
+                raise over_limit(self._history.turn, self._prepared.rules)
             case _:
                 assert_never(step)
         return None
@@ -271,24 +270,8 @@ class Loop:
             return RESUMED if self._resumed else NO_FACTS
         calls = self._journal
         if batch is not None and early:
-            if self._inbox.steering:  # it may have arrived before the batch was registered
-                batch.steer()
-            calls = {**calls, **batch.states()}
+            calls = {**calls, **batch.states(steering=bool(self._inbox.steering))}
         return Facts(bool(self._inbox.steering), self._compaction, calls, resumed=self._resumed)
-
-    def _size(self) -> int:
-        return size(self._history.turn, self._rules)
-
-    def _update_window(self, reported: int | None) -> None:
-        if reported not in (None, self._reported):
-            self._set_window(reported)
-
-    def _set_window(self, reported: int | None) -> None:
-        """Set the window that a provider reported; None before any did."""
-        self._reported = reported
-        self._window = prepare.window_of(self._agent, reported)
-        self._rules = prepare.rules_of(self._agent, self._window)
-        self._toolbox = prepare.toolbox_of(self._agent, self._window)
 
     # --- committing ---
 
@@ -313,7 +296,9 @@ class Loop:
         """Produce one answer, with as many attempts as the policy allows."""
         history = self._history
         self._asked_at = len(history)
-        self._sink.put(StepStarted(history.turn.steps + 1, len(history), self._size()))
+        self._sink.put(
+            StepStarted(history.turn.steps + 1, len(history), self._prepared.size(history))
+        )
         avoid: frozenset[str] = frozenset()
         attempt = 0
         while True:
@@ -341,12 +326,9 @@ class Loop:
         request = prepare.build_request(agent, self._history, self._active, avoid)
         began = self._clock()
         batch = self._batch = self._new_batch()
-        self._inbox.on_steer = batch.steer
-        try:
+        with self._inbox.steers(batch.steer):
             first = await self._caller.call(self._model, request, assembly, batch.offer)
-        finally:
-            self._inbox.on_steer = None
-        self._update_window(assembly.window)
+        self._prepared = self._prepared.with_window(assembly.window)
         self._commit(self._timed(assembly.message()), first, self._clock() - began)
 
     def _timed(self, answer: Message) -> Message:
@@ -360,11 +342,11 @@ class Loop:
             raise Failed(failure)
         await self._drop_batch()
         if failure.kind == "context_overflow":
-            self._update_window(failure.window)
+            self._prepared = self._prepared.with_window(failure.window)
             self._compaction = "overflow"
             return False
         try:
-            await self._backoff.wait_or_give_up(failure, attempt, steerable=True)
+            await self._backoff.wait_or_give_up(failure, attempt, inbox=self._inbox)
         except Failed:
             partial = assembly.failed()
             if partial is not None:
@@ -375,7 +357,7 @@ class Loop:
     def _began_early(self) -> bool:
         """Whether the stream started a call that cannot be undone."""
         batch = self._batch
-        return self._toolbox.eager == "all" and batch is not None and batch.started
+        return self._prepared.toolbox.eager == "all" and batch is not None and batch.started
 
     async def _keep_partial(
         self, assembly: Assembly, finish: Literal["interrupted", "error"], why: str
@@ -421,7 +403,7 @@ class Loop:
             states=self._journal,
             history=lambda: self.history,
         )
-        return Batch(self._toolbox, self._sink, context)
+        return Batch(self._prepared.toolbox, self._sink, context)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that ended."""
@@ -429,13 +411,8 @@ class Loop:
             before = self._history.before_last_calls() if self._agent.active is not None else ()
             self._active = prepare.active_after(self._agent, before)
         batch = self._take_batch()
-        self._inbox.on_steer = batch.steer
-        self._interruption.stop = batch.interrupt
-        try:
+        with self._inbox.steers(batch.steer), self._interruption.stops(batch.interrupt):
             executed = await self._run_batch(batch, calls)
-        finally:
-            self._inbox.on_steer = None
-            self._interruption.stop = None
         for action in executed.waiting:
             self._journal[action.call.id] = AwaitingAction(action)
         self._commit_results(executed.results)
@@ -474,16 +451,14 @@ class Loop:
 
     async def _refuse_calls(self, calls: tuple[ToolCall, ...], exclusive: str) -> None:
         """Refuse the calls of a message in which an exclusive tool is not alone."""
-
-        def answer(call: ToolCall) -> ToolResult:
-            return results.refused_exclusive(call, exclusive, call.tool in self._rules.exclusive)
-
         batch = self._take_batch()
+        answer = results.exclusive_refusal(exclusive, self._prepared.rules.exclusive)
         self._commit_results(await batch.refuse(calls, answer))
 
-    async def _require_action(self, calls: tuple[ToolCall, ...]) -> Ending | None:
+    async def _require_action(
+        self, calls: tuple[ToolCall, ...], unchecked: tuple[ToolCall, ...]
+    ) -> Ending | None:
         """End the run to wait for actions, once every call that waits was checked."""
-        unchecked = tuple(call for call in calls if call.id not in self._journal)
         if unchecked:
             await self._run_calls(unchecked)
             return None
@@ -497,8 +472,7 @@ class Loop:
         self, reason: Literal["stop", "stop_after_tool", "max_steps"]
     ) -> Ending | None:
         if reason == "max_steps":
-            steps = self._rules.max_steps
-            self._commit(note(f"Stopped: this turn reached its limit of {steps} steps."))
+            self._commit(limit_note(self._prepared.rules))
         fits = check_output(self._agent, self._history, reason)
         if isinstance(fits, Repair):
             self._inject("repair", fits.text)
@@ -506,13 +480,10 @@ class Loop:
         if self._inbox.follow_ups:
             self._deliver("follow_up", self._inbox.take_follow_ups())
             return None
-        if reason != "max_steps":
-            veto = await objection(
-                self._agent, self._history, reason, fits.value, self._interruption
-            )
-            if veto is not None:
-                self._inject("guard", veto)
-                return None
+        veto = await objection(self._agent, self._history, reason, fits.value, self._interruption)
+        if veto is not None:
+            self._inject("guard", veto)
+            return None
         # A message may have arrived while the guard was deciding.
         if self._inbox.steering or self._inbox.follow_ups or self._interruption.requested:
             return None
@@ -533,15 +504,7 @@ class Loop:
 
     async def _compact(self, asked_by: AskedBy | None) -> None:
         """Compact the history: shorten old results, and summarize if that is not enough."""
-        now = compact.CompactionInput(
-            self._history.messages,
-            self._size(),
-            self._rules.overhead,
-            self._rules.limit,
-            self._window,
-            asked_by,
-            self._policy.context,
-        )
+        now = self._prepared.compaction_input(self._history, asked_by)
         message = compact.by_trimming(now)
         if message is None:
             try:

@@ -6,12 +6,16 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-from holdfast.kernel.admission import Toolbox
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.kernel.admission import Middleware, Toolbox
+from holdfast.kernel.compact import CompactionInput
 from holdfast.kernel.context import NOTHING_REMOVED, RemovedParts, Trim, repaired
-from holdfast.kernel.decide import Rules
+from holdfast.kernel.decide import Rules, size
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
-from holdfast.kernel.messages import Message
+from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.policy import max_result
 
@@ -76,6 +80,64 @@ def toolbox_of(agent: Agent, window: int | None) -> Toolbox:
         eager=agent.eager,
         ports=agent.ports,
     )
+
+
+class PreparedAgent(Struct, frozen=True, kw_only=True):
+    """An agent with the values that a driver derives from it and from the context window."""
+
+    agent: Agent
+    model: Model
+    reported_window: int | None
+    """Context window that a provider has reported; None if none has."""
+    window: int | None
+    """Context window in tokens; None if unknown."""
+    rules: Rules
+    toolbox: Toolbox
+    outer_middleware: tuple[Middleware, ...]
+    """Middleware that runs around the agent's own."""
+
+    @classmethod
+    def of(
+        cls,
+        agent: Agent,
+        outer_middleware: tuple[Middleware, ...] = (),
+        reported_window: int | None = None,
+    ) -> PreparedAgent:
+        window = window_of(agent, reported_window)
+        toolbox = toolbox_of(agent, window)
+        if outer_middleware:
+            toolbox = replace(toolbox, middleware=(*outer_middleware, *toolbox.middleware))
+        return cls(
+            agent=agent,
+            model=model_of(agent),
+            reported_window=reported_window,
+            window=window,
+            rules=rules_of(agent, window),
+            toolbox=toolbox,
+            outer_middleware=outer_middleware,
+        )
+
+    def with_window(self, reported: int | None) -> PreparedAgent:
+        """The agent with a context window that a provider reported."""
+        if reported in (None, self.reported_window):
+            return self
+        return PreparedAgent.of(self.agent, self.outer_middleware, reported)
+
+    def size(self, history: History) -> int:
+        """Estimated tokens of the next request."""
+        return size(history.turn, self.rules)
+
+    def compaction_input(self, history: History, asked_by: AskedBy | None) -> CompactionInput:
+        """The values on which a compaction is decided."""
+        return CompactionInput(
+            history.messages,
+            self.size(history),
+            self.rules.overhead,
+            self.rules.limit,
+            self.window,
+            asked_by,
+            self.agent.policy.context,
+        )
 
 
 def active_after(agent: Agent, history: Sequence[Message]) -> frozenset[str] | None:

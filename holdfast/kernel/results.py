@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -230,15 +230,22 @@ def skipped(call: ToolCall) -> ToolResult:
     return result(call, "skipped", SKIPPED)
 
 
-def refused_exclusive(call: ToolCall, exclusive: str, alone: bool) -> ToolResult:
-    """The result of a call next to an exclusive tool; `alone`: this call is of one itself."""
-    if alone:
-        text = f"Not run: {call.tool} must be the only call of a message. Call it alone."
-    else:
-        text = (
-            f"Not run: {exclusive} was called next to it and must be alone. Call again without it."
-        )
-    return result(call, "refused", text)
+def exclusive_refusal(
+    exclusive: str, exclusive_tools: Container[str]
+) -> Callable[[ToolCall], ToolResult]:
+    """Makes the results of the calls of a message in which `exclusive` is not the only call."""
+
+    def refusal(call: ToolCall) -> ToolResult:
+        if call.tool in exclusive_tools:
+            text = f"Not run: {call.tool} must be the only call of a message. Call it alone."
+        else:
+            text = (
+                f"Not run: {exclusive} was called next to it and must be alone. "
+                "Call again without it."
+            )
+        return result(call, "refused", text)
+
+    return refusal
 
 
 def stopped(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias, Union
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.policy import Retry
@@ -20,8 +21,8 @@ class Wait(Struct, frozen=True):
 class GiveUp(Struct, frozen=True):
     """Do not retry."""
 
-    why: str = ""
-    """Sentence for people, in addition to the failure's message."""
+    failure: Failure
+    """The failure that ends the turn; its message says why there is no other attempt."""
 
 
 RetryDecision: TypeAlias = Union[Wait, GiveUp]
@@ -35,16 +36,20 @@ def after(
     `random` is uniform in [0, 1), `now` is the wall clock in microseconds.
     """
     if not failure.retryable:
-        return GiveUp()
+        return GiveUp(failure)
     if attempt >= policy.attempts:
-        return GiveUp(f"Given up after {attempt} attempts." if attempt > 1 else "")
+        return _give_up(failure, f"Given up after {attempt} attempts." if attempt > 1 else "")
     if failure.retry_after is not None and failure.retry_after > 0:
         if failure.retry_after > policy.max_retry_after:
-            return GiveUp(f"It asks to retry {_moment(now, failure.retry_after)}.")
+            return _give_up(failure, f"It asks to retry {_moment(now, failure.retry_after)}.")
         return Wait(failure.retry_after)
     # Exponents beyond the cap would overflow a float long before a wait could be that long.
     ceiling = min(policy.max_delay, policy.first_delay * 2.0 ** min(attempt - 1, 60))
     return Wait(ceiling * random)
+
+
+def _give_up(failure: Failure, why: str) -> GiveUp:
+    return GiveUp(replace(failure, message=f"{failure.message} {why}") if why else failure)
 
 
 def _moment(now: int, seconds: float) -> str:

@@ -64,7 +64,7 @@ class Summarizer:
                 if failure.kind in ("empty_response", "context_overflow"):
                     cause = ungrouped(error)
                     raise cause from cause.__cause__  # the same input would give the same
-                await self._backoff.wait_or_give_up(failure, attempt, steerable=False)
+                await self._backoff.wait_or_give_up(failure, attempt)
                 if self._interruption.requested:
                     raise Interrupted from None
 

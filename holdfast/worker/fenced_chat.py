@@ -24,14 +24,16 @@ from holdfast.chat.row_lock import fence_of, read_chat
 from holdfast.chat.rows import Charge, ChatRow, Fence, JournalCall, Partial, Queued, Stored
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
-from holdfast.chat.transitions.runner import Advanced
+from holdfast.chat.transitions.runner import Advanced, Leftover
 from holdfast.kernel.context import Trim
 from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
+from holdfast.observe.observer import Stretch
 from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
 from holdfast.worker.options import MICRO
+from holdfast.worker.signal import Signal
 
 T = TypeVar("T")
 
@@ -58,15 +60,12 @@ class FencedChat:
         self._trim = trim
         self._epoch = chat.epoch
         self.chat = chat
-        self.fence = fence_of(chat)
         self.history = History((), trim)
         self._history_at: int | None = None
         """`history_version` of the chat as of `history`."""
         self.journal: dict[str, JournalCall] = {}
         self.queue: tuple[Queued, ...] = ()
         self.partial: Partial | None = None
-        self.retry_in: float | None = None
-        """Seconds until the next attempt, as of the load."""
         self.answer = 0
         """Number of the message that contains the open calls, if there are any."""
         self.partial_written = False
@@ -75,15 +74,15 @@ class FencedChat:
         """The newest row that this process has read or written."""
         self._refs: set[str] = set()
         """References to files in the history whose bytes are not in it."""
-        self._requested_refs: set[str] = set()
-        self._files: dict[str, bytes] = {}
+        self._files: dict[str, bytes | None] = {}
+        """Bytes by reference, each read once; None for a file that does not exist."""
         self._writes_under_way = 0
         """Number of own writes under way: several when calls start or finish in parallel."""
         self._own_writes = 0
         """Number of own writes that have ended."""
         self._announced = 0
         """Highest version that a notice announced."""
-        self._notice = anyio.Event()
+        self._notice = Signal()
         self.journal_stale = False
         """Whether other transactions may have changed the journal: call `catch_up`."""
         self._results_recorded = 0
@@ -91,8 +90,25 @@ class FencedChat:
 
     # --- reading ---
 
-    async def load(self) -> None:
-        """Load the chat from the database. Raises `OwnershipLost`."""
+    @property
+    def fence(self) -> Fence:
+        """The state that a write must still find."""
+        return fence_of(self.chat)
+
+    def stretch(self) -> Stretch:
+        """This ownership of the chat, for an observer."""
+        chat = self.chat
+        return Stretch(
+            chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: self.chat.attempt
+        )
+
+    def leftover(self, **produced: Any) -> Leftover:
+        """What a step has produced that started from the current state."""
+        return Leftover(fence=self.fence, last_number=self.chat.messages, **produced)
+
+    async def load(self) -> float | None:
+        """Load the chat from the database. Returns the seconds until the next attempt, if that has
+        to wait. Raises `OwnershipLost`."""
         loaded, newest_before = None, self.newest
         while loaded is None or self._is_outdated(loaded.chat, newest_before):
             newest_before = self.newest
@@ -105,14 +121,15 @@ class FencedChat:
         self.queue, self.journal = loaded.queue, loaded.journal
         self.partial = loaded.partial
         self.partial_written |= loaded.has_partial  # a write may be committed after this query
-        retry_at = loaded.chat.retry_at
-        self.retry_in = None if retry_at is None else (retry_at - loaded.now) / MICRO
         self.journal_stale = False
+        retry_at = loaded.chat.retry_at
+        return None if retry_at is None else (retry_at - loaded.now) / MICRO
 
     def _take_history(self, history: Sequence[Stored], void: AbstractSet[str]) -> None:
         self.history = History([stored.message for stored in history], self._trim)
-        self.history.call_ids |= void
-        self._refs = files.refs_in(stored.message for stored in history)
+        self.history.call_ids.update(void)
+        self._refs.clear()
+        self._refs.update(files.refs_in(stored.message for stored in history))
         answers = [s.number for s in history if _may_have_calls(s.message)]
         self.answer = answers[-1] if answers else 0
         self._history_at = self.chat.history_version
@@ -124,14 +141,15 @@ class FencedChat:
 
     async def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages with the bytes of their files, each read once."""
-        missing_refs = self._refs - self._requested_refs
+        missing_refs = self._refs - self._files.keys()
         if missing_refs:
             owner = self.chat.owner
-            self._files |= await self._until_available(
+            contents = await self._until_available(
                 lambda: self._db.read(lambda tx: files.read_refs(tx, owner, missing_refs))
             )
-            self._requested_refs |= missing_refs
-        return files.with_bytes(messages, self._files) if self._files else messages
+            self._files.update({ref: contents.get(ref) for ref in missing_refs})
+        contents = {ref: data for ref, data in self._files.items() if data is not None}
+        return files.with_bytes(messages, contents) if contents else messages
 
     async def read_row(self) -> None:
         """Read only the row of the chat, as the rest may not be decodable. Raises
@@ -168,7 +186,6 @@ class FencedChat:
 
     def _take_row(self, chat: ChatRow) -> None:
         self.chat = chat
-        self.fence = fence_of(chat)
         if chat.snapshot_version >= self.newest.snapshot_version:
             self.newest = chat
 
@@ -220,7 +237,7 @@ class FencedChat:
         `OwnershipLost`."""
         while True:
             await self._notice.wait()
-            self._notice = anyio.Event()
+            self._notice.reset()
             own_writes, announced = self._own_writes, self._announced
             try:
                 chat, queue = await self._until_available(
@@ -248,13 +265,23 @@ class FencedChat:
 
     # --- writing ---
 
+    def _begin_write(self) -> None:
+        """Note an own write: notices that arrive until `_end_write` are handled after it."""
+        self._writes_under_way += 1
+
+    def _end_write(self) -> None:
+        self._writes_under_way -= 1
+        self._own_writes += 1
+        self._wake_reader()
+
     async def commit(self, messages: tuple[Message, ...]) -> None:
         """Commit a step that only appends messages, the usual case."""
         if self.partial_written:
             await self.write(runner.commit_step, runner.Outcome(messages=messages))
             return
         step = StepCommit(self.fence, messages)
-        with _OwnWrite(self):
+        self._begin_write()
+        try:
             committed = await self._until_available(self._db.write_together, COMMIT_STEP, step)
             if not isinstance(committed, Committed):
                 raise ChatMoved
@@ -263,6 +290,8 @@ class FencedChat:
                 row = await self._read_other_changes()
             self._take_commit(row, committed)
             self._append(messages, committed.messages - len(messages) + 1)
+        finally:
+            self._end_write()
 
     def _take_commit(self, row: ChatRow, committed: Committed) -> None:
         """Apply our commit to `row`, which contains all changes by others before it."""
@@ -301,8 +330,11 @@ class FencedChat:
         self, transition: Callable[..., Awaitable[Advanced]], *args: Any, **kwargs: Any
     ) -> ChatRow:
         """Run one transition of a runner, and apply its result. Raises `ChatMoved`."""
-        with _OwnWrite(self):
+        self._begin_write()
+        try:
             return await self._write(transition, args, kwargs)
+        finally:
+            self._end_write()
 
     async def _write(
         self,
@@ -341,7 +373,8 @@ class FencedChat:
     async def fail(self, failure: Failure, charges: Sequence[Charge]) -> None:
         """Set the chat to an error, even if its history cannot be read. Raises `ChatMoved`."""
         fence = self.fence
-        with _OwnWrite(self):
+        self._begin_write()
+        try:
             try:
                 advanced = await self._until_available(
                     lambda: self._db.write(
@@ -351,11 +384,14 @@ class FencedChat:
             except Fenced:
                 raise ChatMoved from None
             self._take_row(advanced.chat)
+        finally:
+            self._end_write()
 
     async def record(self, call: JournalCall) -> bool:
         """Record the result of one call while other calls still run."""
         chat_id = self.chat.id
-        with _OwnWrite(self):
+        self._begin_write()
+        try:
             try:
                 return await self._until_available(
                     lambda: self._db.write(
@@ -365,6 +401,8 @@ class FencedChat:
             finally:
                 self._results_recorded += 1
                 self.journal_stale = True
+        finally:
+            self._end_write()
 
     async def charge(self, fence: Fence, last_number: int, charges: Sequence[Charge]) -> None:
         """Charge an attempt, unless its answer is in the history.
@@ -384,7 +422,7 @@ class FencedChat:
 
     def _append(self, messages: Sequence[Message], first_number: int) -> None:
         """Append messages to the history, after the row of their write was taken."""
-        self._refs |= files.refs_in(messages)
+        self._refs.update(files.refs_in(messages))
         for offset, message in enumerate(messages):
             self.history.append(message)
             if _may_have_calls(message):
@@ -412,21 +450,3 @@ class FencedChat:
 def _may_have_calls(message: Message) -> bool:
     """Return whether a message may contain open calls. An answer shown only to people may not."""
     return message.kind == "answer" and message.visibility != "user"
-
-
-class _OwnWrite:
-    """Marks the block of an own write: notices that arrive in it are handled after it."""
-
-    __slots__ = ("_chat",)
-
-    def __init__(self, chat: FencedChat) -> None:
-        self._chat = chat
-
-    def __enter__(self) -> None:
-        self._chat._writes_under_way += 1
-
-    def __exit__(self, *_: object) -> None:
-        chat = self._chat
-        chat._writes_under_way -= 1
-        chat._own_writes += 1
-        chat._wake_reader()

@@ -7,23 +7,21 @@ row.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
-from typing import Any, Final, assert_never
-from weakref import ref
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from holdfast.agent import Agent
-from holdfast.chat.errors import ChatError, Fenced
-from holdfast.chat.rows import ChatRow, Partial, Status, TurnOutcome
+from holdfast.chat.child_reports import awaited_by
+from holdfast.chat.errors import ChatError, ChatNotFound, Fenced
+from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
 from holdfast.chat.transitions import runner
-from holdfast.chat.transitions.runner import Outcome, Settlement
-from holdfast.kernel import results
+from holdfast.chat.transitions.runner import Leftover, Outcome
+from holdfast.kernel import results, retry
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.decide import (
     CallModel,
@@ -42,29 +40,50 @@ from holdfast.kernel.decide import (
     over_limit,
 )
 from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
+from holdfast.kernel.events import Action
+from holdfast.kernel.execute import Batch
 from holdfast.kernel.failure_log import log_failure
-from holdfast.kernel.finish import check_output, interruption_marker, objection
-from holdfast.kernel.messages import Injection, Message, Text, injected, note
+from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
+from holdfast.kernel.messages import (
+    Injection,
+    Message,
+    Text,
+    ToolCall,
+    injected,
+    note,
+    results_message,
+)
+from holdfast.kernel.model import Request
 from holdfast.kernel.output import Repair
+from holdfast.kernel.prepare import PreparedAgent, active_after, build_request
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
 from holdfast.live.broadcast import Live
 from holdfast.observe.logs import LOG_CONTEXT
-from holdfast.observe.observer import UNOBSERVED, Observer, Stretch
+from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import Database, StoreError
+from holdfast.worker.background import BackgroundTasks, without_cycle
+from holdfast.worker.call_journal import CallJournal
 from holdfast.worker.chat_agent import ChatAgent
 from holdfast.worker.fenced_chat import ChatMoved, FencedChat, OwnershipLost
-from holdfast.worker.model_step import ModelSteps, charges_of
-from holdfast.worker.options import WorkerOptions
-from holdfast.worker.step import NOTHING, Leftover, RunningStep, Stopped, Unfinished
-from holdfast.worker.tool_step import ToolSteps
+from holdfast.worker.log_fields import LogFields
+from holdfast.worker.model_step import Attempt, OnCall, compaction_step, model_step
+from holdfast.worker.options import MICRO, WorkerOptions
+from holdfast.worker.signal import Signal
+from holdfast.worker.step import StepScope, Stopped, charges_of
+from holdfast.worker.tool_step import ToolOutcome, discard, tool_step, without
 
 LOG: Final = logging.getLogger("holdfast.worker")
 FIRST_RETRY_DELAY: Final = 1.0
 
+EndOfTurn: TypeAlias = Literal["stop", "stop_after_tool", "max_steps"]
+
 
 class Runner:
-    """Drives one chat from its claim until it is idle or released."""
+    """Drives one chat from its claim until it is idle or released.
+
+    Steps return what they produced; only the runner commits, settles, hands over or charges it.
+    """
 
     def __init__(
         self,
@@ -78,53 +97,49 @@ class Runner:
     ) -> None:
         self._db = db
         self._live = live
-        self._agent = agent
         self._options = options
         self._on_idle = on_idle
-        self._fenced = FencedChat(db, chat, agent.trim)
-        self._worker_id = chat.worker_id or ""
-        self._chat_observer = observer.drives(self._stretch(chat))
-        self._chat_agent = ChatAgent(agent, self._chat_observer.around)
-        self._step = RunningStep(live)
         self._background = BackgroundTasks()
-        self._tool_steps = ToolSteps(
-            self._fenced, self._chat_agent, self._step, self._background.add, self._chat_observer
+        self._fenced = fenced = FencedChat(db, chat, agent.trim)
+        self._worker_id = chat.worker_id or ""
+        self._observer = observer.drives(fenced.stretch())
+        self._agent = ChatAgent(agent, PreparedAgent.of(agent, self._observer.around))
+        self._scope = StepScope.of(
+            fenced, live, agent, options, self._background.add, self._observer
         )
-        self._model_steps = ModelSteps(
-            self._fenced,
-            self._chat_agent,
-            self._step,
-            self._tool_steps,
-            options,
+        self._journal = CallJournal(
+            agent,
+            fenced,
+            self._scope.screen,
+            self._scope.interruption.request,
             self._background.add,
-            self._chat_observer,
+            self._observer,
         )
         self._group: TaskGroup
         self.is_child = chat.parent_id is not None
         self.ended = anyio.Event()
-        self._wakeup = anyio.Event()
-        """Set when the wait for a retry has to check the state again."""
+        self._leftover: Leftover | None = None
+        """What a step produced, until a commit, a settlement or a charge has taken it."""
+        self._active: frozenset[str] | None = None
+        """Names of the tools that the last answer could call; None for all."""
+        self._avoid: frozenset[str] = frozenset()
+        """Models that failed at this step."""
+        self._next_attempt: float | None = None
+        """Time of the next attempt on the event loop's clock; None for now."""
+        self._wakeup = Signal()
+        """Set when the wait for the next attempt has to check the state again."""
         self._draining = False
+        self._ownership_lost = False
         self._errors = 0
         """Number of consecutive internal errors."""
-        self._ownership_lost = False
-        self._load_succeeded = False
-        self._first_round = True
-        """Whether this runner has not completed a round yet."""
+        self._progress: Literal["new", "loaded", "stepped"] = "new"
+        """Whether this runner has loaded the chat, and has completed a round."""
         self._load_valid = False
         """Whether the loaded state is valid."""
-        self._leftover: Leftover | None = None
-        """Outcome of an uncommitted step, until the chat is loaded again."""
 
     @property
     def chat_id(self) -> str:
         return self._fenced.chat.id
-
-    def _stretch(self, chat: ChatRow) -> Stretch:
-        fenced = self._fenced
-        return Stretch(
-            chat.id, chat.agent, self._worker_id, chat.epoch, lambda: fenced.fence.attempt
-        )
 
     def receive_notice(self, version: int | None) -> None:
         """Receive a notice that the chat changed."""
@@ -133,67 +148,62 @@ class Runner:
     def drain(self) -> None:
         """Finish the running step, then release the chat."""
         self._draining = True
-        self._wake()
+        self._wakeup.set()
 
     def stop_now(self) -> None:
         """Stop the running step now, because the grace period is over, and release the chat."""
-        self._step.stop()
+        self._scope.interruption.request()
         self.drain()
-
-    def _wake(self) -> None:
-        self._wakeup.set()
-
-    async def _unwind(self) -> Unfinished:
-        unfinished = await self._step.unwind(self._fenced.history.turn.open)
-        await self._tool_steps.drain()
-        return unfinished
 
     # --- from claim to release ---
 
     async def run(self) -> None:
         """Drive the chat until it is idle, has another owner, or this worker stops."""
-        LOG_CONTEXT.set(_LogFields(self._fenced, self._worker_id))
-        self._chat_observer.begins()
+        LOG_CONTEXT.set(LogFields(self._fenced, self._worker_id))
+        self._observer.begins()
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
-                group.start_soon(_without_cycle, self._watch)
+                group.start_soon(without_cycle, self._watch)
                 group.start_soon(self._background.run, group)
                 await self._drive()
                 group.cancel_scope.cancel()
         finally:
-            self._step.abandon()
-            self._model_steps.close()
-            self._step.screen.close()
+            batch = self._journal.take_batch()
+            if batch is not None:  # without waiting: this is an error
+                batch.interrupt()
+            self._scope.partials.close()
+            self._scope.caller.close()
+            self._scope.screen.close()
             self._live.forget(self.chat_id)
-            self._chat_observer.ends()
+            self._observer.ends()
 
     async def _watch(self) -> None:
         """Watch for changes by others, and react to those that cannot wait for the next commit."""
-        fenced, step = self._fenced, self._step
+        fenced, stop_step = self._fenced, self._scope.interruption.request
         while True:
             try:
                 chat = await fenced.next_change()
             except OwnershipLost:
-                step.stop()
+                stop_step()
                 self._ownership_lost = True
-                self._wake()
+                self._wakeup.set()
                 return
             except StoreError:  # queried again with the next notice or poll
                 LOG.warning("chat %s: could not query changes", self.chat_id, exc_info=True)
                 continue
             except ChatError:  # the next load reports what is wrong
                 LOG.warning("chat %s cannot be read", self.chat_id, exc_info=True)
-                step.stop()
+                stop_step()
                 self._load_valid = False
-                self._wake()
+                self._wakeup.set()
                 continue
-            history_changed = chat.history_version != fenced.fence.history_version
+            history_changed = chat.history_version != fenced.chat.history_version
             if chat.status is not Status.RUNNING or history_changed:
-                step.stop()
+                stop_step()
             elif fenced.steering:
-                step.steer()
-            self._wake()
+                self._journal.steer()
+            self._wakeup.set()
 
     async def _drive(self) -> None:
         try:
@@ -211,33 +221,44 @@ class Runner:
                 await self._load()
             continues = await self._follow_row()
         except (ChatMoved, Stopped):
-            self._leftover = await self._unwound()
+            await self._unwind()
+            self._leftover = self._leftover or self._fenced.leftover()
             return True
         except OwnershipLost:
             raise
         except Exception as error:
-            return await self._handle_internal_error(error, await self._unwound())
-        self._errors, self._first_round = 0, False
+            await self._unwind()
+            return await self._handle_internal_error(error)
+        self._errors, self._progress = 0, "stepped"
         return continues
 
     async def _load(self) -> None:
         """Load the chat."""
-        await self._fenced.load()
-        self._model_steps.wait_for_retry(self._fenced.retry_in)
-        if not self._load_succeeded:
-            self._tool_steps.begin()
-        self._load_succeeded = self._load_valid = True
+        self._wait_for_retry(await self._fenced.load())
+        if self._progress == "new":
+            self._journal.begin()
+            self._progress = "loaded"
+        self._load_valid = True
+
+    async def _unwind(self) -> None:
+        """End everything that the step has started, and keep the results of its calls."""
+        batch, scope = self._journal.take_batch(), self._scope
+        if batch is not None and batch.busy:
+            leftover = self._leftover or self._fenced.leftover()
+            self._leftover = await discard(batch, leftover, self._fenced.history.turn.open)
+        scope.screen.close()
+        scope.interruption.reset()
+        await self._journal.drain()
 
     async def _follow_row(self) -> bool:
         """Do what the row of the chat asks for. False if there is nothing left to do."""
-        unfinished = None if self._leftover is None else await self._reload(self._leftover)
-        self._leftover = None
         fenced = self._fenced
+        if self._leftover is not None:
+            self._leftover = await self._reload(self._leftover)
         match fenced.chat.status:
             case Status.RUNNING:
-                if unfinished is not None:
-                    await self._model_steps.commit(unfinished)
-                    await self._tool_steps.hand_over(unfinished)
+                if self._leftover is not None:
+                    await self._commit_answer(self._leftover)
                     return True
                 if self._draining:
                     await self._unwind()  # a stream may have started calls of the next step
@@ -247,9 +268,7 @@ class Runner:
                     return True
                 return await self._do_step()
             case Status.INTERRUPTING:
-                await self._settle(
-                    _with_saved_partial(unfinished or NOTHING, fenced.partial, fenced.chat)
-                )
+                await self._settle()
                 return fenced.chat.busy
             case Status.REQUIRES_ACTION:
                 chat = await fenced.write(runner.expire)
@@ -257,36 +276,31 @@ class Runner:
             case _:
                 return False
 
-    async def _unwound(self) -> Leftover:
-        """End the step. Returns its leftover, or the earlier one that is not yet handled."""
-        fenced, unfinished = self._fenced, await self._unwind()
-        return self._leftover or Leftover(unfinished, fenced.fence, fenced.chat.messages)
-
-    async def _reload(self, leftover: Leftover) -> Unfinished | None:
-        """Load the chat after an uncommitted step, and return the part of its outcome to commit.
+    async def _reload(self, leftover: Leftover) -> Leftover | None:
+        """Load the chat after an uncommitted step, and return what of it is to be committed.
 
         After an interrupt that is everything; if the chat continues, a complete answer and its
-        results.
+        results. Anything else is handed over and charged.
         """
-        await self._fenced.load()
-        self._model_steps.wait_for_retry(self._fenced.retry_in)
-        chat, unfinished = self._fenced.chat, leftover.unfinished
+        self._wait_for_retry(await self._fenced.load())
+        chat = self._fenced.chat
         if chat.history_version == leftover.fence.history_version:
-            if unfinished.whole or chat.status is not Status.RUNNING:
-                return unfinished
-            await self._tool_steps.hand_over(unfinished)
-        await self._model_steps.abandon(leftover)
+            if leftover.complete or chat.status is not Status.RUNNING:
+                return leftover
+            await self._journal.hand_over(leftover.results)
+        charges = charges_of(leftover)
+        if charges:
+            await self._fenced.charge(leftover.fence, leftover.last_number, charges)
         return None
 
-    async def _handle_internal_error(self, error: Exception, leftover: Leftover) -> bool:
+    async def _handle_internal_error(self, error: Exception) -> bool:
         """Retry a few times after an internal error, then fail the chat.
 
         Returns whether to continue.
         """
         self._errors += 1
-        if leftover.unfinished != NOTHING:
-            self._leftover = leftover
-            await self._tool_steps.hand_over(leftover.unfinished)
+        leftover = self._leftover or self._fenced.leftover()
+        await self._journal.hand_over(leftover.results)
         failure = _failure_of_chat(error)
         if failure is None and self._errors < self._options.troubles:
             LOG.warning("chat %s: internal error, will retry", self.chat_id, exc_info=error)
@@ -294,7 +308,7 @@ class Runner:
             self._load_valid = False
             return True
         if failure is None:
-            reference = self._agent.ports.new_id()
+            reference = self._agent.configured.ports.new_id()
             LOG.error("chat %s failed, reference %s", self.chat_id, reference, exc_info=error)
             failure = Failure(
                 "internal",
@@ -303,14 +317,16 @@ class Runner:
             )
         if not self._load_valid:  # it cannot be loaded, and may have changed
             await self._fenced.read_row()
-        attempt = self._fenced.fence.attempt
+        attempt = self._fenced.chat.attempt
         try:
             await self._fenced.fail(failure, charges_of(leftover))
         except ChatMoved:
             self._load_valid = False
             return True
-        log_failure(failure, chat=self.chat_id, model=self._chat_agent.model.name, attempt=attempt)
-        self._chat_observer.turned("error", failure)
+        self._leftover = None
+        model = self._agent.prepared.model.name
+        log_failure(failure, chat=self.chat_id, model=model, attempt=attempt)
+        self._observer.turned("error", failure)
         return False
 
     async def _release(self) -> None:
@@ -320,54 +336,41 @@ class Runner:
         except (Fenced, ChatError, StoreError):
             LOG.info("chat %s could not be released", self.chat_id, exc_info=True)
 
-    async def _waits_for_retry(self) -> bool:
-        """Wait for the next attempt. Returns whether the wait ended early."""
-        seconds = self._model_steps.until_retry()
-        if seconds <= 0:
-            return False
-        self._wakeup = anyio.Event()
-        if self._fenced.newest is self._fenced.chat:
-            with anyio.move_on_after(seconds):
-                await self._wakeup.wait()
-        if self._fenced.newest is not self._fenced.chat:
-            await self._fenced.load()
-            return True
-        return self._draining or self._ownership_lost
-
     # --- steps ---
 
     async def _do_step(self) -> bool:
-        fenced, tool_steps = self._fenced, self._tool_steps
-        self._step.begin()
+        fenced, journal = self._fenced, self._journal
+        self._end_if_stopped()
         if fenced.journal_stale:
             await fenced.catch_up()
-        self._chat_agent.follow(fenced.chat)
-        turn, rules = fenced.history.turn, self._chat_agent.rules
+        self._agent = self._agent.follow(fenced.chat)
+        turn, rules = fenced.history.turn, self._agent.prepared.rules
         facts = Facts(
             fenced.steering,
             fenced.chat.compaction,
-            tool_steps.states() if turn.open else {},
+            journal.states() if turn.open else {},
             at_rest=fenced.chat.outcome is not None,
-            resumed=self._first_round,
+            resumed=self._progress != "stepped",
         )
         decision = decide(turn, facts, rules)
         match decision:
             case CallModel():
-                return await self._model_steps.answer()
+                return await self._answer()
             case RunCalls(calls):
-                await tool_steps.run(calls)
+                await self._run_calls(calls)
             case SkipCalls(calls):
-                await tool_steps.answer([results.skipped(call) for call in calls])
+                skipped = tuple(results.skipped(call) for call in calls)
+                await self._commit_results(ToolOutcome(results=skipped))
             case RefuseCalls(calls, exclusive):
-                await tool_steps.refuse(calls, exclusive)
-            case RequireAction(calls):
-                return await tool_steps.require_action(calls)
+                await self._refuse_calls(calls, exclusive)
+            case RequireAction(_, unchecked):
+                return await self._require_action(unchecked)
             case Compact(_, finish):
                 return await self._compact(finish)
             case DeliverSteering():
                 await fenced.write(runner.deliver)
             case Recover():
-                await self._inject("recovery", self._agent.policy.wording.recovery)
+                await self._inject("recovery", self._agent.agent.policy.wording.recovery)
             case LoadContext():
                 raise AssertionError("LoadContext needs a workspace, and chats have none yet")
             case Finish(reason):
@@ -378,36 +381,244 @@ class Runner:
                 assert_never(decision)
         return True
 
+    def _end_if_stopped(self) -> None:
+        if self._scope.interruption.requested:
+            raise Stopped
+
     def _over_limit(self, error: StillOverLimit) -> Failed:
         if not isinstance(error, PromptTooLong):
-            self._chat_observer.compacted("no_progress")
-        return Failed(classify(error, self._chat_agent.model.name))
+            self._observer.compacted("no_progress")
+        return Failed(classify(error, self._agent.prepared.model.name))
 
     async def _inject(self, why: Injection, text: str) -> None:
         await self._fenced.commit((injected(text, why),))
 
-    async def _compact(self, finish: bool) -> bool:
-        outcome = await self._summary()
-        if not finish:
-            await self._fenced.write(runner.commit_step, outcome)
-            return True
-        return (await self._fenced.write(runner.finish_turn, None, outcome)).busy
+    # --- an answer of the model ---
 
-    async def _summary(self) -> Outcome:
-        """Make a checkpoint. The chat continues without one if a person's request for it fails."""
+    async def _answer(self) -> bool:
+        """Make one attempt at an answer. False if this runner has nothing left to do: the chat
+        failed, or waits for its retry without an owner."""
+        attempt = await model_step(self._scope, self._agent.prepared, self._prepare_call)
         try:
-            return await self._model_steps.summary()
-        except Failed as error:
-            if self._fenced.chat.compaction != "person":
-                raise
-            charges = self._step.unfinished.charges
-            why = error.failure.detail.removeprefix("SummaryFailed: ") or error.failure.message
-            entry = note(f"The conversation was not summarized: {why}.")
-            return Outcome(messages=(entry,), compacted=True, charges=charges)
+            if attempt.error is not None:
+                await self._unwind()
+            self._leftover = attempt.leftover
+            if attempt.failure is not None:
+                return await self._after_failure(attempt, attempt.failure)
+            if attempt.error is not None:
+                raise attempt.error
+            if not attempt.leftover.complete:
+                raise Stopped
+            self._agent = self._agent.with_window(attempt.window)
+            await self._commit_answer(attempt.leftover)
+            return True
+        finally:
+            self._scope.partials.end()
+            del attempt  # the traceback of its error refers to this frame
 
-    async def _finish(self, reason: str) -> bool:
+    async def _prepare_call(self) -> tuple[Request, OnCall]:
+        """Build the next request, and a batch for the calls of its answer."""
+        fenced, prepared = self._fenced, self._agent.prepared
+        self._active = active_after(prepared.agent, fenced.history.messages)
+        request = build_request(prepared.agent, fenced.history, self._active, self._avoid)
+        if fenced.names_files:
+            request = replace(request, messages=await fenced.with_files(request.messages))
+        return request, self._journal.new_batch(prepared.toolbox, self._active).offer
+
+    async def _commit_answer(self, leftover: Leftover) -> None:
+        """Commit a complete answer. Repeated after a failed commit: the answer was paid for."""
+        assert leftover.answer is not None
+        await self._fenced.commit((leftover.answer,))
+        self._leftover, self._avoid = None, frozenset()
+        await self._journal.hand_over(leftover.results)
+
+    async def _after_failure(self, attempt: Attempt, failure: Failure) -> bool:
+        """Schedule the next attempt, or fail the chat. Returns whether the runner continues."""
+        fenced, charges = self._fenced, attempt.leftover.charges
+        if failure.failover:
+            self._avoid |= {attempt.model or ""}
+        if failure.kind == "context_overflow":
+            self._agent = self._agent.with_window(failure.window)
+            await self._record_retry(failure, 0, charges, overflow=True)
+            return True
+        policy, ports = self._agent.agent.policy.retry, self._agent.agent.ports
+        number = fenced.chat.attempt
+        verdict = retry.after(failure, number, policy, random=ports.random(), now=ports.now())
+        if isinstance(verdict, retry.Wait):
+            release = verdict.seconds > self._options.hold
+            await self._record_retry(failure, verdict.seconds, charges, release=release)
+            return fenced.chat.worker_id is not None
+        for_people = attempt.for_people  # carries its own usage
+        charges = charges if for_people is None else ()
+        await fenced.write(runner.fail, verdict.failure, for_people, charges)
+        self._leftover = None
+        self._observer.turned("error", verdict.failure)
+        log_failure(failure, chat=self.chat_id, model=None, attempt=number, cause=attempt.error)
+        return False
+
+    async def _record_retry(
+        self,
+        failure: Failure,
+        seconds: float,
+        charges: tuple[Charge, ...],
+        *,
+        overflow: bool = False,
+        release: bool = False,
+    ) -> None:
+        self._observer.retries(failure)
+        chat = await self._fenced.write(
+            runner.record_retry,
+            failure,
+            self._agent.agent.policy.retry.attempts,
+            int(seconds * MICRO),
+            charges,
+            overflow=overflow,
+            release=release,
+        )
+        self._leftover = None
+        self._wait_for_retry(None if chat.retry_at is None else seconds)
+
+    def _wait_for_retry(self, seconds: float | None) -> None:
+        """Delay the next attempt, as this runner or an earlier one has decided; None for not."""
+        self._next_attempt = None if seconds is None else anyio.current_time() + seconds
+
+    async def _waits_for_retry(self) -> bool:
+        """Wait for the next attempt. Returns whether the wait ended early.
+
+        A message or an edit ends it by removing `retry_at` from the row.
+        """
+        fenced, at = self._fenced, self._next_attempt
+        if at is None or at <= anyio.current_time():
+            return False
+        self._wakeup.reset()
+        if fenced.newest is fenced.chat:
+            with anyio.CancelScope(deadline=at):
+                await self._wakeup.wait()
+        if fenced.newest is not fenced.chat:
+            self._wait_for_retry(await fenced.load())
+            return True
+        return self._draining or self._ownership_lost
+
+    # --- calls of tools ---
+
+    async def _run_calls(self, calls: Sequence[ToolCall]) -> None:
+        """Run calls of the last answer, and commit the results of the finished ones."""
+        outcome = await self._tool_step(calls)
+        waiting = [one for one in outcome.waiting if not self._journal.allowed_by_rule(one)]
+        if waiting:
+            rows = [self._journal.waiting_row(action) for action in waiting]
+            timeouts = self._journal.timeouts(waiting)
+            await self._fenced.write(runner.start_calls, rows, timeouts)
+        if outcome.results:
+            await self._commit_results(outcome)
+
+    async def _tool_step(self, calls: Sequence[ToolCall]) -> ToolOutcome:
+        self._end_if_stopped()  # steering may have arrived while the journal was read
+        outcome = await tool_step(self._scope, self._journal, self._batch(), calls)
+        self._journal.take_batch()
+        self._leftover = self._fenced.leftover(results=without(outcome.writes, outcome.results))
+        self._end_if_stopped()
+        self._journal.raise_start_error()
+        return outcome
+
+    def _batch(self) -> Batch:
+        """The batch that the stream of the last answer began, or a new one."""
+        if self._journal.batch is not None:
+            return self._journal.batch
+        agent, history = self._agent.agent, self._fenced.history
+        if self._active is None and agent.active is not None:  # another process asked the model
+            self._active = active_after(agent, history.before_last_calls())
+        return self._journal.new_batch(self._agent.prepared.toolbox, self._active)
+
+    async def _refuse_calls(self, calls: Sequence[ToolCall], exclusive: str) -> None:
+        """Refuse the calls of an answer in which an exclusive tool is not the only call."""
+        refusal = results.exclusive_refusal(exclusive, self._agent.prepared.rules.exclusive)
+        refused = await self._batch().refuse(calls, refusal)
+        self._journal.take_batch()
+        await self._commit_results(ToolOutcome(results=tuple(refused)))
+
+    async def _commit_results(self, outcome: ToolOutcome) -> None:
+        """Commit results. Usually no call is in the journal, and the commit only appends."""
+        fenced, journal = self._fenced, self._journal
+        self._leftover = fenced.leftover(results=without(outcome.writes, outcome.results))
+        if fenced.journal_stale:
+            await fenced.catch_up()
+        if outcome.writes or journal.knows(outcome.results):
+            await self._commit_with_writes(outcome)
+        else:
+            await fenced.commit((results_message(outcome.results),))
+        self._leftover = None
+        journal.forget(outcome.results)
+        self._scope.screen.close()
+
+    async def _commit_with_writes(self, outcome: ToolOutcome) -> None:
+        step = Outcome(results=outcome.results, writes=outcome.writes)
+        try:
+            await self._fenced.write(runner.commit_step, step)
+        except ChatError as error:  # a write of a call was refused: inform the model
+            text, unknown = results.content(f"Not done: {error}"), isinstance(error, ChatNotFound)
+            with_refusals = tuple(
+                replace(result, content=text, outcome="failed", expected=unknown)
+                if result.call_id in outcome.writes
+                else result
+                for result in outcome.results
+            )
+            await self._fenced.write(runner.commit_step, Outcome(results=with_refusals))
+
+    async def _require_action(self, unchecked: Sequence[ToolCall]) -> bool:
+        """Let the chat wait for actions, once their requests have been validated.
+
+        Returns whether the runner continues.
+        """
+        journal = self._journal
+        actions: list[Action] = []
+        if unchecked:
+            outcome = await self._tool_step(unchecked)
+            if outcome.results:  # not requested yet
+                await self._commit_results(outcome)
+            actions = [one for one in outcome.waiting if not journal.allowed_by_rule(one)]
+            if len(actions) < len(outcome.waiting):
+                return True
+        self._scope.screen.close()
+        chat = await self._fenced.write(
+            runner.require_action,
+            [journal.waiting_row(action) for action in actions],
+            {action.call.id: awaited_by(action) for action in actions if action.kind == "child"},
+            journal.timeouts(actions),
+        )
+        self._observer.turned("requires_action")
+        return chat.worker_id is not None
+
+    # --- the end of a turn ---
+
+    async def _compact(self, finish: bool) -> bool:
+        """Make a checkpoint. The chat continues without one if a person's request for it fails."""
+        fenced = self._fenced
+        compacted = await compaction_step(self._scope, self._agent.prepared)
+        self._leftover = fenced.leftover(charges=compacted.charges)
+        messages = compacted.messages
+        if not messages:
+            if compacted.error is None:
+                raise Stopped
+            if not isinstance(compacted.error, Failed) or fenced.chat.compaction != "person":
+                try:
+                    raise compacted.error
+                finally:
+                    del compacted  # its traceback refers to this frame
+            failure = compacted.error.failure
+            why = failure.detail.removeprefix("SummaryFailed: ") or failure.message
+            messages = (note(f"The conversation was not summarized: {why}."),)
+        outcome = Outcome(messages=messages, compacted=True, charges=compacted.charges)
+        if finish:
+            chat = await fenced.write(runner.finish_turn, None, outcome)
+        else:
+            chat = await fenced.write(runner.commit_step, outcome)
+        self._leftover = None
+        return chat.busy or not finish
+
+    async def _finish(self, reason: EndOfTurn) -> bool:
         """Finish the turn, unless the stop guard objects."""
-        fenced, agent = self._fenced, self._chat_agent.agent
+        fenced, agent = self._fenced, self._agent.agent
         checked = check_output(agent, fenced.history, reason)
         if isinstance(checked, Repair):
             await self._inject("repair", checked.text)
@@ -415,132 +626,57 @@ class Runner:
         may_object = agent.guard is not None and reason != "max_steps"
         has_queue = bool(fenced.queue)
         if may_object and not has_queue:
-            assert reason in ("stop", "stop_after_tool")
-            veto = await self._step.unless_stopped(
-                lambda stop: objection(agent, fenced.history, reason, checked.value, stop)  # type: ignore[arg-type]
-            )
+            interruption = self._scope.interruption
+            veto = await objection(agent, fenced.history, reason, checked.value, interruption)
+            self._end_if_stopped()
             if veto is not None:
                 await self._inject("guard", veto)
                 return True
-        steps = fenced.history.turn.steps
         messages: tuple[Message, ...] = ()
         if reason == "max_steps":
-            messages = (note(f"Stopped: this turn reached its limit of {steps} steps."),)
+            messages = (limit_note(self._agent.prepared.rules),)
         truncation = cut_by(fenced.history.last_answer()) if reason == "stop" else None
-        end = TurnOutcome(reason, steps, truncation)  # type: ignore[arg-type]
         version_before = fenced.chat.history_version
         chat = await fenced.write(
             runner.finish_turn,
-            end,
+            TurnOutcome(reason, fenced.history.turn.steps, truncation),
             Outcome(messages=messages),
             only_to_deliver=may_object and has_queue,
             partial=fenced.partial_written,
         )
         if chat.busy and chat.history_version == version_before:
             return True  # the queued message was removed: the stop guard has to be asked
-        self._chat_observer.turned(reason)
+        self._observer.turned(reason)
         return chat.busy
 
-    async def _settle(self, unfinished: Unfinished) -> None:
+    async def _settle(self) -> None:
         """Settle an interrupted turn: keep its output, and add a marker for the model."""
         fenced = self._fenced
-        self._step.unfinished = unfinished
+        leftover = _with_saved_partial(self._leftover or fenced.leftover(), fenced)
+        self._leftover = leftover
         turn, answer = fenced.history.turn, fenced.history.last_answer()
-        if unfinished.partial is not None:
-            turn, answer = fold(turn, unfinished.partial), unfinished.partial
+        if leftover.answer is not None:
+            turn, answer = fold(turn, leftover.answer), leftover.answer
         text = interruption_marker(
-            self._agent.policy.wording,
+            self._agent.agent.policy.wording,
             turn,
             answer,
-            asking=unfinished.asking and unfinished.partial is None,
+            asking=leftover.calling_model and leftover.answer is None,
         )
         marker = Message("user", (Text(text),), "marker", "model") if text else None
-        settlement = Settlement(
-            message=unfinished.partial,
-            half_written=unfinished.half_written,
-            results=tuple(unfinished.results),
-            marker=marker,
-            charges=unfinished.charges,
-        )
-        await fenced.write(runner.settle, settlement)
-        self._chat_observer.turned("interrupted")
+        await fenced.write(runner.settle, leftover, marker)
+        self._leftover = None
+        self._observer.turned("interrupted")
 
 
-class BackgroundTasks:
-    """Starts background tasks next to the step.
-
-    Timer callbacks add tasks, too, and anyio cannot start tasks in them; hence the queue.
-    """
-
-    def __init__(self) -> None:
-        self._queue: list[partial[Coroutine[Any, Any, None]]] = []
-        self._added = anyio.Event()
-
-    def add(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-        """Queue a function to be run as a task."""
-        self._queue.append(partial(work, *args))
-        self._added.set()
-
-    async def run(self, group: TaskGroup) -> None:
-        """Start queued tasks, until cancelled."""
-        try:
-            while True:
-                await self._added.wait()
-                self._added = anyio.Event()
-                queue, self._queue = self._queue, []
-                for task in queue:
-                    group.start_soon(_without_cycle, task)
-                del queue, task
-        finally:
-            self._queue = []  # avoids a reference cycle
-
-
-async def _without_cycle(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a child of a task group so that its cancellation keeps no references.
-
-    anyio leaves the `CancelledError` of a child in a reference cycle, with every frame of its
-    traceback. Here that would be the runner with its whole history.
-    """
-    try:
-        await work()
-    except asyncio.CancelledError as error:
-        del work
-        raise error.with_traceback(None) from None
-
-
-class _LogFields:
-    """Fields for the log lines of a chat while it is driven.
-
-    Contexts of tasks and timers, also in libraries, outlive the runner; they refer only to this.
-    """
-
-    def __init__(self, fenced: FencedChat, worker: str) -> None:
-        self._fenced = ref(fenced)
-        self._fixed_fields = {
-            "chat": fenced.fence.chat,
-            "worker": worker,
-            "epoch": fenced.fence.epoch,
-        }
-
-    @property
-    def log_fields(self) -> Mapping[str, object]:
-        fenced = self._fenced()
-        return (
-            self._fixed_fields
-            if fenced is None
-            else {**self._fixed_fields, "attempt": fenced.fence.attempt}
-        )
-
-
-def _with_saved_partial(
-    unfinished: Unfinished, partial: Partial | None, chat: ChatRow
-) -> Unfinished:
+def _with_saved_partial(leftover: Leftover, fenced: FencedChat) -> Leftover:
     """Add the partial answer that a dead worker saved, if this runner has received none."""
-    if unfinished.partial is not None or partial is None:
-        return unfinished
+    partial, chat = fenced.partial, fenced.chat
+    if leftover.answer is not None or partial is None:
+        return leftover
     if (partial.history_version, partial.attempt) != (chat.history_version, chat.attempt):
-        return unfinished
-    return replace(unfinished, partial=partial.message)
+        return leftover
+    return replace(leftover, answer=partial.message)
 
 
 def _failure_of_chat(error: Exception) -> Failure | None:

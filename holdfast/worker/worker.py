@@ -37,6 +37,7 @@ from holdfast.store.database import (
 from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.runner import Runner
+from holdfast.worker.signal import Signal
 
 LOG: Final = logging.getLogger("holdfast.worker")
 LAST_WRITE_TIMEOUT: Final = 5.0
@@ -108,13 +109,11 @@ class Worker:
         self._without_runner: set[str] = set()
         """Owned chats whose runner ended with an unexpected error."""
         self._group: TaskGroup
-        self._wakeup = anyio.Event()
+        self._wakeup = Signal()
         self._claiming_ended = anyio.Event()
         """Set when the claim loop has ended."""
-        self._was_full = False
-        """Whether a pool had no room for more chats at the last claim."""
-        self._stopping = False
-        self._empty = anyio.Event()
+        self._stopping = anyio.Event()
+        self._runner_ended = Signal()
 
     @property
     def id(self) -> str:
@@ -177,7 +176,7 @@ class Worker:
     async def stop(self) -> None:
         """Stop claiming, let running steps finish within the grace period, then release all
         chats."""
-        self._stopping = True
+        self._stopping.set()
         self._wakeup.set()
         for runner in tuple(self._runners.values()):
             runner.drain()
@@ -209,8 +208,8 @@ class Worker:
 
     async def _none_left(self) -> None:
         while self._runners:
-            self._empty = anyio.Event()
-            await self._empty.wait()
+            self._runner_ended.reset()
+            await self._runner_ended.wait()
 
     # --- the lease ---
 
@@ -251,8 +250,8 @@ class Worker:
 
     async def _claim_repeatedly(self) -> None:
         polls, next_poll, timed_out = 0, anyio.current_time() + self._options.poll, False
-        while not self._stopping:
-            self._wakeup = anyio.Event()
+        while not self._stopping.is_set():
+            self._wakeup.reset()
             if (
                 timed_out or anyio.current_time() >= next_poll
             ):  # on time, however much there is to claim
@@ -294,7 +293,6 @@ class Worker:
         )
         limits = {pool: min(batch, self._room(pool)) for pool in POOLS}
         limits = {pool: limit for pool, limit in limits.items() if limit > 0}
-        self._was_full = len(limits) < len(POOLS)
         claimed = await self._db.write(partial(_claim, self._me, limits), short=True)
         for chat in chain.from_iterable(claimed.values()):
             self._observer.claimed(taken_over=chat.crashes > 0)
@@ -319,7 +317,7 @@ class Worker:
         runner = Runner(
             self._db, self._live, agent, chat, self._options, self._follow_up_on, self._observer
         )
-        if self._stopping:
+        if self._stopping.is_set():
             runner.drain()
         self._runners[chat.id] = runner
         self._group.start_soon(self._run, runner, name=f"chat {chat.id}")
@@ -335,12 +333,12 @@ class Worker:
             LOG.exception("the runner of chat %s ended with an error", runner.chat_id)
             self._without_runner.add(runner.chat_id)
         finally:
+            if any(self._room(pool) <= 0 for pool in POOLS):
+                self._wakeup.set()
             if self._runners.get(runner.chat_id) is runner:
                 del self._runners[runner.chat_id]
             runner.ended.set()
-            self._empty.set()
-            if self._was_full:
-                self._wakeup.set()
+            self._runner_ended.set()
 
     async def _check_owned(self) -> None:
         """Start the missing runners of owned chats, and notify runners whose notice was lost."""
@@ -354,10 +352,10 @@ class Worker:
             runner = self._runners.get(chat.id)
             if runner is not None:
                 runner.receive_notice(chat.snapshot_version)
-            elif not self._stopping:
+            elif not self._stopping.is_set():
                 await self._start_again(chat)
         owned_ids = {chat.id for chat in owned}
-        self._without_runner &= owned_ids
+        self._without_runner.intersection_update(owned_ids)
         for chat_id, runner in self._runners.items():
             if chat_id not in owned_ids:
                 runner.receive_notice(None)
@@ -384,7 +382,7 @@ class Worker:
 
     def _follow_up_on(self, chat: ChatRow) -> None:
         """Start the follow-up work of a turn. It can neither fail nor repeat a step."""
-        if self._on_idle is not None and not self._stopping:
+        if self._on_idle is not None and not self._stopping.is_set():
             self._group.start_soon(self._follow_up, self._on_idle, chat)
 
     async def _catch_up(self) -> None:

@@ -11,7 +11,17 @@ from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import ChatRow, Status, TurnOutcome
 from holdfast.chat.state_machine import TRANSITIONS, Transition
 from holdfast.chat.transitions import lifecycle, runner, user
-from tests.chat.chats import FAILURE, Chats, answer, asks, given_result, made, prompt, row_of_call
+from tests.chat.chats import (
+    FAILURE,
+    Chats,
+    answer,
+    asks,
+    given_result,
+    leftover,
+    made,
+    prompt,
+    row_of_call,
+)
 
 S, T = Status, Transition
 Act = Callable[[Chats, ChatRow], Awaitable[Any]]
@@ -160,7 +170,7 @@ ACTS: Final[Mapping[Transition, Act]] = {
     T.FINISH_CALL: _finish_call,
     T.REQUIRE_ACTION: _require,
     T.FINISH_TURN: _runner(runner.finish_turn, TurnOutcome("stop", 1)),
-    T.SETTLE: _runner(runner.settle, runner.Settlement(results=(made("a"),))),
+    T.SETTLE: _runner(runner.settle, leftover(results=(made("a"),))),
     T.FAIL: _runner(runner.fail, FAILURE),
     T.UPDATE: _people(user.update, {"title": "A new title"}),
     T.ARCHIVE: _people(lifecycle.archive),

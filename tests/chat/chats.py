@@ -9,11 +9,21 @@ from typing import Any, Final, Literal, TypeVar
 from holdfast.chat import queries
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import fence_of, read_chat
-from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Status, Stored, TurnOutcome
+from holdfast.chat.rows import (
+    ChatRow,
+    Deliver,
+    Fence,
+    JournalCall,
+    Queued,
+    Status,
+    Stored,
+    TurnOutcome,
+)
 from holdfast.chat.transitions import claims, lifecycle, runner, user
 from holdfast.chat.transitions.claims import ClaimPool, WorkerRow
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.chat.transitions.runner import Leftover
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.errors import Failure
@@ -76,6 +86,12 @@ def answer(
 
 def asks(call_id: str, tool: str = "work") -> ToolCall:
     return ToolCall(call_id, tool, "{}")
+
+
+def leftover(**produced: Any) -> Leftover:
+    """What an interrupted step produced. A settlement uses the fence of its own write."""
+    began = Fence("c1", 1, Status.RUNNING, 1, 1)
+    return Leftover(fence=began, last_number=0, **produced)
 
 
 def made(call_id: str, text: str = "done", outcome: ToolOutcome = "ok") -> ToolResult:

@@ -43,7 +43,7 @@ from tests.chat.broken import (
     worked,
 )
 from tests.chat.cells import ACTS, ACTS_FOR, CELLS, bring
-from tests.chat.chats import FAILURE, LEASE, TABLES, Chats, answer, asks, made, prompt
+from tests.chat.chats import FAILURE, LEASE, TABLES, Chats, answer, asks, leftover, made, prompt
 from tests.databases import Databases, OpenDatabase, hold
 from tests.kernel import histories
 
@@ -164,8 +164,8 @@ async def test_nothing_is_found_in_copies(chats: Chats) -> None:
 async def test_nothing_is_found_in_chats_that_were_stopped(chats: Chats) -> None:
     interrupted = await chats.interrupting("settled", calls={"a": "started", "b": "recorded"})
     half = answer("so fa", asks("c"))
-    left = runner.Settlement(results=(made("a"),), marker=histories.marker())
-    await chats.do(runner.settle, fence_of(interrupted), left)
+    left = leftover(results=(made("a"),))
+    await chats.do(runner.settle, fence_of(interrupted), left, histories.marker())
     failing = await chats.running("failed")
     for_people = structs.replace(half, visibility="user")
     await chats.do(runner.fail, fence_of(failing), FAILURE, for_people)

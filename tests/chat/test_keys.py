@@ -25,7 +25,7 @@ from holdfast.store.database import (
     Tx,
 )
 from holdfast.testing import ports
-from tests.chat.chats import Chats, given_result, prompt
+from tests.chat.chats import Chats, given_result, leftover, prompt
 from tests.chat.sessions import until_blocked
 
 
@@ -102,7 +102,7 @@ async def _forget(chats: Chats, id: str) -> None:
 
     chat = await chats.row(id)
     if chat.status is Status.INTERRUPTING:
-        await chats.do(runner.settle, fence_of(chat), runner.Settlement())
+        await chats.do(runner.settle, fence_of(chat), leftover())
     await chats.do(lifecycle.delete, id)
 
 

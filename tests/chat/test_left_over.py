@@ -10,7 +10,7 @@ from holdfast.chat.errors import NotARoot
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.store.database import Tx
-from tests.chat.chats import Chats, answer, asks, prompt, row_of_call
+from tests.chat.chats import Chats, answer, asks, leftover, prompt, row_of_call
 from tests.chat.sessions import until_blocked
 
 
@@ -42,7 +42,7 @@ async def test_a_partial_answer_that_is_being_written_down_does_not_outlive_the_
         await go.wait()
 
     async def settle() -> None:
-        left = runner.Settlement(message=answer("so far"))
+        left = leftover(answer=answer("so far"))
         await chats.do(runner.settle, fence_of(await chats.row("c1")), left)
 
     async with anyio.create_task_group() as group:

@@ -32,6 +32,7 @@ from tests.chat.chats import (
     approval,
     asks,
     given_result,
+    leftover,
     made,
     prompt,
     row_of_call,
@@ -224,7 +225,7 @@ ACTS: Final[Mapping[str, Act]] = {
     "settle": lambda chats, chat, text, calls: chats.do(
         runner.settle,
         fence_of(chat),
-        runner.Settlement(message=answer(text) if text else None, results=tuple(map(made, calls))),
+        leftover(answer=answer(text) if text else None, results=tuple(map(made, calls))),
     ),
     "fail": lambda chats, chat, text: chats.do(runner.fail, fence_of(chat), FAILURE, _shown(text)),
 }

@@ -12,7 +12,7 @@ from holdfast.chat.queue import MAX_QUEUED, read_queue
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Deliver, Queued, Status, TurnOutcome
 from holdfast.chat.transitions import runner, user
-from tests.chat.chats import FAILURE, SECOND, Chats, answer, prompt
+from tests.chat.chats import FAILURE, SECOND, Chats, answer, leftover, prompt
 
 MIXED: tuple[Deliver, ...] = ("queue", "steer", "queue", "steer")
 
@@ -35,7 +35,7 @@ async def test_the_order_is_the_same_wherever_the_queue_is_shown(chats: Chats) -
     changes = await chats.ask(queries.changes, "c1", 0)
     assert changes is not None
     assert list(changes.queue or ()) == list((await chats.load("c1")).queue) == shown
-    settled = await chats.do(runner.settle, fence_of(await chats.row()), runner.Settlement())
+    settled = await chats.do(runner.settle, fence_of(await chats.row()), leftover())
     assert [s.message.text for s in settled.appended] == [q.id for q in shown if q.id != "q1"]
 
 
@@ -101,7 +101,7 @@ async def test_the_head_is_all_that_steers_and_otherwise_one(
     await chats.commit("finish", answer("done"))
     await chats.finish("finish")
     await chats.interrupting("settle", queue=queue)
-    await chats.do(runner.settle, fence_of(await chats.row("settle")), runner.Settlement())
+    await chats.do(runner.settle, fence_of(await chats.row("settle")), leftover())
     for id in ("finish", "settle"):
         assert (await chats.row(id)).status is Status.RUNNING
         assert (await chats.texts(id))[-len(delivered) :] == delivered
@@ -133,7 +133,7 @@ async def test_a_plain_message_after_an_error_keeps_its_place_behind_those_that_
 async def test_a_message_that_interrupts_goes_before_everything_that_waits(chats: Chats) -> None:
     await chats.running("c1", queue=MIXED)
     await chats.send("c1", "stop, do this", "interrupt")
-    await chats.do(runner.settle, fence_of(await chats.row()), runner.Settlement())
+    await chats.do(runner.settle, fence_of(await chats.row()), leftover())
     assert (await chats.texts())[1] == "stop, do this"
     await chats.error("c2", queue=("queue", "queue"))
     sent = await chats.send("c2", "rather this", "interrupt")

@@ -13,9 +13,9 @@ from holdfast.chat.rows import Charge
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
-from holdfast.chat.transitions.runner import Outcome, Settlement
+from holdfast.chat.transitions.runner import Outcome
 from holdfast.kernel.messages import Usage
-from tests.chat.chats import FAILURE, Chats, answer, asks, made, prompt
+from tests.chat.chats import FAILURE, Chats, answer, asks, leftover, made, prompt
 
 USED = Usage(100, 20, 5, 50, 7, 0.5)
 UNPRICED = structs.replace(USED, cost=None)
@@ -139,9 +139,9 @@ async def test_a_chat_that_is_imported_does_not_pay_for_what_was_said_elsewhere(
 async def test_an_interrupted_answer_is_counted_once(chats: Chats, way: str) -> None:
     chat = await chats.interrupting("c1")
     left = (
-        Settlement(message=answer("whole", usage=USED))
+        leftover(answer=answer("whole", usage=USED))
         if way == "whole"
-        else Settlement(message=answer("half"), charges=(Charge("t1", "attempt", USED),))
+        else leftover(answer=answer("half"), charges=(Charge("t1", "attempt", USED),))
     )
     await chats.do(runner.settle, fence_of(chat), left)
     assert await spent(chats) == times(1)

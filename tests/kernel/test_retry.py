@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast import Agent, RunResult, tool
 from holdfast.errors import RunFailed
@@ -102,7 +103,7 @@ def test_a_provider_that_asks_for_too_long_a_wait_is_given_up(asked: float) -> N
 def test_giving_up_on_a_long_wait_says_until_when() -> None:
     verdict = after(failure(retry_after=3600), 1, Retry(), 0)
     assert isinstance(verdict, GiveUp)
-    assert "after 2026-01-01 01:00:00 UTC" in verdict.why
+    assert "after 2026-01-01 01:00:00 UTC" in verdict.failure.message
 
 
 @given(
@@ -118,17 +119,20 @@ def test_the_last_attempt_is_the_one_that_the_policy_names(
 
 
 def test_giving_up_says_how_often_it_was_tried() -> None:
-    assert after(failure(), 10, Retry(), 0) == GiveUp("Given up after 10 attempts.")
+    failed = failure()
+    verdict = after(failed, 10, Retry(), 0)
+    message = f"{failed.message} Given up after 10 attempts."
+    assert verdict == GiveUp(replace(failed, message=message))
 
 
 def test_a_single_attempt_is_not_spoken_of() -> None:
-    assert after(failure(), 1, Retry(attempts=1), 0) == GiveUp("")
+    assert after(failure(), 1, Retry(attempts=1), 0) == GiveUp(failure())
 
 
 @given(attempt=st.integers(1, 100), asked=st.none() | st.floats(0, 1e9))
 def test_what_is_not_retryable_is_given_up_at_once(attempt: int, asked: float | None) -> None:
     for lasting in (failure(401), failure(529, retry_after=asked, should_retry=False)):
-        assert after(lasting, attempt, Retry(), 0.5) == GiveUp()
+        assert after(lasting, attempt, Retry(), 0.5) == GiveUp(lasting)
 
 
 def test_every_constant_can_be_set() -> None:

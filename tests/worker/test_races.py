@@ -263,8 +263,8 @@ async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
         async def look_at_it() -> None:
             committed.set()
             await anyio.sleep(0.5)
-            step = life.worker._runners[chat_id]._step
-            stopped.append(step.interruption.requested)
+            scope = life.worker._runners[chat_id]._scope
+            stopped.append(scope.interruption.requested)
 
         life.faulty_db.read = late  # type: ignore[method-assign]
         await life.operations.update(chat_id, {"title": "news"})

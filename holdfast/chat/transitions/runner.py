@@ -344,31 +344,44 @@ async def finish_turn(
     return await _end(locked, partial=partial)
 
 
-class Settlement(Struct, frozen=True, kw_only=True):
-    """Outcome of an interrupted step."""
+class Leftover(Struct, frozen=True, kw_only=True):
+    """What a step has produced and no commit has taken."""
 
-    message: Message | None = None
-    """The partial answer, or a complete answer whose commit was too late."""
+    fence: Fence
+    """Fence that the step started from."""
+    last_number: int
+    """Number of the last message that was committed then."""
+    answer: Message | None = None
+    """The received part of the answer, which may be all of it."""
     half_written: Message | None = None
     """Incomplete calls of the answer, shown to people only."""
+    complete: bool = False
+    """Whether the answer is complete and only needs to be committed."""
+    calling_model: bool = False
+    """Whether a model was being called."""
     results: tuple[ToolResult, ...] = ()
     """Results of calls that had finished, or were stopped while they ran."""
-    marker: Message | None = None
     charges: tuple[Charge, ...] = ()
+    """Usage that no message of this carries."""
 
 
-async def settle(tx: Tx, fence: Fence, settlement: Settlement) -> Advanced:
-    """End an interrupted turn: commit its outcome so far, and a result for every open call."""
+async def settle(
+    tx: Tx, fence: Fence, leftover: Leftover, marker: Message | None = None
+) -> Advanced:
+    """End an interrupted turn: commit what it produced, and a result for every open call.
+
+    `marker` tells the model of the interrupt.
+    """
     locked = await begin_fenced(tx, fence, Transition.SETTLE)
-    if settlement.message is not None:
-        await locked.append([settlement.message], epoch=fence.epoch)
-    if settlement.half_written is not None:
-        await locked.append([settlement.half_written], epoch=fence.epoch)
-    await _take_results(locked, fence, settlement.results)
+    if leftover.answer is not None:
+        await locked.append([leftover.answer], epoch=fence.epoch)
+    if leftover.half_written is not None:
+        await locked.append([leftover.half_written], epoch=fence.epoch)
+    await _take_results(locked, fence, leftover.results)
     await answer_open(locked, "interrupted")
-    await charge(locked, settlement.charges)
-    if settlement.marker is not None:
-        await locked.append([settlement.marker])
+    await charge(locked, leftover.charges)
+    if marker is not None:
+        await locked.append([marker])
     delivered = await queue.deliver_head_or_idle(locked, "interrupted")
     # A turn that had ended before has its outcome: only its summary was interrupted.
     locked.set(outcome=None if delivered else locked.chat.outcome or TurnOutcome("interrupted"))

@@ -26,6 +26,7 @@ from tests.chat.chats import (
     approval,
     asks,
     given_result,
+    leftover,
     made,
     prompt,
     row_of_call,
@@ -431,7 +432,7 @@ async def test_whatever_is_committed_forgets_the_crashes_before_it(chats: Chats)
 
     async def settles(id: str) -> None:
         chat = await chats.do(user.interrupt, id)
-        await chats.do(runner.settle, fence_of(chat), runner.Settlement())
+        await chats.do(runner.settle, fence_of(chat), leftover())
 
     for number, progress in enumerate([commits, does_more, finishes_a_call, settles]):
         id = f"c{number}"
@@ -535,7 +536,7 @@ async def test_a_parent_whose_awaited_children_are_gone_goes_on(chats: Chats) ->
     await waiting_parent(chats, "k1")
     await chats.do(user.interrupt, "k1")
     assert await chats.claim("urgent") == ["k1"]
-    await chats.do(runner.settle, fence_of(await chats.row("k1")), runner.Settlement())
+    await chats.do(runner.settle, fence_of(await chats.row("k1")), leftover())
     chats.take_notices()
     await chats.do(lifecycle.delete, "k1")
     assert ("Claimable", "parent") in [

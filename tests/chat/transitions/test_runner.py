@@ -35,6 +35,7 @@ from tests.chat.chats import (
     answer,
     asks,
     given_result,
+    leftover,
     made,
     prompt,
     row_of_call,
@@ -428,7 +429,7 @@ async def test_a_result_that_comes_during_an_interrupt_is_kept(chats: Chats) -> 
     assert await chats.do(
         runner.finish_call, "c1", row_of_call(running_chat, "a", "finished", result=made("a"))
     )
-    await chats.do(runner.settle, fence_of(chat), runner.Settlement())
+    await chats.do(runner.settle, fence_of(chat), leftover())
     assert (await chats.texts())[2:] == ["a=ok", "b=interrupted"]
 
 
@@ -448,7 +449,7 @@ async def test_a_result_that_comes_after_its_call_was_answered_is_not_kept(
 ) -> None:
     chat = await chats.running("c1", calls={"a": state}, queue=("queue",))
     stopped = await chats.do(user.interrupt, "c1")
-    await chats.do(runner.settle, fence_of(stopped), runner.Settlement())
+    await chats.do(runner.settle, fence_of(stopped), leftover())
     assert (await chats.row()).status is Status.RUNNING
     before = await chats.everything()
     late = row_of_call(chat, "a", "finished", result=made("a"))
@@ -485,9 +486,11 @@ async def test_a_result_that_waits_for_an_edit_finds_its_call_superseded(postgre
 # --- the end of an interrupted turn ---
 
 
-async def settled(chats: Chats, **left: Any) -> runner.Advanced:
+async def settled(
+    chats: Chats, *, marker: Message | None = None, **produced: Any
+) -> runner.Advanced:
     fence = fence_of(await chats.row())
-    return await chats.do(runner.settle, fence, runner.Settlement(**left))
+    return await chats.do(runner.settle, fence, leftover(**produced), marker)
 
 
 MARKER = Message("user", (Text("The user interrupted."),), "marker", "model")
@@ -515,7 +518,7 @@ async def test_an_interrupted_turn_keeps_results_and_answers_every_other_call(
 async def test_an_answer_whose_commit_lost_to_the_interrupt_is_kept_whole(chats: Chats) -> None:
     await chats.interrupting("c1")
     whole = answer("all of it", asks("a"), usage=USED)
-    await settled(chats, message=whole, marker=MARKER)
+    await settled(chats, answer=whole, marker=MARKER)
     assert (await chats.texts())[1:] == ["all of it ?a", "a=interrupted", "The user interrupted."]
     spent = await chats.ask(queries.spent, "c1")
     assert spent.usage == USED

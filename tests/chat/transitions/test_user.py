@@ -15,7 +15,17 @@ from holdfast.chat.transitions import runner, user
 from holdfast.kernel.messages import Checkpoint, Message, Text
 from holdfast.kernel.results import TOOK_EFFECT
 from holdfast.testing import ports
-from tests.chat.chats import FAILURE, SECOND, Chats, answer, asks, made, prompt, row_of_call
+from tests.chat.chats import (
+    FAILURE,
+    SECOND,
+    Chats,
+    answer,
+    asks,
+    leftover,
+    made,
+    prompt,
+    row_of_call,
+)
 
 COVERS = Checkpoint(covers=2, trims=2, before=100, after=10, pinned=0)
 SUMMARY = Message("user", (Text("in short"),), "checkpoint", checkpoint=COVERS)
@@ -208,7 +218,7 @@ async def test_a_compaction_that_was_asked_for_is_over_with_its_commit_or_the_tu
 
     async def settles(chat: ChatRow) -> None:
         stopped = await chats.do(user.interrupt, chat.id)
-        await chats.do(runner.settle, fence_of(stopped), runner.Settlement())
+        await chats.do(runner.settle, fence_of(stopped), leftover())
 
     async def stops_waiting(chat: ChatRow) -> None:
         await chats.commit(chat.id, answer("let me ask", asks("a")))

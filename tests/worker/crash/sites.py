@@ -47,7 +47,7 @@ OWNER: ContextVar[object | None] = ContextVar("owner", default=None)
 
 
 WRITES: Final = (
-    "claims.beat",
+    "claims.write_heartbeat",
     "claims.claim",
     "claims.forget_dead",
     "claims.leave",
