@@ -1,7 +1,7 @@
 /** A fake browser for tests: timers, `WebSocket`, and the server end of each connection. */
 
 import { vi } from "vitest";
-import type { Line } from "./socket";
+import type { Line } from "./event-stream";
 
 export class FakeSocket {
   static all: FakeSocket[] = [];

@@ -1,24 +1,32 @@
 import { expect, test } from "vitest";
-import { Problem, told } from "./problem";
+import { Problem, problemFrom } from "./problem";
 
 test("what the server refuses is said in its own words", () => {
-  const problem = told({ kind: "full", status: 409, detail: "It is full." }, 409, "Conflict");
+  const problem = problemFrom(
+    { kind: "full", status: 409, detail: "It is full." },
+    409,
+    "Conflict",
+  );
   expect(problem).toMatchObject({ kind: "full", status: 409, message: "It is full." });
 });
 
 test("what a proxy says instead of the server, also in JSON, may be tried again", () => {
   for (const body of [null, "x", { message: "bad gateway" }]) {
-    const problem = told(body, 502, "Bad Gateway");
+    const problem = problemFrom(body, 502, "Bad Gateway");
     expect(problem.message).toBe("The server answered 502 Bad Gateway.");
     expect(problem.passing).toBe(true);
   }
 });
 
 test("only the server itself says that something is not there for good", () => {
-  expect(told("<p>Not Found</p>", 404, "Not Found").passing).toBe(true);
-  const own = told({ kind: "chat_not_found", detail: "there is no such chat" }, 404, "Not Found");
+  expect(problemFrom("<p>Not Found</p>", 404, "Not Found").passing).toBe(true);
+  const own = problemFrom(
+    { kind: "chat_not_found", detail: "there is no such chat" },
+    404,
+    "Not Found",
+  );
   expect(own.passing).toBe(false);
-  expect(told(null, 413, "Content Too Large").passing).toBe(false);
+  expect(problemFrom(null, 413, "Content Too Large").passing).toBe(false);
 });
 
 test("a mistake of the page is not called a server that is away", () => {

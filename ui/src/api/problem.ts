@@ -31,7 +31,7 @@ export class Problem extends Error {
 }
 
 /** From the body of an answer, when it is the server's own: a proxy in between has other words. */
-export function told(body: unknown, status: number, words: string): Problem {
+export function problemFrom(body: unknown, status: number, words: string): Problem {
   const { kind, detail, facts } = (body ?? {}) as Record<string, unknown>;
   if (typeof kind === "string" && typeof detail === "string") {
     return new Problem(kind, status, detail, (facts ?? {}) as Record<string, unknown>);

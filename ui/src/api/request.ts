@@ -2,7 +2,7 @@
 
 import { Store } from "../reactive/store";
 import { noteDate } from "./clock-skew";
-import { Problem, told, unreachable } from "./problem";
+import { Problem, problemFrom, unreachable } from "./problem";
 import { type Operations, PREFIX } from "./schema";
 import { adoptSessionKey, sessionKey } from "./session-key";
 import type { Me } from "./types";
@@ -121,5 +121,5 @@ function bodyOf({ body, media }: AnyGiven): BodyInit | null {
 
 async function problemOf(response: Response): Promise<Problem> {
   const body: unknown = await response.json().catch(() => null);
-  return told(body, response.status, response.statusText);
+  return problemFrom(body, response.status, response.statusText);
 }

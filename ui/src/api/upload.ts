@@ -1,7 +1,7 @@
 /** A file upload with progress and retry, which `fetch` cannot report. */
 
 import { newKey } from "./idempotency-key";
-import { Problem, told, unreachable } from "./problem";
+import { Problem, problemFrom, unreachable } from "./problem";
 import { renewing } from "./request";
 import { PREFIX } from "./schema";
 import { sessionKey } from "./session-key";
@@ -70,5 +70,5 @@ function answerOf({ status, statusText, responseText }: XMLHttpRequest): StoredF
     if (isOk) throw unreachable(); // something in between speaks for the server
   }
   if (isOk) return body as StoredFile;
-  throw told(body, status, statusText);
+  throw problemFrom(body, status, statusText);
 }

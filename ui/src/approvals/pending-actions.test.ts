@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Chat } from "../api/types";
 import { Store } from "../reactive/store";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import type { Asked } from "./grouping";
 import { followWaiting, waiting } from "./pending-actions";
 

@@ -3,7 +3,7 @@
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
 import { Store } from "../reactive/store";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { type Asked, isDoubtful, signature } from "./grouping";
 
 export interface Waiting {

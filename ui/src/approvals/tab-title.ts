@@ -2,7 +2,7 @@
 
 import { useEffect } from "react";
 import { Store, useStore } from "../reactive/store";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { needing, tabTitle } from "./grouping";
 import { followWaiting, waiting } from "./pending-actions";
 

@@ -4,8 +4,8 @@ import { useEffect, useRef } from "react";
 import { withDownloadKey } from "../api/download";
 import { caller } from "../api/request";
 import { PREFIX } from "../api/schema";
-import type { OpenChat } from "../store/chat";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
+import type { OpenChat } from "../store/open-chat";
 import { deferredNavigation } from "../ui/deferred-navigation";
 import { attempt, notify } from "../ui/notices";
 

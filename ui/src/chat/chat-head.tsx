@@ -6,8 +6,8 @@ import type { Snapshot } from "../api/types";
 import { useReadOnly } from "../approvals/read-only";
 import { useOpenTitle } from "../approvals/tab-title";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
+import type { OpenChat } from "../store/open-chat";
 import { Back } from "../ui/back-link";
 import { attempt } from "../ui/notices";
 import { standingOf } from "./context-usage";
@@ -16,10 +16,10 @@ import "./chat-head.css";
 import { nameOf } from "../ui/format";
 import { type Asked, useCommands } from "./chat-actions";
 import { ChatMenu } from "./chat-menu";
+import { ContextMeter } from "./context-meter";
 import { Title } from "./editable-title";
-import { ContextMeter } from "./meter";
+import { effortIn } from "./model-options";
 import { ModelPicker } from "./model-picker";
-import { effortIn } from "./models";
 
 interface Props {
   readonly chat: OpenChat;

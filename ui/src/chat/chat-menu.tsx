@@ -14,8 +14,8 @@ import {
   WandSparkles,
 } from "lucide-react";
 import type { Chat, Snapshot } from "../api/types";
-import type { OpenChat } from "../store/chat";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
+import type { OpenChat } from "../store/open-chat";
 import { type Item, MenuButton } from "../ui/menu";
 import { attempt } from "../ui/notices";
 import { type Asked, type Command, carryOut, exportTo } from "./chat-actions";

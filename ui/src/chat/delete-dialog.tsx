@@ -2,7 +2,7 @@
 
 import { useLocation } from "wouter";
 import type { Snapshot } from "../api/types";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
 import { nameOf } from "../ui/format";

@@ -2,7 +2,7 @@
 
 import { useEffect } from "react";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 
 /** Marks the chat as read while the page is visible. */
 export function useMarkRead(chat: OpenChat): void {

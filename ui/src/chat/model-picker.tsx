@@ -22,7 +22,7 @@ import {
   named,
   nextPlace,
   short,
-} from "./models";
+} from "./model-options";
 import "./model-picker.css";
 
 /** Null where the agent decides. */

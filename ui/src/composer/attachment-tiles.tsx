@@ -9,7 +9,7 @@ import { IconButton } from "../ui/button";
 import { useFocusHandedOn } from "../ui/focus";
 import { bytes } from "../ui/format";
 import type { Draft } from "./draft";
-import { type Attachment, pictureOf } from "./prompt";
+import { type Attachment, pictureOf } from "./draft-content";
 
 /** What goes along with a message. */
 export function Tiles({ draft }: { readonly draft: Draft }) {

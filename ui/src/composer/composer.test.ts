@@ -3,12 +3,19 @@ import type { Message, Pending, Queued, Snapshot, Stored } from "../api/types";
 import { EMPTY } from "../store/transcript";
 import { escapeInvisible, invisible, warning } from "../ui/invisible";
 import { asked, hasChoice, waitsFor, ways } from "./delivery";
+import {
+  type Attachment,
+  contentOf,
+  hindrance,
+  isEmpty,
+  pictureOf,
+  promptOf,
+} from "./draft-content";
+import { below, replaced } from "./edit-warning";
 import { saidBefore, stepped } from "./input-history";
 import { isLong, pasted, pastedName } from "./paste";
-import { type Attachment, contentOf, hindrance, isEmpty, pictureOf, promptOf } from "./prompt";
 import { moved, placeAt, range } from "./queue-order";
 import { around, COMMANDS, matching, refusal, wanted } from "./slash-commands";
-import { below, replaced } from "./superseded";
 
 const names = (query: string) => matching(query).map((command) => command.name);
 const command = (name: string) => {

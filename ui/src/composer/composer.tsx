@@ -3,7 +3,7 @@
 import { useEffect } from "react";
 import { session } from "../api/session";
 import { useStore } from "../reactive/store";
-import { changeChat, type OpenChat } from "../store/chat";
+import { changeChat, type OpenChat } from "../store/open-chat";
 import { Button } from "../ui/button";
 import { attempt } from "../ui/notices";
 import "./composer.css";

@@ -11,8 +11,7 @@ import type { StoredFile } from "../api/types";
 import { type Uploading, upload } from "../api/upload";
 import { onStoredElsewhere, readStored, storageUser, writeStored } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
-import { pastedName } from "./paste";
+import type { OpenChat } from "../store/open-chat";
 import {
   type Attachment,
   type Content,
@@ -20,7 +19,8 @@ import {
   isEmpty,
   NOTHING,
   type Progress,
-} from "./prompt";
+} from "./draft-content";
+import { pastedName } from "./paste";
 
 type Upload = typeof upload;
 

@@ -10,7 +10,7 @@ import {
 } from "react";
 import type { Prompt, Queued, Stored } from "../api/types";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import { Button } from "../ui/button";
 import { deferredNavigation } from "../ui/deferred-navigation";
 import { isCoarse } from "../ui/media-query";
@@ -18,8 +18,8 @@ import { attempt, notify } from "../ui/notices";
 import { Box } from "./composer-box";
 import { asked } from "./delivery";
 import { Draft } from "./draft";
-import { contentOf, hindrance, isEmpty, promptOf } from "./prompt";
-import { replaced } from "./superseded";
+import { contentOf, hindrance, isEmpty, promptOf } from "./draft-content";
+import { replaced } from "./edit-warning";
 import { useEscape } from "./use-escape";
 
 interface SaidProps {

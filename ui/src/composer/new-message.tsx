@@ -3,7 +3,7 @@
 import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from "react";
 import type { Deliver, Status } from "../api/types";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import { statusOf } from "../store/transcript";
 import { isCoarse } from "../ui/media-query";
 import { attempt, notify } from "../ui/notices";
@@ -11,7 +11,7 @@ import { Help } from "./command-help";
 import { Box } from "./composer-box";
 import { asked, hasChoice, isBusy, placeholder, waitsFor } from "./delivery";
 import { type Draft, draftOf } from "./draft";
-import { hindrance, isEmpty, promptOf } from "./prompt";
+import { hindrance, isEmpty, promptOf } from "./draft-content";
 import { SendButton, StopButton } from "./send-button";
 import { SlashMenu } from "./slash-menu";
 import { useEscape } from "./use-escape";

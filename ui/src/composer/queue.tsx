@@ -13,14 +13,14 @@ import { type RefObject, useLayoutEffect, useRef } from "react";
 import type { Effort, Queued } from "../api/types";
 import { useIsReadOnly } from "../approvals/read-only";
 import { useStore } from "../reactive/store";
-import { chatOnScreen, type OpenChat } from "../store/chat";
+import { chatOnScreen, type OpenChat } from "../store/open-chat";
 import { IconButton } from "../ui/button";
 import { useFocusHandedOn } from "../ui/focus";
 import { attempt, notify } from "../ui/notices";
 import "./composer.css";
 import { hasChoice, isBusy, WHEN } from "./delivery";
 import { draftNamed, draftOf } from "./draft";
-import { contentOf, filesIn, lineOf, promptOf } from "./prompt";
+import { contentOf, filesIn, lineOf, promptOf } from "./draft-content";
 import { range } from "./queue-order";
 import { useDrag, useQueue } from "./use-queue";
 

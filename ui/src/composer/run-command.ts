@@ -1,7 +1,7 @@
 /** Runs a slash command. */
 
 import { ask, exportTo } from "../chat/chat-actions";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import { attempt } from "../ui/notices";
 import type { Name } from "./slash-commands";
 

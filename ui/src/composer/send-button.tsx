@@ -5,7 +5,7 @@ import { useRef, useState } from "react";
 import type { Deliver, Status } from "../api/types";
 import { keysOf } from "../key-combinations";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import { Button, IconButton } from "../ui/button";
 import { useFocusHandedOn } from "../ui/focus";
 import { isCoarse } from "../ui/media-query";

@@ -1,7 +1,7 @@
 /** Hook: arrow up in an empty composer recalls earlier messages. */
 
 import { type KeyboardEvent, type RefObject, useRef } from "react";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import type { Draft } from "./draft";
 import { saidBefore, stepped } from "./input-history";
 

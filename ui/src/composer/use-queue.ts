@@ -3,7 +3,7 @@
 import { type PointerEvent, useRef, useState } from "react";
 import type { Queued } from "../api/types";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import { attempt } from "../ui/notices";
 import { moved, placeAt } from "./queue-order";
 

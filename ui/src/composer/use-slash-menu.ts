@@ -3,7 +3,7 @@
 import { type KeyboardEvent, useId, useState } from "react";
 import type { Status } from "../api/types";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import type { Draft } from "./draft";
 import { run } from "./run-command";
 import { around, type Command, matching, refusal, wanted } from "./slash-commands";

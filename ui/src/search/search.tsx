@@ -6,7 +6,7 @@ import { useLocation } from "wouter";
 import { useStore } from "../reactive/store";
 import { useKey, useOpening } from "../shortcuts";
 import { catalog } from "../store/catalog";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { IconButton } from "../ui/button";
 import { useModal } from "../ui/dialog";
 import {

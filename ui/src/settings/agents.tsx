@@ -1,8 +1,8 @@
 /** Settings: agents and their tools. */
 
 import type { Agent } from "../api/types";
-import { effortWords, short } from "../chat/models";
-import { Inline } from "../timeline/inline";
+import { effortWords, short } from "../chat/model-options";
+import { Inline } from "../timeline/inline-markdown";
 import { count } from "../ui/format";
 import { effectWords, type Tool, waitWords, windowWords } from "./labels";
 import { FromCatalog, Section } from "./section";

@@ -2,7 +2,7 @@
 
 import type { Schemas } from "../api/schema";
 import type { Agent, Effort, Me, Model, Provider } from "../api/types";
-import { effortWords } from "../chat/models";
+import { effortWords } from "../chat/model-options";
 import { count } from "../ui/format";
 
 type Price = NonNullable<Model["price"]>;

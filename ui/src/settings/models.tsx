@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import type { Model } from "../api/types";
-import { short } from "../chat/models";
+import { short } from "../chat/model-options";
 import type { Catalog } from "../store/catalog";
 import { count } from "../ui/format";
 import { effortsWords, priceWords, windowWords } from "./labels";

@@ -8,7 +8,7 @@ import { giveFocusBack, useFocusHandedOn } from "../ui/focus";
 import { moment, nameOf } from "../ui/format";
 import { Menu } from "../ui/menu";
 import { TitleField } from "../ui/title-field";
-import { type Actions, itemsOf } from "./actions";
+import { type Actions, itemsOf } from "./chat-row-actions";
 import { type ChatStatus, chatStatusOf, statusLineOf, WORDS } from "./chat-status";
 
 /** Null while it has none. */

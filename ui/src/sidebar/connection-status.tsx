@@ -4,7 +4,7 @@ import { WifiOff } from "lucide-react";
 import { useEffect, useState } from "react";
 import { outage, retryAll } from "../api/outage";
 import { useStore } from "../reactive/store";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { IconButton } from "../ui/button";
 import { useSecondsUntil } from "../ui/clock";
 

@@ -1,7 +1,7 @@
 /** Filters of the sidebar, kept in the URL. Pure. */
 
 import type { Chat, Status } from "../api/types";
-import type { Wanted } from "../store/chats";
+import type { Wanted } from "../store/chat-list";
 import { chatStatusOf } from "./chat-status";
 
 export type Doing = "working" | "waiting" | "failed";

@@ -1,7 +1,7 @@
 /** Freezes the order of rows while the pointer or the keyboard is on the list. */
 
 import { type RefObject, useEffect, useRef, useState } from "react";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { type FrozenOrder, freezeOrder } from "./sections";
 
 /** Milliseconds without a key after which the order is released. */

@@ -5,13 +5,13 @@ import { type ReactNode, type RefObject, useRef } from "react";
 import { Link, useRoute } from "wouter";
 import { useNeeds } from "../approvals/tab-title";
 import { Keys } from "../shortcuts";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { prefer } from "../store/preferences";
 import { IconButton } from "../ui/button";
 import { useFocusHandedOn } from "../ui/focus";
 import { useNarrow } from "../ui/media-query";
 import { SmallConnectionStatus } from "./connection-status";
-import { FilterButton } from "./filter";
+import { FilterButton } from "./filter-button";
 import { Logo } from "./logo";
 
 interface Props {

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef } from "react";
 import { useLocation, useRoute, useSearch } from "wouter";
 import { useStore } from "../reactive/store";
-import type { ChatList } from "../store/chats";
+import type { ChatList } from "../store/chat-list";
 import { prefer, preferences } from "../store/preferences";
 import { useNow } from "../ui/clock";
 import { type Filters, filtersOf, howMany, queryOf, wantedFor } from "./filters";

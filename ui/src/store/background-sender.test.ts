@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { LineState } from "../api/socket";
+import type { LineState } from "../api/event-stream";
 import { Store } from "../reactive/store";
 import { chatClosed, chatOpened, sendInBackground } from "./background-sender";
 import { Outbox } from "./outbox";

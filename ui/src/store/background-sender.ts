@@ -1,6 +1,6 @@
 /** Sends unsent messages of chats that are no longer open. */
 
-import type { LineState } from "../api/socket";
+import type { LineState } from "../api/event-stream";
 import { storedNames } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
 import { Outbox, PREFIX } from "./outbox";

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Browser, connected, fakeBrowser, restoreBrowser } from "../api/fake-browser";
 import type { ChatEvent, Stored } from "../api/types";
-import { OpenChat } from "./chat";
 import { chatIs, message, prompt, reset } from "./fixtures";
+import { OpenChat } from "./open-chat";
 
 let browser: Browser;
 let chat: OpenChat;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { OpenChat } from "./chat";
+import { OpenChat } from "./open-chat";
 
 let keys: (string | null)[];
 let reachable: boolean;

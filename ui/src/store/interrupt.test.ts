@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Status } from "../api/types";
-import { OpenChat } from "./chat";
+import { OpenChat } from "./open-chat";
 
 /** The stream, as the test says it. */
 class FakeSocket {

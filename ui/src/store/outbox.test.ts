@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { LineState } from "../api/socket";
+import type { LineState } from "../api/event-stream";
 import type { Queued, Snapshot, Stored } from "../api/types";
 import { Store } from "../reactive/store";
 import { Outbox, type Unsent } from "./outbox";

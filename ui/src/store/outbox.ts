@@ -6,11 +6,11 @@
  * that two tabs do not write over what the other has to send.
  */
 
+import type { LineState } from "../api/event-stream";
 import { newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
 import { isStillIn } from "../api/session";
-import type { LineState } from "../api/socket";
 import type { Deliver, Effort, Prompt } from "../api/types";
 import { readStored, removeStored, storedNames, writeStored } from "../reactive/local-storage";
 import { same } from "../reactive/same-items";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Message, Pending } from "../api/types";
-import { stateOf } from "../timeline/calls/state";
+import { stateOf } from "../timeline/calls/call-state";
 import {
   answer,
   BEGAN,

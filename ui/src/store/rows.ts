@@ -14,7 +14,7 @@ import type {
   ToolResult,
 } from "../api/types";
 import { same } from "../reactive/same-items";
-import type { LiveCall } from "./live";
+import type { LiveCall } from "./live-output";
 import type { Transcript } from "./transcript";
 
 /** A call with all that is known of it, wherever it stands. */

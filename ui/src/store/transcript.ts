@@ -6,7 +6,7 @@
  */
 
 import type { ChatEvent, Pending, Queued, Snapshot, Status, Stored } from "../api/types";
-import { heard, type Live, NOTHING } from "./live";
+import { heard, type Live, NOTHING } from "./live-output";
 
 export interface Transcript {
   /** Null until the server has said anything. */

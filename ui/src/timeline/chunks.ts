@@ -5,7 +5,7 @@
 
 import { same } from "../reactive/same-items";
 import type { Row } from "../store/rows";
-import { isQuietLook } from "./items";
+import { isQuietLook } from "./answer-items";
 
 export interface Chunk {
   readonly key: string;

@@ -4,7 +4,7 @@ import { memo, useState } from "react";
 import "./diff.css";
 import { Button } from "../ui/button";
 import { lastChunks, type Placed } from "./line-chunks";
-import { type Mark, type Patch, patches } from "./patch";
+import { type Mark, type Patch, patches } from "./parse-diff";
 import { Scroller } from "./scroller";
 
 interface Props {

@@ -2,7 +2,7 @@
 
 import { PREFIX } from "../api/schema";
 import type { File } from "../api/types";
-import { safeLink } from "./links";
+import { safeLink } from "./safe-url";
 
 export interface Address {
   /** Where it is saved from, or shown; null when it is nowhere. */

@@ -8,12 +8,12 @@
 import type { Token, Tokens } from "marked";
 import { type ComponentType, Fragment, memo, useRef } from "react";
 import { same } from "../reactive/same-items";
-import { type Block, Blocks } from "./blocks";
-import { Code } from "./code";
-import { Inline } from "./inline";
-import { blockTokens } from "./lexer";
+import { Code } from "./code-block";
+import { Inline } from "./inline-markdown";
+import { type Block, Blocks } from "./markdown-blocks";
+import { blockTokens } from "./markdown-lexer";
 import "./markdown.css";
-import { repaired } from "./repair";
+import { repaired } from "./repair-markdown";
 import { Scroller } from "./scroller";
 
 interface Props {

@@ -2,7 +2,7 @@
 
 import { type RefObject, useEffect, useLayoutEffect, useState } from "react";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import type { Row } from "../store/rows";
 import { isRead } from "../store/transcript";
 import { numberOf } from "./chunks";

@@ -18,14 +18,14 @@ import { outage } from "../api/outage";
 import type { Failure, Part } from "../api/types";
 import { useIsReadOnly } from "../approvals/read-only";
 import { useStore } from "../reactive/store";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import type { Unsent } from "../store/outbox";
 import { Button } from "../ui/button";
 import { useSecondsUntil } from "../ui/clock";
 import { useFocusHandedOn } from "../ui/focus";
 import { attempt, notify } from "../ui/notices";
 import { Note } from "./note-rows";
-import { Bubble } from "./prompt";
+import { Bubble } from "./prompt-row";
 import { announced, endingOf, isOfKeys, type Tail, tailOf, titleOf } from "./tail";
 
 interface Props {

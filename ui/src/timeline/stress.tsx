@@ -9,7 +9,6 @@ import "../styles/tokens.css";
 import "../styles/base.css";
 import "../ui/ui.css";
 import type { ChatEvent, Part, Stored } from "../api/types";
-import { OpenChat } from "../store/chat";
 import {
   answer,
   call,
@@ -21,6 +20,7 @@ import {
   result,
   results,
 } from "../store/fixtures";
+import { OpenChat } from "../store/open-chat";
 import { applied } from "../store/transcript";
 import { gallery } from "./gallery";
 import { Markdown } from "./markdown";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Failure } from "../api/types";
 import { snapshot } from "../store/fixtures";
-import { NOTHING } from "../store/live";
+import { NOTHING } from "../store/live-output";
 import { announced, type Given, tailOf, titleOf } from "./tail";
 
 const FAILURE: Failure = { kind: "rate_limit", message: "Slow down." };

@@ -1,8 +1,8 @@
 /** The chat's status at the end of the timeline: working, retrying, failed, disconnected. Pure. */
 
-import type { LineState } from "../api/socket";
+import type { LineState } from "../api/event-stream";
 import type { Failure, Snapshot } from "../api/types";
-import type { Live } from "../store/live";
+import type { Live } from "../store/live-output";
 
 export type Tail =
   | { readonly is: "retry"; readonly retry: NonNullable<Snapshot["retry"]> }

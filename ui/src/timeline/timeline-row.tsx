@@ -1,11 +1,11 @@
 /** A row of the timeline, by kind. */
 
 import { memo } from "react";
-import type { OpenChat } from "../store/chat";
+import type { OpenChat } from "../store/open-chat";
 import type { Row } from "../store/rows";
-import { AnswerRow } from "./answer";
+import { AnswerRow } from "./answer-row";
 import { CheckpointRow, NoteRow } from "./note-rows";
-import { PromptRow } from "./prompt";
+import { PromptRow } from "./prompt-row";
 
 interface Props {
   readonly chat: OpenChat;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { call, result } from "../../store/fixtures";
 import type { CallBlock } from "../../store/rows";
-import { patches } from "../patch";
+import { patches } from "../parse-diff";
 import { changeOf, compared } from "./call-diff";
-import { valuesOf } from "./partial";
+import { valuesOf } from "./partial-json";
 
 const DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b";
 

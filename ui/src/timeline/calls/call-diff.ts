@@ -1,10 +1,10 @@
 /** The diff of a call that edits or writes a file. Pure but for the diff library. */
 
 import type { CallBlock } from "../../store/rows";
-import { isPatch } from "../patch";
-import { objects, text, type Values } from "./partial";
-import { textOf } from "./results";
-import { isOver, stateOf } from "./state";
+import { isPatch } from "../parse-diff";
+import { isOver, stateOf } from "./call-state";
+import { textOf } from "./parse-results";
+import { objects, text, type Values } from "./partial-json";
 
 export type Change =
   | { readonly is: "patch"; readonly text: string }

@@ -6,8 +6,8 @@ import { preferences } from "../../store/preferences";
 import { useNow } from "../../ui/clock";
 import { duration } from "../../ui/format";
 import { Icon } from "../icon";
-import type { Label } from "./label";
-import { isBad, MEANINGS, type State, WORDS } from "./state";
+import type { Label } from "./call-label";
+import { isBad, MEANINGS, type State, WORDS } from "./call-state";
 
 interface Props {
   readonly icon: ReactNode;

@@ -1,0 +1,186 @@
+/** The card of a pending action: approval, question, client tool or child chat. */
+
+import { Check, CircleHelp, GitFork, Plug, ShieldQuestionMark } from "lucide-react";
+import { type KeyboardEvent, type ReactNode, useEffect, useId, useRef } from "react";
+import { Link } from "wouter";
+import type { Pending } from "../api/types";
+import { useStore } from "../reactive/store";
+import { isTyping } from "../shortcuts";
+import { catalog } from "../store/catalog";
+import { moment } from "../ui/format";
+import { Approval } from "./approval-form";
+import { questionsOf } from "./ask-user";
+import { ClientTool } from "./client-tool-form";
+import "./approvals.css";
+import { Questions } from "./questions-form";
+import { useIsReadOnly } from "./read-only";
+import { type Answering, useAnswering } from "./submit-answer";
+import { childrenOf, gist, headline, letterOf } from "./wording";
+
+interface Props {
+  readonly chatId: string;
+  readonly action: Pending;
+  /** Only another user may answer it. */
+  readonly readOnly?: boolean;
+  readonly onSettled?: () => void;
+  /** Below the title of a chat, or below the heading of a group. */
+  readonly level?: 2 | 3;
+}
+
+/** Something that waits for a person, with all that they need to answer it. */
+export function ActionCard(props: Props) {
+  if (props.action.kind === "child") return <Elsewhere {...props} />;
+  // What was typed belongs to the arguments that were shown.
+  return <Card key={props.action.digest} {...props} />;
+}
+
+function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) {
+  const answering = useAnswering(chatId, given, onSettled);
+  const onlyRead = useIsReadOnly(chatId) || (readOnly ?? false);
+  const { action, sending } = answering;
+  const title = useTitle(action);
+  const id = useId();
+  if (sending.is === "done" || sending.is === "over") {
+    const how = sending.is === "done" ? sending.how : "Already answered";
+    return <Settled how={how} action={action} focuses />;
+  }
+  return (
+    <article
+      className="card"
+      data-kind={action.kind}
+      aria-labelledby={id}
+      aria-busy={answering.busy}
+      tabIndex={-1}
+      onKeyDown={pressed}
+    >
+      <Heading id={id} level={level} title={title} action={action} />
+      {answering.changed && (
+        <p className="card-note" role="status">
+          This request has changed. Below is its current version.
+        </p>
+      )}
+      {action.again && (
+        <p className="card-note">
+          It was started before and cut off, so it may already have taken effect. Check first, if
+          you can.
+        </p>
+      )}
+      <Body answering={answering} readOnly={onlyRead} />
+      {sending.is === "refused" && (
+        <p className="card-bad" role="alert">
+          {sending.why}
+        </p>
+      )}
+    </article>
+  );
+}
+
+/** A letter presses the button that shows it, while the focus is in the card and not in a text. */
+function pressed(event: KeyboardEvent<HTMLElement>): void {
+  const letter = isTyping(event.target) ? null : letterOf(event);
+  if (letter === null) return;
+  const selector = `button[aria-keyshortcuts="${letter}"]`;
+  const button = event.currentTarget.querySelector<HTMLButtonElement>(selector);
+  if (button === null) return;
+  event.preventDefault();
+  button.click();
+}
+
+function Body({ answering, readOnly }: { answering: Answering; readOnly: boolean }) {
+  const { action } = answering;
+  const asked = questionsOf(action.call.tool, action.arguments);
+  // Another digest is another action: nothing of the form before is kept.
+  const key = action.digest;
+  if (action.kind === "approval") {
+    return <Approval key={key} answering={answering} readOnly={readOnly} />;
+  }
+  if (asked === null || action.kind === "client") {
+    return <ClientTool key={key} answering={answering} readOnly={readOnly} />;
+  }
+  return <Questions key={key} asked={asked} answering={answering} readOnly={readOnly} />;
+}
+
+const ICONS: Readonly<Record<Pending["kind"], ReactNode>> = {
+  approval: <ShieldQuestionMark size={16} />,
+  answer: <CircleHelp size={16} />,
+  client: <Plug size={16} />,
+  child: <GitFork size={16} />,
+};
+
+interface HeadingProps {
+  readonly id: string;
+  readonly level: 2 | 3;
+  readonly title: string;
+  readonly action: Pending;
+}
+
+function Heading({ id, level, title, action }: HeadingProps) {
+  const Title = `h${level}` as const;
+  const about = action.kind === "approval" ? gist(action.arguments) : "";
+  return (
+    <header className="card-head">
+      <span className="card-icon" aria-hidden="true">
+        {ICONS[action.kind]}
+      </span>
+      <Title id={id}>{title}</Title>
+      {about !== "" && <code className="card-gist">{about}</code>}
+      {action.deadline != null && (
+        <span className="card-until">until {moment(action.deadline)}</span>
+      )}
+    </header>
+  );
+}
+
+function useTitle({ kind, call, again }: Pending): string {
+  const label = useStore(catalog, (known) => {
+    const tools = known?.agents.flatMap((agent) => agent.tools) ?? [];
+    const tool = tools.find((each) => each.name === call.tool);
+    return tool?.label ?? "";
+  });
+  return headline(kind, { name: call.tool, label }, again);
+}
+
+interface SettledProps {
+  readonly how: string;
+  readonly action: Pending;
+  /** It was answered here: the button that was pressed is gone, and keys go on from here. */
+  readonly focuses?: boolean;
+}
+
+/** What is left of a card: what it was about, and what was said. */
+export function Settled({ how, action, focuses = false }: SettledProps) {
+  const title = useTitle(action);
+  const about = action.kind === "approval" ? gist(action.arguments) : "";
+  const line = useRef<HTMLParagraphElement>(null);
+  useEffect(() => {
+    if (focuses && document.activeElement === document.body) line.current?.focus();
+  }, [focuses]);
+  return (
+    <p ref={line} className="card-settled" role="status" tabIndex={-1}>
+      <Check size={14} aria-hidden="true" />
+      <strong>{how}</strong>
+      <span>{title}</span>
+      {about !== "" && <code className="card-gist">{about}</code>}
+    </p>
+  );
+}
+
+/** Nothing to answer: the result comes from a chat that this one started. */
+function Elsewhere({ action }: Props) {
+  const children = childrenOf(action.arguments);
+  return (
+    <p className="card-settled">
+      <GitFork size={14} aria-hidden="true" />
+      <span>
+        {children.length > 1
+          ? "Other chats are working on this."
+          : "Another chat is working on this."}
+      </span>
+      {children.map((id, at) => (
+        <Link key={id} href={`/chats/${encodeURIComponent(id)}`}>
+          {children.length > 1 ? `Open ${at + 1}` : "Open it"}
+        </Link>
+      ))}
+    </p>
+  );
+}

@@ -1,0 +1,79 @@
+import { describe, expect, test } from "vitest";
+import { answered, isAnswered, type Question, questionsOf, SILENCE, toggled } from "./ask-user";
+
+function question(text: string, labels: readonly string[] = [], multiple = false): Question {
+  const options = labels.map((label) => ({ label, description: "" }));
+  return { question: text, header: "", options, multiple };
+}
+
+describe("what the agent reads", () => {
+  test("is a line for each question", () => {
+    const asked = [question("Which colour?", ["Red", "Blue"]), question("Your name?")];
+    const said = [
+      { chosen: ["Red"], text: "" },
+      { chosen: [], text: "Ada" },
+    ];
+    expect(answered(asked, said)).toBe(
+      'Which colour? → Red\nYour name? → in their own words: "Ada"',
+    );
+  });
+
+  test("has several choices and own words behind one another", () => {
+    const said = { chosen: ["tests", "docs"], text: "and a\n  changelog" };
+    expect(answered([question("What?")], [said])).toBe(
+      'What? → tests, docs; in their own words: "and a changelog"',
+    );
+  });
+
+  test("says so when there is no answer, also to questions beyond the last", () => {
+    const blank = { chosen: [], text: " \n" };
+    expect(answered([question("One?"), question("Two?")], [blank])).toBe(
+      "One? → no answer\nTwo? → no answer",
+    );
+  });
+
+  test("keeps each question on one line, with white space as the server has it", () => {
+    expect(answered([question("  a\n\tb\u00a0c\x1fd\ufeffe ")], [SILENCE])).toBe(
+      "a b c d\ufeffe → no answer",
+    );
+  });
+});
+
+describe("the questions of an action", () => {
+  test("have what may be left out", () => {
+    const text = JSON.stringify({ questions: [{ question: "Q?", options: [{ label: "A" }] }] });
+    expect(questionsOf("ask_user", text)).toEqual([
+      { question: "Q?", header: "", options: [{ label: "A", description: "" }], multiple: false },
+    ]);
+  });
+
+  test.each([
+    ["other", '{"questions":[{"question":"Q?"}]}'],
+    ["ask_user", '{"questions":[]}'],
+    ["ask_user", '{"questions":[{"options":[]}]}'],
+    ["ask_user", '{"questions":[{"question":"Q?","options":[1]}]}'],
+    ["ask_user", "no JSON"],
+  ])("are none in %s %s", (tool, text) => {
+    expect(questionsOf(tool, text)).toBeNull();
+  });
+});
+
+describe("choosing", () => {
+  test("one of several takes the place of the other", () => {
+    const asked = question("Q?", ["a", "b"]);
+    expect(toggled(asked, { chosen: ["a"], text: "x" }, "b")).toEqual({ chosen: ["b"], text: "x" });
+  });
+
+  test("several keeps the order of the options, and takes back", () => {
+    const asked = question("Q?", ["a", "b", "c"], true);
+    const both = toggled(asked, { chosen: ["c"], text: "" }, "a");
+    expect(both.chosen).toEqual(["a", "c"]);
+    expect(toggled(asked, both, "c").chosen).toEqual(["a"]);
+  });
+
+  test("nothing and saying nothing is no answer", () => {
+    expect(isAnswered({ chosen: [], text: "  " })).toBe(false);
+    expect(isAnswered({ chosen: ["a"], text: "" })).toBe(true);
+    expect(isAnswered({ chosen: [], text: "words" })).toBe(true);
+  });
+});

@@ -1,0 +1,239 @@
+/** The context meter: a ring, and a popover with tokens, cost and compaction. */
+
+import { useEffect, useState } from "react";
+import type { Spent } from "../api/types";
+import { useStore } from "../reactive/store";
+import { catalog } from "../store/catalog";
+import type { OpenChat } from "../store/open-chat";
+import { Button } from "../ui/button";
+import { useFloating } from "../ui/floating";
+import { cost, count } from "../ui/format";
+import { attempt } from "../ui/notices";
+import { Popover } from "../ui/popover";
+import {
+  costWords,
+  type Fill,
+  fillOf,
+  isMore,
+  percent,
+  tokensIn,
+  unpricedWords,
+} from "./context-usage";
+import "./meter.css";
+
+interface Props {
+  readonly chat: OpenChat;
+  readonly readOnly?: boolean;
+}
+
+export function ContextMeter({ chat, readOnly }: Props) {
+  const fill = useFill(chat);
+  const { button, isOpen, toggle, close } = useFloating();
+  const spent = useSpent(chat, isOpen);
+  const words = fill === null ? "not known yet" : usedWords(fill);
+  const paid = spent?.own.usage.cost ?? 0;
+  const label = `Context: ${words}${paid > 0 ? `. Cost: ${cost(paid)}` : ""}`;
+  return (
+    <>
+      <button
+        ref={button}
+        type="button"
+        className="button meter"
+        data-look="plain"
+        aria-haspopup="dialog"
+        aria-expanded={isOpen}
+        aria-label={label}
+        title={label}
+        onClick={toggle}
+      >
+        <Ring fill={fill} />
+        {paid > 0 && <span className="meter-cost">{cost(paid)}</span>}
+      </button>
+      {isOpen && button.current !== null && (
+        <Popover at={button.current} label="Context and usage" onClose={close}>
+          <div className="meter-more">
+            <Context fill={fill} />
+            {!readOnly && <Compact chat={chat} onDone={close} />}
+            <Used spent={spent} />
+          </div>
+        </Popover>
+      )}
+    </>
+  );
+}
+
+function useFill(chat: OpenChat): Fill | null {
+  const now = useStore(chat.transcript, (transcript) => transcript.chat);
+  const known = useStore(catalog);
+  if (now === null) return null;
+  const agent = known?.agents.find(({ name }) => name === now.agent);
+  const name = now.model ?? agent?.model;
+  const model = known?.models.find((each) => each.name === name);
+  return fillOf(now.context, agent, model);
+}
+
+interface BothSpent {
+  readonly own: Spent;
+  readonly tree: Spent;
+}
+
+/** Fetched when a turn ends; while the popover is open, with every message. */
+function useSpent(chat: OpenChat, isLookedAt: boolean): BothSpent | null {
+  const [spent, setSpent] = useState<BothSpent | null>(null);
+  const moment = useStore(chat.transcript, ({ chat: now }) => {
+    if (now === null || now.messages === 0) return null;
+    const isBusy = now.status === "running" || now.status === "interrupting";
+    return isBusy && !isLookedAt ? "busy" : String(now.history_version);
+  });
+  useEffect(() => {
+    if (moment === null || moment === "busy") return;
+    let isLate = false;
+    Promise.all([chat.usage(false), chat.usage(true)])
+      .then(([own, tree]) => isLate || setSpent({ own, tree }))
+      .catch(() => {}); // the numbers of before stay
+    return () => {
+      isLate = true;
+    };
+  }, [chat, moment]);
+  return spent;
+}
+
+function usedWords({ used, window, share }: Fill): string {
+  if (window === null || share === null) return `${count(used)} tokens, context window unknown`;
+  return `${percent(share)} of ${count(window)} tokens`;
+}
+
+const RADIUS = 7;
+const AROUND = 2 * Math.PI * RADIUS;
+
+function Ring({ fill }: { readonly fill: Fill | null }) {
+  const share = fill?.share ?? 0;
+  const mark = fill?.thresholdShare ?? null;
+  return (
+    <svg
+      className="meter-ring"
+      data-level={fill?.level ?? "unknown"}
+      viewBox="0 0 20 20"
+      width="20"
+      height="20"
+      aria-hidden="true"
+    >
+      <circle cx="10" cy="10" r={RADIUS} className="meter-track" />
+      <circle
+        cx="10"
+        cy="10"
+        r={RADIUS}
+        className="meter-fill"
+        strokeDasharray={`${share * AROUND} ${AROUND}`}
+        transform="rotate(-90 10 10)"
+      />
+      {mark !== null && (
+        <line
+          x1="10"
+          y1="1.5"
+          x2="10"
+          y2="4.5"
+          className="meter-mark"
+          transform={`rotate(${mark * 360} 10 10)`}
+        />
+      )}
+    </svg>
+  );
+}
+
+function Context({ fill }: { readonly fill: Fill | null }) {
+  if (fill === null) {
+    return (
+      <section>
+        <h2>Context</h2>
+        <p>Not known until the model's next answer.</p>
+      </section>
+    );
+  }
+  const { used, window, threshold, share, thresholdShare } = fill;
+  return (
+    <section>
+      <h2>Context</h2>
+      {share !== null && (
+        <div className="meter-bar" data-level={fill.level} aria-hidden="true">
+          <span style={{ width: `${share * 100}%` }} />
+          {thresholdShare !== null && <i style={{ left: `${thresholdShare * 100}%` }} />}
+        </div>
+      )}
+      <dl className="meter-numbers">
+        <Figure
+          name="Used"
+          value={`${count(used)}${share === null ? "" : ` (${percent(share)})`}`}
+        />
+        <Figure name="Window" value={window === null ? "unknown" : count(window)} />
+        <Figure name="Summarized at" value={threshold === null ? "never" : count(threshold)} />
+      </dl>
+    </section>
+  );
+}
+
+function Figure({ name, value }: { readonly name: string; readonly value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+function Compact({ chat, onDone }: { readonly chat: OpenChat; readonly onDone: () => void }) {
+  const [busy, setBusy] = useState(false);
+  const compact = async () => {
+    setBusy(true);
+    await attempt(() => chat.compact());
+    setBusy(false);
+    onDone();
+  };
+  return (
+    <div className="meter-compact">
+      <Button busy={busy} onClick={() => void compact()}>
+        Compact now
+      </Button>
+      <small>
+        Replaces the conversation with a summary for the model. You still see everything.
+      </small>
+    </div>
+  );
+}
+
+function Used({ spent }: { readonly spent: BothSpent | null }) {
+  return (
+    <section>
+      <h2>Usage</h2>
+      {spent === null ? (
+        <p>Nothing yet.</p>
+      ) : (
+        <>
+          <Sum name="This chat" spent={spent.own} />
+          {isMore(spent.tree, spent.own) && (
+            <Sum name="Including the chats it started" spent={spent.tree} />
+          )}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Sum({ name, spent }: { readonly name: string; readonly spent: Spent }) {
+  const { usage, calls } = spent;
+  const plain = unpricedWords(spent);
+  const cached = usage.cache_read ?? 0;
+  return (
+    <>
+      <h3>{name}</h3>
+      <dl className="meter-numbers">
+        <Figure name="Cost" value={costWords(spent)} />
+        <Figure name="Read" value={count(tokensIn(spent))} />
+        {cached > 0 && <Figure name="of which cached" value={count(cached)} />}
+        <Figure name="Written" value={count(usage.output ?? 0)} />
+        <Figure name="Model calls" value={String(calls)} />
+      </dl>
+      {plain !== null && <p>{plain}</p>}
+    </>
+  );
+}

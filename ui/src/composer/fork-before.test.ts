@@ -1,0 +1,63 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Stored } from "../api/types";
+import { Draft } from "./draft";
+import { forkBefore } from "./fork-before";
+
+let before: readonly number[];
+let asked: { readonly path: string; readonly body: unknown; readonly key: string | null }[];
+let reachable: boolean;
+
+beforeEach(() => {
+  asked = [];
+  reachable = true;
+  const map = new Map<string, string>();
+  vi.stubGlobal("location", { href: "http://page/", origin: "http://page" });
+  vi.stubGlobal("localStorage", {
+    getItem: (name: string) => map.get(name) ?? null,
+    setItem: (name: string, value: string) => map.set(name, value),
+    removeItem: (name: string) => map.delete(name),
+  });
+  vi.stubGlobal("fetch", async (url: string | URL, init?: RequestInit) => {
+    const body = typeof init?.body === "string" ? JSON.parse(init.body) : null;
+    const key = new Headers(init?.headers).get("Idempotency-Key");
+    asked.push({ path: String(url), body, key });
+    if (body !== null && !reachable) throw new TypeError("network");
+    const messages = before.map((number) => ({ number }));
+    return Response.json(body === null ? { messages, next: null } : { id: "other" });
+  });
+});
+
+afterEach(() => void vi.unstubAllGlobals());
+
+function said(number: number): Stored {
+  const message = { role: "user", kind: "prompt", parts: [{ type: "text", text: "And now?" }] };
+  return { number, message } as unknown as Stored;
+}
+
+test("a fork ends before the message, which waits there to be sent", async () => {
+  before = [4]; // an edit took out 5 and 6
+  expect(await forkBefore("one", said(7))).toBe("/chats/other");
+  expect(asked.map(({ body }) => body)).toEqual([null, { number: 4 }]);
+  expect(asked[0]?.path).toContain("before=7");
+  expect(new Draft("other").content.get().text).toBe("And now?");
+});
+
+test("before the first message there is nothing to fork: it waits in a new chat", async () => {
+  before = [];
+  expect(await forkBefore("one", said(1))).toBe("/new");
+  expect(asked).toHaveLength(1);
+  expect(new Draft("new").content.get().text).toBe("And now?");
+});
+
+test("a fork whose answer nobody heard is made once, however often it is asked for", async () => {
+  before = [4];
+  reachable = false;
+  await expect(forkBefore("one", said(7))).rejects.toThrow("cannot be reached");
+  reachable = true;
+  await forkBefore("one", said(7));
+  await forkBefore("one", said(7));
+  const [first, second, third] = asked.filter(({ body }) => body !== null).map(({ key }) => key);
+  expect(first).toEqual(expect.any(String));
+  expect(second).toBe(first);
+  expect(third).not.toBe(first);
+});

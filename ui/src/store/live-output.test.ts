@@ -1,0 +1,131 @@
+import { describe, expect, it } from "vitest";
+import type { Fragment } from "../api/types";
+import { type Delta, heard, type Live, NOTHING } from "./live-output";
+
+const ATTEMPT = { epoch: 1, history_version: 1, attempt: 1 };
+
+function told(fragments: readonly Fragment[], from: Live = NOTHING): Live {
+  let seq = from.seq;
+  return fragments.reduce((live, fragment) => {
+    seq += 1;
+    return heard(live, { ...ATTEMPT, first: seq, last: seq, fragment }, 1_000);
+  }, from);
+}
+
+const text = (of: string): Fragment => ({ type: "text_delta", text: of });
+
+describe("fragments", () => {
+  it("make the parts that the message will have", () => {
+    const live = told([
+      { type: "reasoning_delta", text: "h" },
+      { type: "reasoning_delta", text: "m" },
+      text("a"),
+      text("b"),
+      { type: "call_started", call_id: "1", tool: "execute" },
+      { type: "arguments_delta", call_id: "1", text: '{"comm' },
+      { type: "arguments_delta", call_id: "1", text: 'and":"ls"}' },
+      text("c"),
+    ]);
+    expect(live.parts).toEqual([
+      { type: "reasoning", text: "hm" },
+      { type: "text", text: "ab" },
+      { type: "call", id: "1", tool: "execute", arguments: '{"command":"ls"}' },
+      { type: "text", text: "c" },
+    ]);
+  });
+
+  it("that were heard already change nothing", () => {
+    const live = told([text("a"), text("b")]);
+    const again: Delta = { ...ATTEMPT, first: 2, last: 2, fragment: text("b") };
+    expect(heard(live, again, 0)).toBe(live);
+  });
+
+  it("of an attempt that was left behind change nothing", () => {
+    const now = heard(
+      NOTHING,
+      { ...ATTEMPT, attempt: 2, first: 1, last: 1, fragment: text("new") },
+      0,
+    );
+    expect(heard(now, { ...ATTEMPT, first: 9, last: 9, fragment: text("old") }, 0)).toBe(now);
+  });
+
+  it.each([
+    ["attempt", { attempt: 2 }],
+    ["history", { history_version: 2 }],
+    ["epoch", { epoch: 2 }],
+  ])("of the next %s begin anew", (_, next) => {
+    const live = told([text("old"), { type: "warning", text: "w" }]);
+    const now = heard(live, { ...ATTEMPT, ...next, first: 1, last: 1, fragment: text("new") }, 0);
+    expect(now.parts).toEqual([{ type: "text", text: "new" }]);
+    expect(now.warnings).toEqual([]);
+  });
+
+  it("of a newer server are passed over", () => {
+    const live = told([text("a"), { type: "hologram" } as unknown as Fragment, text("b")]);
+    expect(live.parts).toEqual([{ type: "text", text: "ab" }]);
+  });
+});
+
+describe("a call", () => {
+  it("is whole once the model has written it, also when its beginning was missed", () => {
+    const whole = { type: "call", id: "1", tool: "x", arguments: "{}", called_at: 5 } as const;
+    const seen = told([
+      { type: "call_started", call_id: "1", tool: "x" },
+      { type: "tool_called", call: whole },
+    ]);
+    expect(seen.parts).toEqual([whole]);
+    expect(told([{ type: "tool_called", call: whole }]).parts).toEqual([whole]);
+  });
+
+  it("says what it does while it runs", () => {
+    const live = told([
+      { type: "tool_progressed", call_id: "1", tool: "x", what: "preview", text: "diff" },
+      { type: "tool_started", call_id: "1", tool: "x", label: "Run ls" },
+      {
+        type: "tool_progressed",
+        call_id: "1",
+        tool: "x",
+        what: "progress",
+        text: "a\n",
+        data: { done: 1 },
+      },
+      { type: "tool_progressed", call_id: "1", tool: "x", what: "progress", text: "b\n" },
+      { type: "omitted", call_ids: ["1"] },
+    ]);
+    expect(live.calls.get("1")).toEqual({
+      label: "Run ls",
+      preview: "diff",
+      output: "a\nb\n",
+      data: { done: 1 },
+      running: true,
+      since: 1_000,
+      result: null,
+      seconds: null,
+      omitted: true,
+    });
+  });
+
+  it("keeps its output when it has ended", () => {
+    const result = { type: "result", call_id: "1", tool: "x", content: [] } as const;
+    const live = told([
+      { type: "tool_started", call_id: "1", tool: "x", label: "Run" },
+      { type: "tool_progressed", call_id: "1", tool: "x", what: "progress", text: "a" },
+      { type: "tool_finished", result: { ...result, content: [] }, seconds: 2 },
+    ]);
+    expect(live.calls.get("1")).toMatchObject({ running: false, seconds: 2, output: "a" });
+  });
+});
+
+describe("a summary", () => {
+  it("grows, and begins anew with an empty piece", () => {
+    const piece = (delta: string): Fragment => ({ type: "compacting", asked_by: null, delta });
+    expect(told([piece("")]).summary).toBe("");
+    expect(told([piece(""), piece("a"), piece("b")]).summary).toBe("ab");
+    expect(told([piece("a"), piece(""), piece("c")]).summary).toBe("c");
+  });
+});
+
+it("a warning is said once, however often it comes", () => {
+  const warning: Fragment = { type: "warning", text: "Left out." };
+  expect(told([warning, warning]).warnings).toEqual(["Left out."]);
+});

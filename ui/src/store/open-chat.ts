@@ -1,0 +1,244 @@
+/** An open chat: its transcript, and every operation on it. */
+
+import { Line } from "../api/event-stream";
+import { IdempotencyKeys } from "../api/idempotency-key";
+import { Problem } from "../api/problem";
+import { call } from "../api/request";
+import type {
+  Chat,
+  ChatEvent,
+  Deliver,
+  Effort,
+  Prompt,
+  Queued,
+  Snapshot,
+  Spent,
+  Stored,
+} from "../api/types";
+import { Store } from "../reactive/store";
+import { chatClosed, chatOpened } from "./background-sender";
+import { Outbox } from "./outbox";
+import { applied, EMPTY, type Transcript, withEarlier } from "./transcript";
+
+const PAGE = 100;
+
+/** How a message is to be answered, when not as the chat always does. */
+export interface Choice {
+  readonly model?: string;
+  readonly effort?: Effort;
+}
+
+/** Earlier messages that are being read, or could not be. */
+export type Earlier = { readonly is: "rest" } | { readonly is: "reading" } | Failed;
+export interface Failed {
+  readonly is: "failed";
+  readonly problem: Problem;
+}
+
+/** Something that was said already and is being edited, in the composer. */
+export type Editing =
+  | { readonly is: "message"; readonly stored: Stored }
+  | { readonly is: "queued"; readonly queued: Queued };
+
+const onScreen = new Map<string, OpenChat>();
+
+/** The one that is on the screen, for what began before it was left and opened again. */
+export function chatOnScreen(id: string): OpenChat | null {
+  return onScreen.get(id) ?? null;
+}
+
+export class OpenChat {
+  readonly id: string;
+  readonly transcript = new Store<Transcript>(EMPTY);
+  readonly earlier = new Store<Earlier>({ is: "rest" });
+  /** How often an edit took messages out. */
+  #edits = 0;
+  /** Why there is nothing to see: it does not exist, or one may not know. */
+  readonly missing = new Store<Problem | null>(null);
+  /** This page has asked for a stop that the server has not taken up yet. */
+  readonly stopping = new Store(false);
+  /** The version of the chat at which the server took it up. */
+  #stopAt: number | null = null;
+  readonly editing = new Store<Editing | null>(null);
+  /** Idempotency keys of requests that are retried after a lost response. */
+  readonly #keys = new IdempotencyKeys();
+  readonly outbox: Outbox;
+  readonly line: Line<ChatEvent>;
+
+  constructor(id: string) {
+    this.id = id;
+    this.outbox = new Outbox(id);
+    this.line = new Line<ChatEvent>({
+      path: `/api/v1/chats/${encodeURIComponent(id)}/stream`,
+      take: (events) => this.#take(events),
+      mayRetry: () => this.#exists(),
+    });
+  }
+
+  open(): void {
+    onScreen.set(this.id, this);
+    chatOpened(this.id);
+    this.line.open();
+    this.outbox.open(this.line.state);
+  }
+
+  close(): void {
+    if (onScreen.get(this.id) === this) onScreen.delete(this.id);
+    this.line.close();
+    this.outbox.close();
+    chatClosed(this.id);
+  }
+
+  #take(events: readonly ChatEvent[]): void {
+    const before = this.transcript.get();
+    const transcript = applied(before, events, Date.now());
+    this.#edits += events.filter(({ event }) => event === "superseded").length;
+    this.transcript.set(transcript);
+    this.outbox.arrived(transcript);
+    this.#noteStop();
+  }
+
+  /** It may go on with what waits before this page is told that it stopped. */
+  #noteStop(): void {
+    const { chat } = this.transcript.get();
+    if (chat === null || !this.stopping.get()) return;
+    const goesOn = this.#stopAt !== null && chat.snapshot_version > this.#stopAt;
+    if (chat.status !== "running" || goesOn) this.stopping.set(false);
+  }
+
+  async #exists(): Promise<boolean> {
+    try {
+      await call("GET /chats/{chat}", { path: { chat: this.id } });
+    } catch (error) {
+      const problem = Problem.of(error);
+      if (!problem.passing) this.missing.set(problem);
+      return problem.passing;
+    }
+    return true;
+  }
+
+  async readEarlier(): Promise<void> {
+    const before = this.transcript.get().moreBefore;
+    if (before === null || this.earlier.get().is === "reading") return;
+    this.earlier.set({ is: "reading" });
+    try {
+      const page = await this.#pageBefore(before);
+      // The history may have begun anew meanwhile: then this page is of no use.
+      if (this.transcript.get().moreBefore === before) {
+        this.transcript.change((now) => withEarlier(now, page.messages, page.next));
+      }
+      this.earlier.set({ is: "rest" });
+    } catch (error) {
+      this.earlier.set({ is: "failed", problem: Problem.of(error) });
+    }
+  }
+
+  /** As it is without what edits took out, also those that came while it was read. */
+  async #pageBefore(before: number) {
+    for (;;) {
+      const edits = this.#edits;
+      const page = await call("GET /chats/{chat}/messages", {
+        path: { chat: this.id },
+        query: { before, limit: PAGE },
+      });
+      if (edits === this.#edits) return page;
+    }
+  }
+
+  // --- what one can do: each raises a Problem when the server refuses ---
+
+  send(prompt: Prompt, deliver: Deliver, choice: Choice = {}): void {
+    this.outbox.put(prompt, deliver, choice);
+  }
+
+  async interrupt(): Promise<void> {
+    this.#stopAt = null;
+    this.stopping.set(true);
+    try {
+      const taken = await call("POST /chats/{chat}/interrupt", { path: { chat: this.id } });
+      this.#stopAt = taken.snapshot_version;
+      this.#noteStop();
+    } catch (error) {
+      this.stopping.set(false);
+      throw error;
+    }
+  }
+
+  async retry(): Promise<void> {
+    await call("POST /chats/{chat}/retry", { path: { chat: this.id } });
+  }
+
+  /** Has a model write another title. */
+  async retitle(): Promise<void> {
+    await call("POST /chats/{chat}/title", { path: { chat: this.id } });
+  }
+
+  async compact(): Promise<void> {
+    await call("POST /chats/{chat}/compact", { path: { chat: this.id } });
+  }
+
+  async edit(number: number, prompt: Prompt, choice: Choice = {}): Promise<void> {
+    const body = { prompt, ...choice };
+    await call("PATCH /chats/{chat}/messages/{number}", {
+      path: { chat: this.id, number },
+      body,
+      key: this.#keys.for(["edit", number, body]),
+    });
+    this.#keys.done();
+  }
+
+  /** A chat of its own with what was said before a message, and something else instead of it. */
+  async fork(number: number, prompt?: Prompt): Promise<Snapshot> {
+    const body = prompt === undefined ? { number } : { number, prompt };
+    const key = this.#keys.for(["fork", body]);
+    const made = await call("POST /chats/{chat}/fork", { path: { chat: this.id }, body, key });
+    this.#keys.done();
+    return made;
+  }
+
+  async editQueued(id: string, prompt: Prompt): Promise<void> {
+    await call("PATCH /chats/{chat}/queue/{id}", {
+      path: { chat: this.id, id },
+      body: { prompt },
+    });
+  }
+
+  async reorder(ids: readonly string[]): Promise<void> {
+    await call("PUT /chats/{chat}/queue", { path: { chat: this.id }, body: { order: [...ids] } });
+  }
+
+  async removeQueued(id: string): Promise<void> {
+    await call("DELETE /chats/{chat}/queue/{id}", { path: { chat: this.id, id } });
+  }
+
+  /** Now, whatever the chat is doing. */
+  async promote(id: string): Promise<void> {
+    await call("POST /chats/{chat}/queue/{id}/promote", { path: { chat: this.id, id } });
+  }
+
+  async usage(tree: boolean): Promise<Spent> {
+    return await call("GET /chats/{chat}/usage", { path: { chat: this.id }, query: { tree } });
+  }
+
+  async readUpTo(number: number): Promise<void> {
+    await call("PUT /chats/{chat}/read", { path: { chat: this.id }, body: { number } });
+  }
+}
+
+/** What may be changed of any chat, open or not. */
+export async function changeChat(
+  id: string,
+  change: {
+    title?: string | null;
+    archived?: boolean;
+    pinned?: boolean;
+    model?: string | null;
+    effort?: Effort | null;
+  },
+): Promise<Chat> {
+  return await call("PATCH /chats/{chat}", { path: { chat: id }, body: change });
+}
+
+export async function deleteChat(id: string): Promise<void> {
+  await call("DELETE /chats/{chat}", { path: { chat: id } });
+}

@@ -1,0 +1,82 @@
+/** A code block: language, copy button, and highlighting once it is complete. */
+
+import { memo, useEffect, useRef, useState } from "react";
+import { CopyButton } from "./copy-button";
+import { lineChunks } from "./line-chunks";
+import { Scroller } from "./scroller";
+import { type Piece, Pieces } from "./spans";
+import { whenVisible } from "./when-visible";
+
+interface Props {
+  readonly text: string;
+  readonly language: string;
+  readonly growing: boolean;
+}
+
+export const Code = memo(function Code({ text, language, growing }: Props) {
+  const place = useRef<HTMLElement>(null);
+  const coloured = useColours(place, text, language, growing);
+  return (
+    <figure className="code" ref={place}>
+      <figcaption>
+        <span>{language || "text"}</span>
+        <CopyButton label="Copy the code" text={() => text} />
+      </figcaption>
+      <Scroller className="code-text" label={language ? `Code, ${language}` : "Code"}>
+        <pre>
+          {coloured === null ? (
+            <Lines text={text} />
+          ) : (
+            <code>
+              <Pieces all={coloured} />
+            </code>
+          )}
+        </pre>
+      </Scroller>
+    </figure>
+  );
+});
+
+/** While it grows the last part alone is laid out again, and of the others what is seen. */
+function Lines({ text }: { readonly text: string }) {
+  // Parts have no names, and none comes or goes but at the end.
+  return (
+    <code>
+      {lineChunks(text).map((part, at) => (
+        <span key={String(at)} className="code-part">
+          {part}
+        </span>
+      ))}
+    </code>
+  );
+}
+
+/** Longer code would take the page more time than its colours are worth. */
+const LONGEST = 40_000;
+
+/** Null until there are any. Looked for when the code comes near the screen. */
+function useColours(
+  place: React.RefObject<HTMLElement | null>,
+  text: string,
+  language: string,
+  growing: boolean,
+): readonly Piece[] | null {
+  const [found, setFound] = useState<{ of: string; pieces: readonly Piece[] } | null>(null);
+  useEffect(() => {
+    const element = place.current;
+    if (growing || !language || text.length > LONGEST || element === null) return;
+    let isGone = false;
+    const colour = async () => {
+      const { coloured } = await import("./highlight");
+      const pieces = isGone ? null : coloured(text, language);
+      if (pieces !== null && !isGone) setFound({ of: text, pieces });
+    };
+    // Without its colours it says the same.
+    const stop = whenVisible(element, () => void colour().catch(() => {}));
+    return () => {
+      isGone = true;
+      stop();
+    };
+  }, [place, text, language, growing]);
+  return found?.of === text ? found.pieces : null;
+}

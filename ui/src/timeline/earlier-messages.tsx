@@ -1,0 +1,44 @@
+/** Loads earlier messages when the top of the timeline comes near. */
+
+import { type RefObject, useEffect, useRef } from "react";
+import { useStore } from "../reactive/store";
+import type { OpenChat } from "../store/open-chat";
+import { isRead } from "../store/transcript";
+import { Button } from "../ui/button";
+import { onNearEnd } from "../ui/infinite-scroll";
+
+interface Props {
+  readonly chat: OpenChat;
+  readonly scroller: RefObject<HTMLElement | null>;
+}
+
+export function EarlierView({ chat, scroller }: Props) {
+  const more = useStore(chat.transcript, ({ moreBefore }) => moreBefore);
+  const earlier = useStore(chat.earlier);
+  const mark = useRef<HTMLDivElement>(null);
+  // Until the newest are here the top is near, and is not when they are.
+  const isWhole = useStore(chat.transcript, isRead);
+  const isReady = isWhole && more !== null && earlier.is === "rest";
+  // Watched anew after each page: the top may still be near.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a page changes `more`
+  useEffect(() => {
+    if (!isReady || mark.current === null) return;
+    const sight = { root: scroller.current, rootMargin: "900px 0px 0px 0px" };
+    return onNearEnd(mark.current, sight, () => void chat.readEarlier());
+  }, [chat, scroller, isReady, more]);
+  return (
+    <div ref={mark} className="earlier" data-more={more !== null || undefined}>
+      {earlier.is === "reading" && (
+        <span>
+          <span className="spinner" aria-hidden /> Reading earlier messages
+        </span>
+      )}
+      {earlier.is === "failed" && (
+        <span role="alert">
+          {earlier.problem.message}{" "}
+          <Button onClick={() => void chat.readEarlier()}>Try again</Button>
+        </span>
+      )}
+    </div>
+  );
+}
