@@ -5,21 +5,21 @@ import { Route, Switch, useLocation } from "wouter";
 import { session } from "./api/session";
 import "./app.css";
 import { Inbox } from "./approvals/inbox";
-import { useNeedsInTitle } from "./approvals/tab-title";
+import { usePendingCountInTitle } from "./approvals/tab-title";
 import { ChatScreen } from "./chat/chat-screen";
 import { NewChat } from "./chat/new-chat";
 import { NotFound } from "./chat/not-found";
 import { useStore } from "./reactive/store";
 import { Search, useSearchKey } from "./search/search";
 import { Settings } from "./settings/settings";
-import { Shortcuts, useKey, useShortcutsKey } from "./shortcuts";
+import { Shortcuts, useShortcut, useShortcutsKey } from "./shortcuts";
 import { Sidebar } from "./sidebar/sidebar";
 import { useOpenChat } from "./sidebar/visible-chats";
 import { AccountConflict, SignIn } from "./sign-in";
 import { readCatalog } from "./store/catalog";
 import { ChatList } from "./store/chat-list";
 import { preferences } from "./store/preferences";
-import { Boundary } from "./ui/error-boundary";
+import { ErrorBoundary } from "./ui/error-boundary";
 import { useNarrow } from "./ui/media-query";
 import { Notices } from "./ui/notices";
 import { Unreachable } from "./unreachable";
@@ -37,38 +37,38 @@ export function App() {
       return <Unreachable why={now.why} />;
     case "in":
       // Another person has other chats.
-      return <Frame key={now.me.user} />;
+      return <AppFrame key={now.me.user} />;
   }
 }
 
 /** Two columns; on a small screen one of them at a time. */
-function Frame() {
+function AppFrame() {
   const list = useChatList();
   const [path, navigate] = useLocation();
   const width = useStore(preferences, ({ sidebarWidth }) => sidebarWidth);
   const search = useSearchKey();
   const shortcuts = useShortcutsKey();
-  useKey("alt+n", () => {
+  useShortcut("alt+n", () => {
     navigate("/new");
     // It may have been open before.
     requestAnimationFrame(() => document.querySelector<HTMLElement>(".new textarea")?.focus());
   });
-  useKey("alt+i", () => navigate("/inbox"));
-  useNeedsInTitle(list);
+  useShortcut("alt+i", () => navigate("/inbox"));
+  usePendingCountInTitle(list);
   return (
     <div
       className="frame"
       data-pane={path === "/" ? "list" : "main"}
       style={{ "--sidebar": `${width}px` } as React.CSSProperties}
     >
-      <Skip />
+      <SkipLink />
       <ListPane isAlone={useNarrow() && path === "/"}>
         <Sidebar list={list} onSearch={search.open} onKeys={shortcuts.open} />
       </ListPane>
       <main id="main" className="main" tabIndex={-1}>
-        <Boundary what="This page" at={path}>
-          <Panes list={list} />
-        </Boundary>
+        <ErrorBoundary what="This page" at={path}>
+          <MainPane list={list} />
+        </ErrorBoundary>
       </main>
       {search.isOpen && <Search list={list} onClose={search.close} onKeys={shortcuts.open} />}
       {shortcuts.isOpen && <Shortcuts onClose={shortcuts.close} />}
@@ -87,13 +87,13 @@ function ListPane({ isAlone, children }: ListPaneProps) {
   return (
     <div className="frame-list" role={isAlone ? "main" : undefined}>
       {isAlone && <h1 className="hidden-text">Chats</h1>}
-      <Boundary what="The list of chats">{children}</Boundary>
+      <ErrorBoundary what="The list of chats">{children}</ErrorBoundary>
     </div>
   );
 }
 
 /** No link to a place of the page: there, it would be one in the conversation. */
-function Skip() {
+function SkipLink() {
   return (
     <button type="button" className="skip" onClick={() => document.getElementById("main")?.focus()}>
       Skip to the conversation
@@ -112,12 +112,12 @@ function useChatList(): ChatList {
   const open = useOpenChat();
   const isRead = useStore(list.chats, ({ is }) => is !== "reading");
   useEffect(() => {
-    if (open !== null && isRead) void list.know(open);
+    if (open !== null && isRead) void list.ensureLoaded(open);
   }, [list, open, isRead]);
   return list;
 }
 
-function Panes({ list }: { readonly list: ChatList }) {
+function MainPane({ list }: { readonly list: ChatList }) {
   return (
     <Switch>
       <Route path="/">

@@ -5,7 +5,7 @@ import { isPressed, keysOf } from "./key-combinations";
 import { Dialog } from "./ui/dialog";
 
 /** Every key that the page knows: combinations, and what they do. */
-const BY_PLACE: Readonly<Record<string, readonly (readonly [readonly string[], string])[]>> = {
+const SHORTCUTS: Readonly<Record<string, readonly (readonly [readonly string[], string])[]>> = {
   Anywhere: [
     [["Ctrl+K"], "Search, or run a command"],
     [["Alt+N"], "New chat"],
@@ -38,13 +38,13 @@ const BY_PLACE: Readonly<Record<string, readonly (readonly [readonly string[], s
   ],
 };
 
-export function useOpening(): { isOpen: boolean; open: () => void; close: () => void } {
+export function useDialogState(): { isOpen: boolean; open: () => void; close: () => void } {
   const [isOpen, set] = useState(false);
   return { isOpen, open: () => set(true), close: () => set(false) };
 }
 
 /** Do something when a combination is pressed, anywhere on the page but in a dialog. */
-export function useKey(combination: string, act: () => void): void {
+export function useShortcut(combination: string, act: () => void): void {
   const press = useEffectEvent((event: KeyboardEvent) => {
     if (event.defaultPrevented || !isPressed(event, combination)) return;
     if (combination.length === 1 && isTyping(event.target)) return;
@@ -60,8 +60,8 @@ export function useKey(combination: string, act: () => void): void {
 }
 
 export function useShortcutsKey() {
-  const opening = useOpening();
-  useKey("?", opening.open);
+  const opening = useDialogState();
+  useShortcut("?", opening.open);
   return opening;
 }
 
@@ -92,7 +92,7 @@ export function Shortcuts({ onClose }: { readonly onClose: () => void }) {
 }
 
 function KeyTables() {
-  return Object.entries(BY_PLACE).map(([where, keys]) => (
+  return Object.entries(SHORTCUTS).map(([where, keys]) => (
     <section key={where} className="keys-part">
       <h3>{where}</h3>
       <dl className="keys">

@@ -1,7 +1,7 @@
 /** The sign-in form, and the choice between two accounts. */
 
 import { type FormEvent, useState } from "react";
-import { type Session, signIn, stay } from "./api/session";
+import { type Session, signIn, staySignedIn } from "./api/session";
 import { Logo } from "./sidebar/logo";
 import { Button } from "./ui/button";
 
@@ -72,7 +72,7 @@ export function AccountConflict({ me, other, token }: AccountConflictProps) {
           You are signed in as <strong>{me.name}</strong>. The link you opened has a token of{" "}
           <strong>{other.name}</strong>: what you write there will be visible to them.
         </p>
-        <Button look="main" busy={busy} onClick={() => void choose(stay())}>
+        <Button look="main" busy={busy} onClick={() => void choose(staySignedIn())}>
           Stay signed in as {me.name}
         </Button>
         <Button busy={busy} onClick={() => void choose(signIn(token))}>

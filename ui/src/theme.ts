@@ -3,7 +3,7 @@
 import { preferences } from "./store/preferences";
 
 /** Light, dark, or as the system has it; the browser's own bars follow. */
-export function followTheme(): void {
+export function applyTheme(): void {
   const bar = document.createElement("meta");
   bar.name = "theme-color";
   document.head.append(bar);

@@ -1,7 +1,7 @@
 /** The page shown while the server cannot be reached. */
 
 import { useEffect } from "react";
-import { begin } from "./api/session";
+import { startSession } from "./api/session";
 import { Logo } from "./sidebar/logo";
 import { Button } from "./ui/button";
 
@@ -10,8 +10,8 @@ const EVERY = 3_000;
 /** The server was not there when the page was opened. */
 export function Unreachable({ why }: { readonly why: string }) {
   useEffect(() => {
-    const timer = setInterval(() => void begin(), EVERY);
-    const hurry = () => void begin();
+    const timer = setInterval(() => void startSession(), EVERY);
+    const hurry = () => void startSession();
     addEventListener("online", hurry);
     return () => {
       clearInterval(timer);
@@ -33,7 +33,7 @@ export function Unreachable({ why }: { readonly why: string }) {
           This page reconnects as soon as the server is back. Nothing is lost: agents run on the
           server, not in this page.
         </p>
-        <Button onClick={() => void begin()}>Try now</Button>
+        <Button onClick={() => void startSession()}>Try now</Button>
       </div>
     </main>
   );

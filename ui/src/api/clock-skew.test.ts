@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from "vitest";
-import { clockSkew, noteDate, skewOf } from "./clock-skew";
+import { clockSkew, skewOf, updateClockSkew } from "./clock-skew";
 
 afterEach(() => clockSkew.set(0));
 
@@ -18,9 +18,9 @@ it("is as much as a clock is wrong, to the second", () => {
 });
 
 it("is what the last answer said, when it said anything", () => {
-  noteDate("Tue, 17 Nov 2026 12:00:00 GMT", NOON - 60_000, NOON - 60_000);
+  updateClockSkew("Tue, 17 Nov 2026 12:00:00 GMT", NOON - 60_000, NOON - 60_000);
   expect(clockSkew.get()).toBe(60_500);
-  noteDate(null, NOON, NOON);
-  noteDate("lately", NOON, NOON);
+  updateClockSkew(null, NOON, NOON);
+  updateClockSkew("lately", NOON, NOON);
   expect(clockSkew.get()).toBe(60_500);
 });

@@ -6,13 +6,13 @@ import { Store } from "../reactive/store";
 export const clockSkew = new Store(0);
 
 /** The skew from a response: its date is in whole seconds, written between the two times. */
-export function skewOf(date: number, asked: number, answered: number): number {
-  const [least, most] = [date - answered, date + 1_000 - asked];
+export function skewOf(date: number, sentAt: number, receivedAt: number): number {
+  const [least, most] = [date - receivedAt, date + 1_000 - sentAt];
   // Within the accuracy of the header they agree: nothing to correct.
   return least <= 0 && most >= 0 ? 0 : (least + most) / 2;
 }
 
-export function noteDate(header: string | null, asked: number, answered: number): void {
+export function updateClockSkew(header: string | null, sentAt: number, receivedAt: number): void {
   const date = Date.parse(header ?? "");
-  if (!Number.isNaN(date)) clockSkew.set(skewOf(date, asked, answered));
+  if (!Number.isNaN(date)) clockSkew.set(skewOf(date, sentAt, receivedAt));
 }

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Line, type LineOptions } from "./event-stream";
+import { EventStream, type StreamOptions } from "./event-stream";
 import { type Browser, connected, fakeBrowser, restoreBrowser } from "./fake-browser";
 import { outage, retryAll } from "./outage";
-import { forgetSessionKey, keepSessionKey } from "./session-key";
+import { forgetSessionKey, storeSessionKey } from "./session-key";
 
 interface Told {
   readonly id: string | null;
@@ -12,7 +12,7 @@ interface Told {
 
 let browser: Browser;
 let taken: Told[][];
-let lines: Line<Told>[];
+let lines: EventStream<Told>[];
 
 beforeEach(() => {
   browser = fakeBrowser();
@@ -24,10 +24,10 @@ afterEach(() => {
   restoreBrowser();
 });
 
-function lineOf(options: Partial<LineOptions<Told>> = {}): Line<Told> {
-  const line = new Line<Told>({
+function lineOf(options: Partial<StreamOptions<Told>> = {}): EventStream<Told> {
+  const line = new EventStream<Told>({
     path: "/api/v1/stream",
-    take: (events) => taken.push([...events]),
+    onEvents: (events) => taken.push([...events]),
     ...options,
   });
   lines.push(line);
@@ -38,7 +38,7 @@ const frame = () => vi.advanceTimersByTime(20);
 
 it("a connection shows the key of the session as a protocol", () => {
   expect(connected(browser, lineOf()).protocols).toEqual(["holdfast"]);
-  keepSessionKey("hfk_1");
+  storeSessionKey("hfk_1");
   expect(connected(browser, lineOf()).protocols).toEqual(["holdfast", "hfk_1"]);
   forgetSessionKey();
 });
@@ -155,7 +155,7 @@ describe("events that could not be taken", () => {
     let works = false;
     const seen: unknown[] = [];
     const line = lineOf({
-      take: (events) => {
+      onEvents: (events) => {
         if (!works) throw new Error("no");
         seen.push(...events.map(({ data }) => data));
       },
@@ -295,7 +295,7 @@ describe("opening and closing", () => {
   });
 
   it("does not come back when taking the last events closed it", () => {
-    const line: Line<Told> = lineOf({ take: () => line.close() });
+    const line: EventStream<Told> = lineOf({ onEvents: () => line.close() });
     const socket = connected(browser, line);
     socket.say("chat", 1, "1");
     socket.break();
@@ -428,7 +428,7 @@ describe("two lines that break together", () => {
     expect(browser.live).toHaveLength(2);
   });
 
-  function retriesOf(line: Line<Told>) {
+  function retriesOf(line: EventStream<Told>) {
     const now = line.state.get();
     return now.is === "broken" ? { retryAt: now.retryAt, tries: now.tries } : null;
   }

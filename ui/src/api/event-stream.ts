@@ -6,10 +6,10 @@
  */
 
 import { Store } from "../reactive/store";
-import { isBack, isBroken, isOver } from "./outage";
+import { clearBroken, reportBroken, reportReconnected } from "./outage";
 import { sessionKey } from "./session-key";
 
-export type LineState =
+export type StreamState =
   | { readonly is: "opening" }
   | { readonly is: "open" }
   /** It broke, and is tried again at a time (by this page's clock) for the nth time. */
@@ -17,49 +17,49 @@ export type LineState =
   /** The server ended it for good. */
   | { readonly is: "ended"; readonly reason: string };
 
-interface Said {
+interface StreamEvent {
   readonly id: string | null;
   readonly event: string;
   readonly data: unknown;
 }
 
 const FIRST_WAIT = 500;
-const LONGEST_WAIT = 10_000;
+const MAX_WAIT = 10_000;
 /** Until the server has answered at all. */
-const LONGEST_GREETING = 10_000;
+const CONNECT_TIMEOUT = 10_000;
 /** Longer than two heartbeats of the server. */
-const SILENCE = 40_000;
+const IDLE_TIMEOUT = 40_000;
 /** A connection that broke before was not a good one: the next is waited for longer. */
-const STEADY = 5_000;
+const STABLE_AFTER = 5_000;
 /** Interval while the page is hidden, when there are no animation frames. */
-const HIDDEN_PAUSE = 250;
+const HIDDEN_INTERVAL = 250;
 
-export interface LineOptions<E> {
+export interface StreamOptions<E> {
   readonly path: string;
   /** Takes events in their order, at most once for each frame of the screen. */
-  readonly take: (events: readonly E[]) => void;
+  readonly onEvents: (events: readonly E[]) => void;
   /** Where the first connection begins, when not now. */
   readonly from?: () => string;
   /** Asked when it could not be opened, for browsers do not say why, or was taken back. False: give up. */
   readonly mayRetry?: () => Promise<boolean>;
 }
 
-export class Line<E extends Said> {
-  readonly state = new Store<LineState>({ is: "opening" });
-  readonly #options: LineOptions<E>;
+export class EventStream<E extends StreamEvent> {
+  readonly state = new Store<StreamState>({ is: "opening" });
+  readonly #options: StreamOptions<E>;
   #cursor: string | null = null;
   #socket: WebSocket | null = null;
   /** When the connection was opened; null while it is not. */
   #openedAt: number | null = null;
-  #heardAt = 0;
+  #receivedAt = 0;
   #tries = 0;
   #buffer: E[] = [];
-  #flushing: { cancel(): void } | null = null;
+  #scheduledFlush: { cancel(): void } | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #silence: ReturnType<typeof setTimeout> | undefined;
+  #idleTimer: ReturnType<typeof setTimeout> | undefined;
   #isOpen = false;
 
-  constructor(options: LineOptions<E>) {
+  constructor(options: StreamOptions<E>) {
     this.#options = options;
   }
 
@@ -68,9 +68,9 @@ export class Line<E extends Said> {
     this.#isOpen = true;
     this.#tries = 0;
     this.state.set({ is: "opening" });
-    addEventListener("online", this.#hurry);
-    addEventListener("offline", this.#cut);
-    document.addEventListener("visibilitychange", this.#hurry);
+    addEventListener("online", this.#onPageActive);
+    addEventListener("offline", this.#giveUpSocket);
+    document.addEventListener("visibilitychange", this.#onPageActive);
     // Not at once: it may be closed in the same tick.
     this.#timer = setTimeout(() => this.#connect(), 0);
   }
@@ -78,15 +78,15 @@ export class Line<E extends Said> {
   /** Keeps the cursor: opened again, the stream resumes from there. */
   close(): void {
     this.#isOpen = false;
-    removeEventListener("online", this.#hurry);
-    removeEventListener("offline", this.#cut);
-    document.removeEventListener("visibilitychange", this.#hurry);
+    removeEventListener("online", this.#onPageActive);
+    removeEventListener("offline", this.#giveUpSocket);
+    document.removeEventListener("visibilitychange", this.#onPageActive);
     clearTimeout(this.#timer);
-    this.#flushing?.cancel();
-    this.#flushing = null;
+    this.#scheduledFlush?.cancel();
+    this.#scheduledFlush = null;
     this.#buffer = []; // comes again
-    this.#drop();
-    isOver(this);
+    this.#dropSocket();
+    clearBroken(this);
   }
 
   /** Now, and not when its time has come. */
@@ -99,18 +99,18 @@ export class Line<E extends Said> {
 
   #connect(): void {
     clearTimeout(this.#timer);
-    this.#drop();
+    this.#dropSocket();
     const socket = new WebSocket(this.#address(), protocols());
     this.#socket = socket;
-    const mine = <A>(call: (given: A) => void) => {
+    const ifCurrent = <A>(call: (argument: A) => void) => {
       return (given: A) => {
         if (this.#socket === socket) call(given);
       };
     };
-    socket.onopen = mine(() => this.#opened());
-    socket.onmessage = mine(({ data }: MessageEvent) => this.#read(data));
-    socket.onclose = mine(() => void this.#lost());
-    this.#silence = setTimeout(this.#cut, LONGEST_GREETING);
+    socket.onopen = ifCurrent(() => this.#onOpen());
+    socket.onmessage = ifCurrent(({ data }: MessageEvent) => this.#onMessage(data));
+    socket.onclose = ifCurrent(() => void this.#onLost());
+    this.#idleTimer = setTimeout(this.#giveUpSocket, CONNECT_TIMEOUT);
   }
 
   #address(): URL {
@@ -121,60 +121,60 @@ export class Line<E extends Said> {
     return url;
   }
 
-  #opened(): void {
+  #onOpen(): void {
     this.#openedAt = Date.now();
-    this.#listen();
+    this.#restartIdleTimer();
     this.state.set({ is: "open" });
-    isBack(this);
+    reportReconnected(this);
   }
 
-  #read(data: string): void {
-    this.#listen();
-    let said: E;
+  #onMessage(data: string): void {
+    this.#restartIdleTimer();
+    let event: E;
     try {
-      said = JSON.parse(data) as E;
+      event = JSON.parse(data) as E;
     } catch {
-      void this.#lost(); // something in between speaks for the server
+      void this.#onLost(); // something in between speaks for the server
       return;
     }
-    this.#hear(said);
+    this.#receive(event);
   }
 
-  #hear(said: E): void {
-    if (said.event === "beat") return;
-    if (said.event === "end") {
-      const end = said.data as { reason: string; reconnect: boolean };
-      if (end.reconnect) void this.#lost();
-      else if (end.reason === "revoked") void this.#revoked();
+  #receive(event: E): void {
+    if (event.event === "beat") return;
+    if (event.event === "end") {
+      const end = event.data as { reason: string; reconnect: boolean };
+      if (end.reconnect) void this.#onLost();
+      else if (end.reason === "revoked") void this.#onRevoked();
       else this.#end(end.reason);
       return;
     }
-    this.#buffer.push(said);
-    this.#flushing ??= soon(() => {
-      if (!this.#flush()) void this.#lost();
+    this.#buffer.push(event);
+    this.#scheduledFlush ??= onNextFrame(() => {
+      if (!this.#flush()) void this.#onLost();
     });
   }
 
   /** Whether all of it was taken. What was not comes again, on another connection. */
   #flush(): boolean {
-    this.#flushing?.cancel();
-    this.#flushing = null;
-    const taken = this.#buffer;
+    this.#scheduledFlush?.cancel();
+    this.#scheduledFlush = null;
+    const events = this.#buffer;
     this.#buffer = [];
-    if (taken.length === 0) return true;
+    if (events.length === 0) return true;
     try {
-      this.#options.take(taken);
+      this.#options.onEvents(events);
     } catch (error) {
       reportError(error);
       return false;
     }
-    this.#cursor = taken.findLast((each) => each.id !== null)?.id ?? this.#cursor;
+    this.#cursor = events.findLast((each) => each.id !== null)?.id ?? this.#cursor;
     return true;
   }
 
-  async #lost(): Promise<void> {
+  async #onLost(): Promise<void> {
     const openedAt = this.#openedAt;
-    this.#drop();
+    this.#dropSocket();
     this.#flush();
     if (!this.#isOpen) return; // a handler of the last events closed it
     const timer = this.#tryLater(openedAt);
@@ -187,9 +187,9 @@ export class Line<E extends Said> {
   }
 
   /** It may only have been the session of before: another tab may have signed in anew. */
-  async #revoked(): Promise<void> {
+  async #onRevoked(): Promise<void> {
     const openedAt = this.#openedAt;
-    this.#drop();
+    this.#dropSocket();
     this.#flush();
     const may = (await this.#options.mayRetry?.()) ?? false;
     if (!this.#isOpen || this.#socket !== null) return;
@@ -198,13 +198,13 @@ export class Line<E extends Said> {
   }
 
   #tryLater(openedAt: number | null): ReturnType<typeof setTimeout> {
-    if (openedAt !== null && Date.now() - openedAt >= STEADY) this.#tries = 0;
-    const wait = Math.min(FIRST_WAIT * 2 ** this.#tries, LONGEST_WAIT);
+    if (openedAt !== null && Date.now() - openedAt >= STABLE_AFTER) this.#tries = 0;
+    const wait = Math.min(FIRST_WAIT * 2 ** this.#tries, MAX_WAIT);
     const jittered = wait * (0.7 + 0.6 * Math.random());
     this.#tries += 1;
-    const how = { retryAt: Date.now() + jittered, tries: this.#tries };
-    this.state.set({ is: "broken", ...how });
-    isBroken(this, how);
+    const outage = { retryAt: Date.now() + jittered, tries: this.#tries };
+    this.state.set({ is: "broken", ...outage });
+    reportBroken(this, outage);
     clearTimeout(this.#timer);
     const timer = setTimeout(() => this.#connect(), jittered);
     this.#timer = timer;
@@ -213,14 +213,14 @@ export class Line<E extends Said> {
 
   #end(reason: string): void {
     clearTimeout(this.#timer);
-    this.#drop();
+    this.#dropSocket();
     this.#flush();
     this.state.set({ is: "ended", reason });
-    isOver(this);
+    clearBroken(this);
   }
 
-  #drop(): void {
-    clearTimeout(this.#silence);
+  #dropSocket(): void {
+    clearTimeout(this.#idleTimer);
     const socket = this.#socket;
     this.#socket = null;
     this.#openedAt = null;
@@ -228,21 +228,22 @@ export class Line<E extends Said> {
   }
 
   /** A network that is cut says nothing: neither does the browser, for minutes. */
-  #listen(): void {
-    this.#heardAt = Date.now();
-    clearTimeout(this.#silence);
-    this.#silence = setTimeout(this.#cut, SILENCE);
+  #restartIdleTimer(): void {
+    this.#receivedAt = Date.now();
+    clearTimeout(this.#idleTimer);
+    this.#idleTimer = setTimeout(this.#giveUpSocket, IDLE_TIMEOUT);
   }
 
-  readonly #cut = (): void => {
-    if (this.#socket !== null) void this.#lost();
+  readonly #giveUpSocket = (): void => {
+    if (this.#socket !== null) void this.#onLost();
   };
 
   /** The page is visible again, or the network is back. */
-  readonly #hurry = (): void => {
+  readonly #onPageActive = (): void => {
     if (document.hidden) return;
     // A computer that slept did not count the seconds.
-    if (this.#openedAt !== null && Date.now() - this.#heardAt > SILENCE) this.#cut();
+    if (this.#openedAt !== null && Date.now() - this.#receivedAt > IDLE_TIMEOUT)
+      this.#giveUpSocket();
     this.retry();
   };
 }
@@ -254,13 +255,13 @@ function protocols(): string[] {
 }
 
 /** Before the next frame of the screen; a page that is hidden has none, and is called all the same. */
-function soon(call: () => void): { cancel(): void } {
+function onNextFrame(call: () => void): { cancel(): void } {
   const once = () => {
     cancel();
     call();
   };
   const frame = requestAnimationFrame(once);
-  const timer = setTimeout(once, HIDDEN_PAUSE);
+  const timer = setTimeout(once, HIDDEN_INTERVAL);
   const cancel = () => {
     cancelAnimationFrame(frame);
     clearTimeout(timer);

@@ -1,7 +1,7 @@
 /** A fake browser for tests: timers, `WebSocket`, and the server end of each connection. */
 
 import { vi } from "vitest";
-import type { Line } from "./event-stream";
+import type { EventStream } from "./event-stream";
 
 export class FakeSocket {
   static all: FakeSocket[] = [];
@@ -95,7 +95,7 @@ export function restoreBrowser(): void {
 }
 
 /** Opened, connected and accepted. */
-export function connected(browser: Browser, line: Pick<Line<never>, "open">): FakeSocket {
+export function connected(browser: Browser, line: Pick<EventStream<never>, "open">): FakeSocket {
   line.open();
   vi.advanceTimersByTime(0);
   browser.last.accept();

@@ -9,28 +9,28 @@ export interface Outage {
   readonly tries: number;
 }
 
-interface Breakable {
+interface Retryable {
   retry(): void;
 }
 
 /** Null while no line is broken. */
 export const outage = new Store<Outage | null>(null);
 
-const broken = new Map<Breakable, Outage>();
+const broken = new Map<Retryable, Outage>();
 
-export function isBroken(line: Breakable, how: Outage): void {
-  broken.set(line, how);
-  tell();
+export function reportBroken(stream: Retryable, state: Outage): void {
+  broken.set(stream, state);
+  publish();
 }
 
 /** It is mended, or no longer needed. */
-export function isOver(line: Breakable): void {
-  if (broken.delete(line)) tell();
+export function clearBroken(stream: Retryable): void {
+  if (broken.delete(stream)) publish();
 }
 
 /** Where one gets through, so do the others. */
-export function isBack(line: Breakable): void {
-  isOver(line);
+export function reportReconnected(stream: Retryable): void {
+  clearBroken(stream);
   retryAll();
 }
 
@@ -40,7 +40,7 @@ export function retryAll(): void {
 }
 
 /** What comes first is what a person waits for. */
-function tell(): void {
+function publish(): void {
   const all = [...broken.values()].toSorted((one, other) => one.retryAt - other.retryAt);
   outage.set(all[0] ?? null);
 }

@@ -19,7 +19,7 @@ export class Problem extends Error {
   }
 
   /** Whether the same may well be done a little later. */
-  get passing(): boolean {
+  get isTransient(): boolean {
     if (this.status === 404 && this.kind === FOREIGN) return true;
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
@@ -31,12 +31,12 @@ export class Problem extends Error {
 }
 
 /** From the body of an answer, when it is the server's own: a proxy in between has other words. */
-export function problemFrom(body: unknown, status: number, words: string): Problem {
+export function problemFrom(body: unknown, status: number, statusText: string): Problem {
   const { kind, detail, facts } = (body ?? {}) as Record<string, unknown>;
   if (typeof kind === "string" && typeof detail === "string") {
     return new Problem(kind, status, detail, (facts ?? {}) as Record<string, unknown>);
   }
-  return new Problem(FOREIGN, status, `${`The server answered ${status} ${words}`.trim()}.`);
+  return new Problem(FOREIGN, status, `${`The server answered ${status} ${statusText}`.trim()}.`);
 }
 
 export function unreachable(): Problem {

@@ -1,14 +1,14 @@
 /** A typed request to the API, checked against the operations of the generated schema. */
 
 import { Store } from "../reactive/store";
-import { noteDate } from "./clock-skew";
+import { updateClockSkew } from "./clock-skew";
 import { Problem, problemFrom, unreachable } from "./problem";
 import { type Operations, PREFIX } from "./schema";
 import { adoptSessionKey, sessionKey } from "./session-key";
 import type { Me } from "./types";
 
 /** The user of the cookie, as last reported by the server; null before signing in. */
-export const caller = new Store<Me | null>(null);
+export const currentUser = new Store<Me | null>(null);
 
 type Needed<Name extends string, Value> = [Value] extends [undefined]
   ? { readonly [Each in Name]?: undefined }
@@ -16,7 +16,7 @@ type Needed<Name extends string, Value> = [Value] extends [undefined]
     ? { readonly [Each in Name]?: Value }
     : { readonly [Each in Name]: Value };
 
-type Given<Name extends keyof Operations> = Needed<"path", Operations[Name]["path"]> & {
+type RequestOptions<Name extends keyof Operations> = Needed<"path", Operations[Name]["path"]> & {
   readonly query?: Operations[Name]["query"];
   /** Under which it is carried out once, however often it is sent. */
   readonly key?: string;
@@ -30,19 +30,22 @@ type Given<Name extends keyof Operations> = Needed<"path", Operations[Name]["pat
 /** Returns the server's answer, or throws a `Problem`. */
 export async function call<Name extends keyof Operations>(
   operation: Name,
-  given: Given<Name>,
+  given: RequestOptions<Name>,
 ): Promise<Operations[Name]["answer"]> {
-  if (given.token !== undefined) return await sent(operation, given);
-  return await renewing(() => sent(operation, given), operation.startsWith("GET "));
+  if (given.token !== undefined) return await sendOnce(operation, given);
+  return await withRenewedSession(() => sendOnce(operation, given), operation.startsWith("GET "));
 }
 
 /** Once more when the key was of a session that another tab has replaced. */
-export async function renewing<T>(ask: () => Promise<T>, changesNothing = false): Promise<T> {
+export async function withRenewedSession<T>(
+  ask: () => Promise<T>,
+  changesNothing = false,
+): Promise<T> {
   try {
     return await ask();
   } catch (error) {
     const isStale = error instanceof Problem && error.status === 401;
-    if (!isStale || !(await isRenewed(changesNothing))) throw error;
+    if (!isStale || !(await renewSession(changesNothing))) throw error;
   }
   return await ask();
 }
@@ -51,26 +54,29 @@ export async function renewing<T>(ask: () => Promise<T>, changesNothing = false)
  * Another tab may have signed in anew, and the cookie is one for all. Not as somebody else: where
  * this page does not know yet whose it is, only what changes nothing is asked again.
  */
-async function isRenewed(changesNothing: boolean): Promise<boolean> {
+async function renewSession(changesNothing: boolean): Promise<boolean> {
   if (!adoptSessionKey()) return false;
-  const before = caller.get();
-  const me = await sent("GET /me", {});
-  caller.set(me);
+  const before = currentUser.get();
+  const me = await sendOnce("GET /me", {});
+  currentUser.set(me);
   return before === null ? changesNothing : me.user === before.user;
 }
 
-async function sent<Name extends keyof Operations>(
+async function sendOnce<Name extends keyof Operations>(
   operation: Name,
-  given: Given<Name>,
+  given: RequestOptions<Name>,
 ): Promise<Operations[Name]["answer"]> {
   const [method = "GET", template = ""] = operation.split(" ");
-  const response = await fetched(PREFIX + filled(template, given.path) + asked(given.query), {
-    method,
-    headers: headersOf(given),
-    body: bodyOf(given),
-    signal: given.signal ?? null,
-    credentials: given.token === undefined ? "same-origin" : "omit",
-  });
+  const response = await fetchResponse(
+    PREFIX + fillPath(template, given.path) + queryString(given.query),
+    {
+      method,
+      headers: headersOf(given),
+      body: bodyOf(given),
+      signal: given.signal ?? null,
+      credentials: given.token === undefined ? "same-origin" : "omit",
+    },
+  );
   if (!response.ok) throw await problemOf(response);
   if (response.status === 204) return undefined as Operations[Name]["answer"];
   try {
@@ -80,11 +86,11 @@ async function sent<Name extends keyof Operations>(
   }
 }
 
-async function fetched(url: string, init: RequestInit): Promise<Response> {
-  const asked = Date.now();
+async function fetchResponse(url: string, init: RequestInit): Promise<Response> {
+  const sentAt = Date.now();
   try {
     const response = await fetch(url, init);
-    noteDate(response.headers.get("Date"), asked, Date.now());
+    updateClockSkew(response.headers.get("Date"), sentAt, Date.now());
     return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
@@ -92,29 +98,31 @@ async function fetched(url: string, init: RequestInit): Promise<Response> {
   }
 }
 
-function filled(template: string, path: Readonly<Record<string, unknown>> | undefined): string {
+function fillPath(template: string, path: Readonly<Record<string, unknown>> | undefined): string {
   return template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(String(path?.[name])));
 }
 
-function asked(query: object | undefined): string {
-  const given = Object.entries(query ?? {}).filter(([, value]) => value != null);
-  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+function queryString(query: object | undefined): string {
+  const entries = Object.entries(query ?? {}).filter(([, value]) => value != null);
+  const text = new URLSearchParams(
+    entries.map(([name, value]) => [name, String(value)]),
+  ).toString();
   return text && `?${text}`;
 }
 
-type AnyGiven = { body?: unknown; key?: string; media?: string; token?: string };
+type AnyRequestOptions = { body?: unknown; key?: string; media?: string; token?: string };
 
-function headersOf({ body, key, media, token }: AnyGiven): Headers {
+function headersOf({ body, key, media, token }: AnyRequestOptions): Headers {
   const headers = new Headers({ Accept: "application/json" });
   if (body !== undefined) headers.set("Content-Type", media ?? "application/json");
   if (key !== undefined) headers.set("Idempotency-Key", key);
-  const shown = sessionKey();
+  const session = sessionKey();
   if (token !== undefined) headers.set("Authorization", `Bearer ${token}`);
-  else if (shown !== null) headers.set("X-Session-Key", shown);
+  else if (session !== null) headers.set("X-Session-Key", session);
   return headers;
 }
 
-function bodyOf({ body, media }: AnyGiven): BodyInit | null {
+function bodyOf({ body, media }: AnyRequestOptions): BodyInit | null {
   if (body === undefined) return null;
   return media === undefined ? JSON.stringify(body) : (body as BodyInit);
 }

@@ -20,14 +20,14 @@ async function tab() {
 }
 
 it("a key is there after a reload and in a new tab", async () => {
-  (await tab()).keepSessionKey("hfk_1");
+  (await tab()).storeSessionKey("hfk_1");
   expect((await tab()).sessionKey()).toBe("hfk_1");
 });
 
 it("a tab keeps its key until it takes that of another one", async () => {
   const first = await tab();
-  first.keepSessionKey("hfk_1");
-  (await tab()).keepSessionKey("hfk_2");
+  first.storeSessionKey("hfk_1");
+  (await tab()).storeSessionKey("hfk_2");
   expect(first.sessionKey()).toBe("hfk_1");
   expect(first.adoptSessionKey()).toBe(true);
   expect(first.sessionKey()).toBe("hfk_2");
@@ -36,9 +36,9 @@ it("a tab keeps its key until it takes that of another one", async () => {
 
 it("a tab that signs out leaves the key of another one where it is", async () => {
   const first = await tab();
-  first.keepSessionKey("hfk_1");
+  first.storeSessionKey("hfk_1");
   const second = await tab();
-  second.keepSessionKey("hfk_2");
+  second.storeSessionKey("hfk_2");
   first.forgetSessionKey();
   expect(first.sessionKey()).toBeNull();
   expect((await tab()).sessionKey()).toBe("hfk_2");
@@ -50,7 +50,7 @@ it("a tab that signs out leaves the key of another one where it is", async () =>
 it("a page without storage has its key as long as it is open", async () => {
   vi.stubGlobal("localStorage", undefined);
   const first = await tab();
-  first.keepSessionKey("hfk_1");
+  first.storeSessionKey("hfk_1");
   expect(first.sessionKey()).toBe("hfk_1");
   expect(first.adoptSessionKey()).toBe(false);
   first.forgetSessionKey();

@@ -9,17 +9,17 @@
 
 const NAME = "holdfast.session-key";
 
-let key: string | null = stored();
+let key: string | null = readStoredKey();
 
 export function sessionKey(): string | null {
   return key;
 }
 
 /** After a sign-in here: other tabs take it from the storage. */
-export function keepSessionKey(made: string): void {
-  key = made;
+export function storeSessionKey(newKey: string): void {
+  key = newKey;
   try {
-    localStorage.setItem(NAME, made);
+    localStorage.setItem(NAME, newKey);
   } catch {
     // Without storage, the session lasts as long as this page.
   }
@@ -27,7 +27,7 @@ export function keepSessionKey(made: string): void {
 
 export function forgetSessionKey(): void {
   try {
-    if (stored() === key) localStorage.removeItem(NAME);
+    if (readStoredKey() === key) localStorage.removeItem(NAME);
   } catch {
     // Then there is nothing.
   }
@@ -36,20 +36,20 @@ export function forgetSessionKey(): void {
 
 /** Take the key of another tab that has signed in since. Whether there is one. */
 export function adoptSessionKey(): boolean {
-  const other = stored();
+  const other = readStoredKey();
   if (other === null || other === key) return false;
   key = other;
   return true;
 }
 
 /** Calls back when another tab signs in. */
-export function whenSignedInElsewhere(tell: () => void): void {
+export function onSignInElsewhere(callback: () => void): void {
   addEventListener("storage", (event) => {
-    if (event.key === NAME && event.newValue !== null) tell();
+    if (event.key === NAME && event.newValue !== null) callback();
   });
 }
 
-function stored(): string | null {
+function readStoredKey(): string | null {
   try {
     return localStorage.getItem(NAME);
   } catch {

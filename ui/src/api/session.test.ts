@@ -41,7 +41,7 @@ const NOBODY = { status: 401, body: { kind: "unauthorized", status: 401, detail:
 
 async function begun() {
   const module = await import("./session");
-  await module.begin();
+  await module.startSession();
   return module;
 }
 
@@ -69,14 +69,14 @@ describe("a token in the address", () => {
     location.hash = "#token=hf_2";
     const other = { status: 200, body: { ...ME.body, user: "u2", name: "Ben" } };
     answers = { "POST /session": OK, "GET /me": ME, "GET /me by Bearer hf_2": other };
-    const { session, signIn, stay } = await begun();
+    const { session, signIn, staySignedIn } = await begun();
     expect(session.get()).toMatchObject({
       is: "conflict",
       me: { user: "" },
       other: { user: "u2" },
     });
     expect(asked.filter((each) => each.startsWith("POST"))).toEqual([]);
-    await stay();
+    await staySignedIn();
     expect(session.get()).toMatchObject({ is: "in", me: { user: "" } });
     answers["GET /me"] = other;
     await signIn("hf_2");
@@ -85,10 +85,10 @@ describe("a token in the address", () => {
 
   it("is not lost when the server is not there yet", async () => {
     location.hash = "#token=hf_1";
-    const { session, begin } = await begun();
+    const { session, startSession } = await begun();
     expect(session.get().is).toBe("unreachable");
     answers = { "POST /session": OK, "GET /me": ME };
-    await begin();
+    await startSession();
     expect(asked).toContain('POST /session {"token":"hf_1"}');
     expect(session.get().is).toBe("in");
   });
@@ -102,9 +102,9 @@ describe("a token in the address", () => {
   it("that is refused is said so, and not shown again", async () => {
     location.hash = "#token=hf_old";
     answers = { "POST /session": NOBODY, "GET /me": NOBODY };
-    const { session, begin } = await begun();
+    const { session, startSession } = await begun();
     expect(session.get()).toEqual({ is: "out", why: "Who are you?" });
-    await begin();
+    await startSession();
     expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
   });
 });
@@ -112,19 +112,19 @@ describe("a token in the address", () => {
 describe("asking who it is", () => {
   it("is done once, however often it is begun", async () => {
     answers = { "GET /me": ME };
-    const { begin } = await import("./session");
-    await Promise.all([begin(), begin(), begin()]);
+    const { startSession } = await import("./session");
+    await Promise.all([startSession(), startSession(), startSession()]);
     expect(asked).toEqual(["GET /me"]);
   });
 
   it("locks out whom the server does not know, and nobody because it is away", async () => {
     answers = { "GET /me": ME };
-    const { session, isStillIn } = await begun();
+    const { session, isStillSignedIn } = await begun();
     answers = {};
-    expect(await isStillIn()).toBe(true);
+    expect(await isStillSignedIn()).toBe(true);
     expect(session.get().is).toBe("in");
     answers = { "GET /me": NOBODY };
-    expect(await isStillIn()).toBe(false);
+    expect(await isStillSignedIn()).toBe(false);
     expect(session.get().is).toBe("out");
   });
 });
@@ -132,11 +132,11 @@ describe("asking who it is", () => {
 describe("a token", () => {
   it("that was typed is not lost when the server is away just then", async () => {
     answers = { "GET /me": NOBODY };
-    const { session, signIn, begin } = await begun();
+    const { session, signIn, startSession } = await begun();
     await signIn("hf_1");
     expect(session.get().is).toBe("unreachable");
     answers = { "POST /session": OK, "GET /me": ME };
-    await begin();
+    await startSession();
     expect(session.get().is).toBe("in");
   });
 
@@ -144,25 +144,25 @@ describe("a token", () => {
     const window = new EventTarget();
     vi.stubGlobal("addEventListener", window.addEventListener.bind(window));
     answers = { "GET /me": NOBODY };
-    const { session, beginAgainByAddress, begin } = await begun();
-    beginAgainByAddress();
+    const { session, restartOnTokenInUrl, startSession } = await begun();
+    restartOnTokenInUrl();
     answers = { "POST /session": OK, "GET /me": ME };
     location.hash = "#m12";
     window.dispatchEvent(new Event("hashchange"));
     expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(0);
     location.hash = "#token=hf_1";
     window.dispatchEvent(new Event("hashchange"));
-    await begin();
+    await startSession();
     expect(location.hash).toBe("");
     expect(session.get().is).toBe("in");
   });
 
   it("in the address is shown also when it was being asked who it is", async () => {
     answers = { "POST /session": OK, "GET /me": NOBODY };
-    const { begin } = await import("./session");
-    const first = begin();
+    const { startSession } = await import("./session");
+    const first = startSession();
     location.hash = "#token=hf_1";
-    await Promise.all([first, begin()]);
+    await Promise.all([first, startSession()]);
     expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
   });
 });
@@ -202,14 +202,14 @@ describe("another tab", () => {
     const window = new EventTarget();
     vi.stubGlobal("addEventListener", window.addEventListener.bind(window));
     answers = { "GET /me": NOBODY };
-    const { session, begin, beginAgainByOtherTab } = await begun();
-    beginAgainByOtherTab();
+    const { session, startSession, restartOnSignInElsewhere } = await begun();
+    restartOnSignInElsewhere();
     expect(session.get().is).toBe("out");
     signsIn();
     answers = { "GET /me": ME };
     const told = { key: "holdfast.session-key", newValue: "hfk_other" };
     window.dispatchEvent(Object.assign(new Event("storage"), told));
-    await begin();
+    await startSession();
     expect(session.get().is).toBe("in");
     const { sessionKey } = await import("./session-key");
     expect(sessionKey()).toBe("hfk_other");

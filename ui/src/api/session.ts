@@ -3,12 +3,12 @@
 import { setStorageUser } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
 import { Problem } from "./problem";
-import { call, caller } from "./request";
+import { call, currentUser } from "./request";
 import {
   adoptSessionKey,
   forgetSessionKey,
-  keepSessionKey,
-  whenSignedInElsewhere,
+  onSignInElsewhere,
+  storeSessionKey,
 } from "./session-key";
 import type { Me } from "./types";
 
@@ -24,28 +24,28 @@ export type Session =
 export const session = new Store<Session>({ is: "asking" });
 
 /** Of the address, until the server has taken or refused it. */
-let shown: string | null = null;
-let beginning: Promise<void> | null = null;
+let pendingToken: string | null = null;
+let starting: Promise<void> | null = null;
 
 // Another tab may have signed in as another user: then nothing here is theirs.
-caller.subscribe(() => {
-  const me = caller.get();
+currentUser.subscribe(() => {
+  const me = currentUser.get();
   const now = session.get();
-  if (me !== null && now.is === "in" && now.me.user !== me.user) enter(me);
+  if (me !== null && now.is === "in" && now.me.user !== me.user) openAs(me);
 });
 
 /** With the token in the address, if there is one: it is taken out of the address at once. */
-export function begin(): Promise<void> {
+export function startSession(): Promise<void> {
   const token = tokenIn(location.hash);
   if (token !== null) {
-    shown = token;
+    pendingToken = token;
     history.replaceState(history.state, "", location.pathname + location.search);
-    if (beginning !== null) return beginning.then(begin);
+    if (starting !== null) return starting.then(startSession);
   }
-  beginning ??= (shown === null ? look(null) : signInByAddress(shown)).finally(() => {
-    beginning = null;
+  starting ??= (pendingToken === null ? loadUser(null) : signInByUrl(pendingToken)).finally(() => {
+    starting = null;
   });
-  return beginning;
+  return starting;
 }
 
 function tokenIn(hash: string): string | null {
@@ -53,28 +53,28 @@ function tokenIn(hash: string): string | null {
 }
 
 /** An address with a token may be opened where the page is open already: it is not loaded anew. */
-export function beginAgainByAddress(): void {
+export function restartOnTokenInUrl(): void {
   addEventListener("hashchange", () => {
-    if (tokenIn(location.hash) !== null) void begin();
+    if (tokenIn(location.hash) !== null) void startSession();
   });
 }
 
 /** A tab that waits for a sign-in is let in by one in another tab. */
-export function beginAgainByOtherTab(): void {
-  whenSignedInElsewhere(() => {
+export function restartOnSignInElsewhere(): void {
+  onSignInElsewhere(() => {
     if (session.get().is !== "out") return; // it takes the key when its own is refused
     adoptSessionKey();
-    void begin();
+    void startSession();
   });
 }
 
 /** Does not replace another user's session without asking: a link may come from anyone. */
-async function signInByAddress(token: string): Promise<void> {
+async function signInByUrl(token: string): Promise<void> {
   try {
-    const me = await known();
-    const other = me === null ? null : await known(token);
+    const me = await userOf();
+    const other = me === null ? null : await userOf(token);
     if (me !== null && other !== null && me.user !== other.user) {
-      shown = null;
+      pendingToken = null;
       return session.set({ is: "conflict", me, other, token });
     }
   } catch (error) {
@@ -84,36 +84,36 @@ async function signInByAddress(token: string): Promise<void> {
 }
 
 /** The user of a token, or of the cookie; null if there is none. */
-async function known(token?: string): Promise<Me | null> {
+async function userOf(token?: string): Promise<Me | null> {
   try {
     return await call("GET /me", token === undefined ? {} : { token });
   } catch (error) {
-    if (Problem.of(error).passing) throw error;
+    if (Problem.of(error).isTransient) throw error;
     return null;
   }
 }
 
 /** Stays signed in as the user of the cookie, whatever the URL says. */
-export async function stay(): Promise<void> {
-  await look(null);
+export async function staySignedIn(): Promise<void> {
+  await loadUser(null);
 }
 
 export async function signIn(token: string): Promise<void> {
   try {
-    keepSessionKey((await call("POST /session", { body: { token: token.trim() } })).key);
-    shown = null;
+    storeSessionKey((await call("POST /session", { body: { token: token.trim() } })).key);
+    pendingToken = null;
   } catch (error) {
     const problem = Problem.of(error);
-    if (problem.passing) {
+    if (problem.isTransient) {
       // It is shown again when the server is there.
-      shown = token;
+      pendingToken = token;
       return session.set({ is: "unreachable", why: problem.message });
     }
-    shown = null;
+    pendingToken = null;
     // A cookie from before may still be good.
-    return await look(problem.message);
+    return await loadUser(problem.message);
   }
-  await look(null);
+  await loadUser(null);
 }
 
 export async function signOut(): Promise<void> {
@@ -123,33 +123,34 @@ export async function signOut(): Promise<void> {
   } catch (error) {
     if (Problem.of(error).status !== 401) throw error; // else it is over already
   }
-  caller.set(null);
+  currentUser.set(null);
   session.set({ is: "out", why: null });
 }
 
 /** The cookie is no longer good: the page keeps its place behind the sign-in form. */
-export function lockedOut(why: string): void {
-  caller.set(null);
+export function requireSignIn(why: string): void {
+  currentUser.set(null);
   session.set({ is: "out", why });
 }
 
 /** Whether the server still knows who this is. One that does not answer does not say otherwise. */
-export async function isStillIn(): Promise<boolean> {
+export async function isStillSignedIn(): Promise<boolean> {
   try {
-    caller.set(await call("GET /me", {}));
+    currentUser.set(await call("GET /me", {}));
     return true;
   } catch (error) {
     const { status } = Problem.of(error);
-    if (status === 401) lockedOut("You were signed out. Sign in to continue where you left off.");
+    if (status === 401)
+      requireSignIn("You were signed out. Sign in to continue where you left off.");
     return status !== 401;
   }
 }
 
-async function look(why: string | null): Promise<void> {
+async function loadUser(why: string | null): Promise<void> {
   try {
     const me = await call("GET /me", {});
-    caller.set(me);
-    enter(me);
+    currentUser.set(me);
+    openAs(me);
   } catch (error) {
     const problem = Problem.of(error);
     if (problem.status === 401) session.set({ is: "out", why });
@@ -158,7 +159,7 @@ async function look(why: string | null): Promise<void> {
 }
 
 /** What this browser keeps is theirs, before anything of the page looks at it. */
-function enter(me: Me): void {
+function openAs(me: Me): void {
   setStorageUser(me.user);
   session.set({ is: "in", me });
 }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { caller } from "./request";
-import { keepSessionKey } from "./session-key";
+import { currentUser } from "./request";
+import { storeSessionKey } from "./session-key";
 import type { Me } from "./types";
 import { upload } from "./upload";
 
@@ -66,12 +66,12 @@ async function sent(count: number): Promise<FakeRequest> {
 
 beforeEach(() => {
   requests = [];
-  keepSessionKey("old");
-  caller.set(ME);
+  storeSessionKey("old");
+  currentUser.set(ME);
   vi.stubGlobal("XMLHttpRequest", FakeRequest);
 });
 afterEach(() => {
-  caller.set(null);
+  currentUser.set(null);
   vi.unstubAllGlobals();
 });
 

@@ -2,18 +2,18 @@
 
 import { newKey } from "./idempotency-key";
 import { Problem, problemFrom, unreachable } from "./problem";
-import { renewing } from "./request";
+import { withRenewedSession } from "./request";
 import { PREFIX } from "./schema";
 import { sessionKey } from "./session-key";
 import type { StoredFile } from "./types";
 
-export interface Uploading {
+export interface UploadTask {
   /** Raises a `Problem`. */
   readonly done: Promise<StoredFile>;
   cancel(): void;
 }
 
-interface Given {
+interface UploadOptions {
   readonly bytes: Blob;
   readonly name: string;
   readonly key: string;
@@ -21,14 +21,14 @@ interface Given {
 }
 
 /** `onProgress`: with the share that is there, from 0 to 1. */
-export function upload(bytes: Blob, name: string, onProgress: (share: number) => void): Uploading {
-  const given = { bytes, name, key: newKey(), onProgress };
+export function upload(bytes: Blob, name: string, onProgress: (share: number) => void): UploadTask {
+  const options = { bytes, name, key: newKey(), onProgress };
   const stop = new AbortController();
-  const done = renewing(() => sent(given, stop.signal));
+  const done = withRenewedSession(() => runUpload(options, stop.signal));
   return { done, cancel: () => stop.abort() };
 }
 
-async function sent(given: Given, stop: AbortSignal): Promise<StoredFile> {
+async function runUpload(options: UploadOptions, stop: AbortSignal): Promise<StoredFile> {
   const cancelled = new Problem("cancelled", 0, "The upload was cancelled.");
   // It may be stopped between the first time and the second.
   if (stop.aborted) throw cancelled;
@@ -41,27 +41,27 @@ async function sent(given: Given, stop: AbortSignal): Promise<StoredFile> {
       request.onerror = () =>
         reject(new Problem("broken", 0, "The upload failed: the connection was lost."));
       request.onabort = () => reject(cancelled);
-      send(request, given);
+      send(request, options);
     });
   } finally {
     stop.removeEventListener("abort", abort);
   }
-  return answerOf(request);
+  return storedFileOf(request);
 }
 
-function send(request: XMLHttpRequest, { bytes, name, key, onProgress }: Given): void {
+function send(request: XMLHttpRequest, { bytes, name, key, onProgress }: UploadOptions): void {
   request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
   // The server takes no longer name: the end of it says what it is.
   request.open("POST", `${PREFIX}/files?name=${encodeURIComponent(name.slice(-255))}`);
   request.setRequestHeader("Accept", "application/json");
   request.setRequestHeader("Content-Type", bytes.type || "application/octet-stream");
   request.setRequestHeader("Idempotency-Key", key);
-  const shown = sessionKey();
-  if (shown !== null) request.setRequestHeader("X-Session-Key", shown);
+  const sessionHeader = sessionKey();
+  if (sessionHeader !== null) request.setRequestHeader("X-Session-Key", sessionHeader);
   request.send(bytes);
 }
 
-function answerOf({ status, statusText, responseText }: XMLHttpRequest): StoredFile {
+function storedFileOf({ status, statusText, responseText }: XMLHttpRequest): StoredFile {
   const isOk = status >= 200 && status < 300;
   let body: unknown = null;
   try {

@@ -7,15 +7,15 @@ import type { Pending } from "../api/types";
 import { useStore } from "../reactive/store";
 import { isTyping } from "../shortcuts";
 import { catalog } from "../store/catalog";
-import { moment } from "../ui/format";
-import { Approval } from "./approval-form";
+import { fullTime } from "../ui/format";
+import { ApprovalForm } from "./approval-form";
 import { questionsOf } from "./ask-user";
-import { ClientTool } from "./client-tool-form";
+import { ClientToolForm } from "./client-tool-form";
 import "./approvals.css";
-import { Questions } from "./questions-form";
+import { QuestionsForm } from "./questions-form";
 import { useIsReadOnly } from "./read-only";
-import { type Answering, useAnswering } from "./submit-answer";
-import { childrenOf, gist, headline, letterOf } from "./wording";
+import { type AnswerSubmission, useSubmitAnswer } from "./submit-answer";
+import { childChats, headline, mainArgument, pressedLetter } from "./wording";
 
 interface Props {
   readonly chatId: string;
@@ -29,20 +29,20 @@ interface Props {
 
 /** Something that waits for a person, with all that they need to answer it. */
 export function ActionCard(props: Props) {
-  if (props.action.kind === "child") return <Elsewhere {...props} />;
+  if (props.action.kind === "child") return <ChildChats {...props} />;
   // What was typed belongs to the arguments that were shown.
   return <Card key={props.action.digest} {...props} />;
 }
 
 function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) {
-  const answering = useAnswering(chatId, given, onSettled);
-  const onlyRead = useIsReadOnly(chatId) || (readOnly ?? false);
+  const answering = useSubmitAnswer(chatId, given, onSettled);
+  const isReadOnly = useIsReadOnly(chatId) || (readOnly ?? false);
   const { action, sending } = answering;
   const title = useTitle(action);
   const id = useId();
   if (sending.is === "done" || sending.is === "over") {
     const how = sending.is === "done" ? sending.how : "Already answered";
-    return <Settled how={how} action={action} focuses />;
+    return <SettledAction how={how} action={action} focuses />;
   }
   return (
     <article
@@ -51,7 +51,7 @@ function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) 
       aria-labelledby={id}
       aria-busy={answering.busy}
       tabIndex={-1}
-      onKeyDown={pressed}
+      onKeyDown={pressByLetter}
     >
       <Heading id={id} level={level} title={title} action={action} />
       {answering.changed && (
@@ -65,7 +65,7 @@ function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) 
           you can.
         </p>
       )}
-      <Body answering={answering} readOnly={onlyRead} />
+      <Body answering={answering} readOnly={isReadOnly} />
       {sending.is === "refused" && (
         <p className="card-bad" role="alert">
           {sending.why}
@@ -76,8 +76,8 @@ function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) 
 }
 
 /** A letter presses the button that shows it, while the focus is in the card and not in a text. */
-function pressed(event: KeyboardEvent<HTMLElement>): void {
-  const letter = isTyping(event.target) ? null : letterOf(event);
+function pressByLetter(event: KeyboardEvent<HTMLElement>): void {
+  const letter = isTyping(event.target) ? null : pressedLetter(event);
   if (letter === null) return;
   const selector = `button[aria-keyshortcuts="${letter}"]`;
   const button = event.currentTarget.querySelector<HTMLButtonElement>(selector);
@@ -86,18 +86,20 @@ function pressed(event: KeyboardEvent<HTMLElement>): void {
   button.click();
 }
 
-function Body({ answering, readOnly }: { answering: Answering; readOnly: boolean }) {
+function Body({ answering, readOnly }: { answering: AnswerSubmission; readOnly: boolean }) {
   const { action } = answering;
-  const asked = questionsOf(action.call.tool, action.arguments);
+  const questions = questionsOf(action.call.tool, action.arguments);
   // Another digest is another action: nothing of the form before is kept.
   const key = action.digest;
   if (action.kind === "approval") {
-    return <Approval key={key} answering={answering} readOnly={readOnly} />;
+    return <ApprovalForm key={key} answering={answering} readOnly={readOnly} />;
   }
-  if (asked === null || action.kind === "client") {
-    return <ClientTool key={key} answering={answering} readOnly={readOnly} />;
+  if (questions === null || action.kind === "client") {
+    return <ClientToolForm key={key} answering={answering} readOnly={readOnly} />;
   }
-  return <Questions key={key} asked={asked} answering={answering} readOnly={readOnly} />;
+  return (
+    <QuestionsForm key={key} questions={questions} answering={answering} readOnly={readOnly} />
+  );
 }
 
 const ICONS: Readonly<Record<Pending["kind"], ReactNode>> = {
@@ -116,7 +118,7 @@ interface HeadingProps {
 
 function Heading({ id, level, title, action }: HeadingProps) {
   const Title = `h${level}` as const;
-  const about = action.kind === "approval" ? gist(action.arguments) : "";
+  const about = action.kind === "approval" ? mainArgument(action.arguments) : "";
   return (
     <header className="card-head">
       <span className="card-icon" aria-hidden="true">
@@ -125,7 +127,7 @@ function Heading({ id, level, title, action }: HeadingProps) {
       <Title id={id}>{title}</Title>
       {about !== "" && <code className="card-gist">{about}</code>}
       {action.deadline != null && (
-        <span className="card-until">until {moment(action.deadline)}</span>
+        <span className="card-until">until {fullTime(action.deadline)}</span>
       )}
     </header>
   );
@@ -148,9 +150,9 @@ interface SettledProps {
 }
 
 /** What is left of a card: what it was about, and what was said. */
-export function Settled({ how, action, focuses = false }: SettledProps) {
+export function SettledAction({ how, action, focuses = false }: SettledProps) {
   const title = useTitle(action);
-  const about = action.kind === "approval" ? gist(action.arguments) : "";
+  const about = action.kind === "approval" ? mainArgument(action.arguments) : "";
   const line = useRef<HTMLParagraphElement>(null);
   useEffect(() => {
     if (focuses && document.activeElement === document.body) line.current?.focus();
@@ -166,8 +168,8 @@ export function Settled({ how, action, focuses = false }: SettledProps) {
 }
 
 /** Nothing to answer: the result comes from a chat that this one started. */
-function Elsewhere({ action }: Props) {
-  const children = childrenOf(action.arguments);
+function ChildChats({ action }: Props) {
+  const children = childChats(action.arguments);
   return (
     <p className="card-settled">
       <GitFork size={14} aria-hidden="true" />

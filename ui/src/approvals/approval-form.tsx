@@ -4,49 +4,49 @@ import { ChevronDown } from "lucide-react";
 import { type FormEvent, useId, useState } from "react";
 import type { Pending } from "../api/types";
 import { Diff } from "../timeline/diff";
-import { leadOf } from "../timeline/parse-diff";
+import { patchWithLead } from "../timeline/parse-diff";
 import { Button } from "../ui/button";
 import { escapeInvisible } from "../ui/invisible";
 import { MenuButton } from "../ui/menu";
-import { pretty } from "../ui/pretty-json";
-import { readObject } from "./json-input";
-import { type Answering, meant, useFocus } from "./submit-answer";
+import { prettyJson } from "../ui/pretty-json";
+import { parseObject } from "./json-input";
+import { type AnswerSubmission, isIntentional, useFocusOnMount } from "./submit-answer";
 
 interface Props {
-  readonly answering: Answering;
+  readonly answering: AnswerSubmission;
   readonly readOnly: boolean;
 }
 
-type Doing =
+type Mode =
   /** `left`: what one has just come back from. */
-  | { readonly is: "choosing"; readonly left: Doing["is"] | null }
+  | { readonly is: "choosing"; readonly left: Mode["is"] | null }
   | { readonly is: "changing" }
   | { readonly is: "denying" };
 
 /** A call that runs only when a person allows it. */
-export function Approval({ answering, readOnly }: Props) {
-  const [doing, setDoing] = useState<Doing>({ is: "choosing", left: null });
-  const back = () => setDoing({ is: "choosing", left: doing.is });
+export function ApprovalForm({ answering, readOnly }: Props) {
+  const [mode, setMode] = useState<Mode>({ is: "choosing", left: null });
+  const back = () => setMode({ is: "choosing", left: mode.is });
   return (
     <>
-      <Shown action={answering.action} />
+      <CallPreview action={answering.action} />
       {readOnly && <p className="card-note">Its owner decides whether it may run.</p>}
-      {!readOnly && doing.is === "choosing" && (
+      {!readOnly && mode.is === "choosing" && (
         <Choices
           answering={answering}
-          left={doing.left}
-          onChange={() => setDoing({ is: "changing" })}
-          onDeny={() => setDoing({ is: "denying" })}
+          left={mode.left}
+          onChange={() => setMode({ is: "changing" })}
+          onDeny={() => setMode({ is: "denying" })}
         />
       )}
-      {!readOnly && doing.is === "changing" && <Changing answering={answering} onBack={back} />}
-      {!readOnly && doing.is === "denying" && <Denying answering={answering} onBack={back} />}
+      {!readOnly && mode.is === "changing" && <ArgumentsForm answering={answering} onBack={back} />}
+      {!readOnly && mode.is === "denying" && <DenyForm answering={answering} onBack={back} />}
     </>
   );
 }
 
 /** What it would do, as it says itself; and what exactly it would be called with. */
-function Shown({ action }: { readonly action: Pending }) {
+function CallPreview({ action }: { readonly action: Pending }) {
   const preview = escapeInvisible(action.preview ?? "");
   if (preview.trim() === "") return <Arguments text={action.arguments} />;
   return (
@@ -63,7 +63,7 @@ function Shown({ action }: { readonly action: Pending }) {
 }
 
 function Preview({ text }: { readonly text: string }) {
-  const change = leadOf(text);
+  const change = patchWithLead(text);
   if (change === null) return <Preformatted text={text} />;
   return (
     <>
@@ -77,7 +77,7 @@ export function Arguments({ text }: { readonly text: string }) {
   return text === "{}" ? (
     <p className="card-none">It has no arguments.</p>
   ) : (
-    <Preformatted text={escapeInvisible(pretty(text))} />
+    <Preformatted text={escapeInvisible(prettyJson(text))} />
   );
 }
 
@@ -92,16 +92,16 @@ function Preformatted({ text }: { readonly text: string }) {
 }
 
 interface ChoicesProps {
-  readonly answering: Answering;
-  readonly left: Doing["is"] | null;
+  readonly answering: AnswerSubmission;
+  readonly left: Mode["is"] | null;
   readonly onChange: () => void;
   readonly onDeny: () => void;
 }
 
 function Choices({ answering, left, onChange, onDeny }: ChoicesProps) {
   const { action, busy, send } = answering;
-  const changes = useFocus<HTMLButtonElement>(left === "changing");
-  const denies = useFocus<HTMLButtonElement>(left === "denying");
+  const changes = useFocusOnMount<HTMLButtonElement>(left === "changing");
+  const denies = useFocusOnMount<HTMLButtonElement>(left === "denying");
   const allow = (for_chat: "call" | "tool" | null) =>
     send({ type: "allow", digest: action.digest, for_chat }, for_chat ? ALWAYS : "Allowed");
   return (
@@ -110,9 +110,9 @@ function Choices({ answering, left, onChange, onDeny }: ChoicesProps) {
         look="main"
         busy={busy}
         aria-keyshortcuts="A"
-        onClick={(event) => meant(event) && allow(null)}
+        onClick={(event) => isIntentional(event) && allow(null)}
       >
-        {busy ? "Sending…" : "Allow once"} <Key name="A" />
+        {busy ? "Sending…" : "Allow once"} <KeyHint name="A" />
       </Button>
       {!action.again && (
         <MenuButton
@@ -134,16 +134,16 @@ function Choices({ answering, left, onChange, onDeny }: ChoicesProps) {
         look="danger"
         busy={busy}
         aria-keyshortcuts="D"
-        onClick={(event) => meant(event) && onDeny()}
+        onClick={(event) => isIntentional(event) && onDeny()}
       >
-        Deny <Key name="D" />
+        Deny <KeyHint name="D" />
       </Button>
     </div>
   );
 }
 
 /** For those who see it; the others are told by the button itself. */
-function Key({ name }: { readonly name: string }) {
+function KeyHint({ name }: { readonly name: string }) {
   return (
     <span className="card-key" aria-hidden="true">
       {name}
@@ -154,16 +154,16 @@ function Key({ name }: { readonly name: string }) {
 const ALWAYS = "Allowed for this chat";
 
 interface FormProps {
-  readonly answering: Answering;
+  readonly answering: AnswerSubmission;
   readonly onBack: () => void;
 }
 
-function Changing({ answering, onBack }: FormProps) {
+function ArgumentsForm({ answering, onBack }: FormProps) {
   const { action, busy, send } = answering;
-  const [text, setText] = useState(() => pretty(action.arguments));
-  const field = useFocus<HTMLTextAreaElement>();
+  const [text, setText] = useState(() => prettyJson(action.arguments));
+  const field = useFocusOnMount<HTMLTextAreaElement>();
   const id = useId();
-  const read = readObject(text);
+  const read = parseObject(text);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (read.is === "bad") return;
@@ -171,7 +171,11 @@ function Changing({ answering, onBack }: FormProps) {
     send({ type: "allow", digest, arguments: read.value }, "Allowed with other arguments");
   };
   return (
-    <form className="card-form" onSubmit={submit} onKeyDown={(event) => leaves(event) && onBack()}>
+    <form
+      className="card-form"
+      onSubmit={submit}
+      onKeyDown={(event) => isEscape(event) && onBack()}
+    >
       <label htmlFor={id}>Arguments to run it with</label>
       <textarea
         ref={field}
@@ -199,16 +203,20 @@ function Changing({ answering, onBack }: FormProps) {
   );
 }
 
-function Denying({ answering, onBack }: FormProps) {
+function DenyForm({ answering, onBack }: FormProps) {
   const { busy, send } = answering;
   const [reason, setReason] = useState("");
-  const field = useFocus<HTMLInputElement>();
+  const field = useFocusOnMount<HTMLInputElement>();
   const submit = (event: FormEvent) => {
     event.preventDefault();
     send({ type: "deny", reason: reason.trim() }, "Denied");
   };
   return (
-    <form className="card-form" onSubmit={submit} onKeyDown={(event) => leaves(event) && onBack()}>
+    <form
+      className="card-form"
+      onSubmit={submit}
+      onKeyDown={(event) => isEscape(event) && onBack()}
+    >
       <label>
         Why not, or what to do instead (may be left empty)
         <input
@@ -232,7 +240,7 @@ function Denying({ answering, onBack }: FormProps) {
 }
 
 /** Escape leaves the form, and does nothing else. */
-export function leaves(event: React.KeyboardEvent): boolean {
+export function isEscape(event: React.KeyboardEvent): boolean {
   if (event.key !== "Escape") return false;
   event.preventDefault();
   event.stopPropagation();

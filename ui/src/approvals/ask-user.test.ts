@@ -1,5 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { answered, isAnswered, type Question, questionsOf, SILENCE, toggled } from "./ask-user";
+import {
+  answersText,
+  isAnswered,
+  NO_ANSWER,
+  type Question,
+  questionsOf,
+  withToggled,
+} from "./ask-user";
 
 function question(text: string, labels: readonly string[] = [], multiple = false): Question {
   const options = labels.map((label) => ({ label, description: "" }));
@@ -13,27 +20,27 @@ describe("what the agent reads", () => {
       { chosen: ["Red"], text: "" },
       { chosen: [], text: "Ada" },
     ];
-    expect(answered(asked, said)).toBe(
+    expect(answersText(asked, said)).toBe(
       'Which colour? → Red\nYour name? → in their own words: "Ada"',
     );
   });
 
   test("has several choices and own words behind one another", () => {
     const said = { chosen: ["tests", "docs"], text: "and a\n  changelog" };
-    expect(answered([question("What?")], [said])).toBe(
+    expect(answersText([question("What?")], [said])).toBe(
       'What? → tests, docs; in their own words: "and a changelog"',
     );
   });
 
   test("says so when there is no answer, also to questions beyond the last", () => {
     const blank = { chosen: [], text: " \n" };
-    expect(answered([question("One?"), question("Two?")], [blank])).toBe(
+    expect(answersText([question("One?"), question("Two?")], [blank])).toBe(
       "One? → no answer\nTwo? → no answer",
     );
   });
 
   test("keeps each question on one line, with white space as the server has it", () => {
-    expect(answered([question("  a\n\tb\u00a0c\x1fd\ufeffe ")], [SILENCE])).toBe(
+    expect(answersText([question("  a\n\tb\u00a0c\x1fd\ufeffe ")], [NO_ANSWER])).toBe(
       "a b c d\ufeffe → no answer",
     );
   });
@@ -61,14 +68,17 @@ describe("the questions of an action", () => {
 describe("choosing", () => {
   test("one of several takes the place of the other", () => {
     const asked = question("Q?", ["a", "b"]);
-    expect(toggled(asked, { chosen: ["a"], text: "x" }, "b")).toEqual({ chosen: ["b"], text: "x" });
+    expect(withToggled(asked, { chosen: ["a"], text: "x" }, "b")).toEqual({
+      chosen: ["b"],
+      text: "x",
+    });
   });
 
   test("several keeps the order of the options, and takes back", () => {
     const asked = question("Q?", ["a", "b", "c"], true);
-    const both = toggled(asked, { chosen: ["c"], text: "" }, "a");
+    const both = withToggled(asked, { chosen: ["c"], text: "" }, "a");
     expect(both.chosen).toEqual(["a", "c"]);
-    expect(toggled(asked, both, "c").chosen).toEqual(["a"]);
+    expect(withToggled(asked, both, "c").chosen).toEqual(["a"]);
   });
 
   test("nothing and saying nothing is no answer", () => {

@@ -1,6 +1,6 @@
 /** Questions of the agent, and the answers it reads, as `holdfast.tools.ask_user` defines them. */
 
-import { objectIn } from "./json-input";
+import { objectOrNull } from "./json-input";
 
 export const ASK_USER = "ask_user";
 
@@ -18,41 +18,41 @@ export interface Question {
 }
 
 /** What a person said to a question. Neither of the two: they did not answer it. */
-export interface Said {
+export interface QuestionAnswer {
   readonly chosen: readonly string[];
   readonly text: string;
 }
 
-export const SILENCE: Said = { chosen: [], text: "" };
+export const NO_ANSWER: QuestionAnswer = { chosen: [], text: "" };
 
 /** The questions of an action; null for another tool, also one that only has the same name. */
 export function questionsOf(tool: string, text: string): readonly Question[] | null {
   if (tool !== ASK_USER) return null;
-  const asked = objectIn(text)?.questions;
-  if (!Array.isArray(asked) || asked.length === 0) return null;
-  const read = asked.map(questionOf);
+  const questions = objectOrNull(text)?.questions;
+  if (!Array.isArray(questions) || questions.length === 0) return null;
+  const read = questions.map(questionOf);
   return read.every((each) => each !== null) ? read : null;
 }
 
 function questionOf(value: unknown): Question | null {
-  const given = recordOf(value);
-  if (given === null || typeof given.question !== "string") return null;
-  const options = given.options === undefined ? [] : optionsOf(given.options);
+  const record = recordOf(value);
+  if (record === null || typeof record.question !== "string") return null;
+  const options = record.options === undefined ? [] : optionsOf(record.options);
   if (options === null) return null;
   return {
-    question: given.question,
-    header: textOf(given.header),
+    question: record.question,
+    header: textOf(record.header),
     options,
-    multiple: given.multiple === true,
+    multiple: record.multiple === true,
   };
 }
 
 function optionsOf(value: unknown): readonly Option[] | null {
   if (!Array.isArray(value)) return null;
   const read = value.map((each) => {
-    const given = recordOf(each);
-    if (given === null || typeof given.label !== "string") return null;
-    return { label: given.label, description: textOf(given.description) };
+    const record = recordOf(each);
+    if (record === null || typeof record.label !== "string") return null;
+    return { label: record.label, description: textOf(record.description) };
   });
   return read.every((each) => each !== null) ? read : null;
 }
@@ -66,16 +66,19 @@ function textOf(value: unknown): string {
 }
 
 /** A line for each question. One beyond the last answer was not answered. */
-export function answered(asked: readonly Question[], said: readonly Said[]): string {
-  return asked
-    .map(({ question }, at) => `${line(question)} ${words(said[at] ?? SILENCE)}`)
+export function answersText(
+  questions: readonly Question[],
+  answers: readonly QuestionAnswer[],
+): string {
+  return questions
+    .map(({ question }, at) => `${line(question)} ${answerText(answers[at] ?? NO_ANSWER)}`)
     .join("\n");
 }
 
-function words({ chosen, text }: Said): string {
-  const said = chosen.length > 0 ? [chosen.map(line).join(", ")] : [];
-  if (line(text) !== "") said.push(`in their own words: "${line(text)}"`);
-  return said.length > 0 ? `→ ${said.join("; ")}` : "→ no answer";
+function answerText({ chosen, text }: QuestionAnswer): string {
+  const parts = chosen.length > 0 ? [chosen.map(line).join(", ")] : [];
+  if (line(text) !== "") parts.push(`in their own words: "${line(text)}"`);
+  return parts.length > 0 ? `→ ${parts.join("; ")}` : "→ no answer";
 }
 
 // What Python takes for white space: a few more characters than `\s`, and one less.
@@ -90,15 +93,19 @@ function line(text: string): string {
     .join(" ");
 }
 
-export function isAnswered({ chosen, text }: Said): boolean {
+export function isAnswered({ chosen, text }: QuestionAnswer): boolean {
   return chosen.length > 0 || line(text) !== "";
 }
 
 /** An option was clicked. The order of the options is kept, whatever the order of the clicks. */
-export function toggled(question: Question, said: Said, label: string): Said {
-  if (!question.multiple) return { ...said, chosen: [label] };
-  const on = new Set(said.chosen);
-  if (!on.delete(label)) on.add(label);
+export function withToggled(
+  question: Question,
+  answer: QuestionAnswer,
+  label: string,
+): QuestionAnswer {
+  if (!question.multiple) return { ...answer, chosen: [label] };
+  const chosen = new Set(answer.chosen);
+  if (!chosen.delete(label)) chosen.add(label);
   const labels = question.options.map((option) => option.label);
-  return { ...said, chosen: labels.filter((each) => on.has(each)) };
+  return { ...answer, chosen: labels.filter((each) => chosen.has(each)) };
 }

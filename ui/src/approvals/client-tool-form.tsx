@@ -4,18 +4,18 @@ import { type FormEvent, useId, useState } from "react";
 import type { Answer } from "../api/types";
 import { Button } from "../ui/button";
 import { Arguments } from "./approval-form";
-import { type Read, readJson } from "./json-input";
-import type { Answering } from "./submit-answer";
+import { type Parsed, parseJson } from "./json-input";
+import type { AnswerSubmission } from "./submit-answer";
 
 interface Props {
-  readonly answering: Answering;
+  readonly answering: AnswerSubmission;
   readonly readOnly: boolean;
 }
 
 type Form = "text" | "json";
 
 /** A call executed outside the server: its result is entered by hand. */
-export function ClientTool({ answering, readOnly }: Props) {
+export function ClientToolForm({ answering, readOnly }: Props) {
   const { action } = answering;
   return (
     <>
@@ -28,13 +28,13 @@ export function ClientTool({ answering, readOnly }: Props) {
       {readOnly ? (
         <p className="card-note">A program of its owner, or they themselves, give the result.</p>
       ) : (
-        <Giving answering={answering} />
+        <ResultForm answering={answering} />
       )}
     </>
   );
 }
 
-function Giving({ answering }: { readonly answering: Answering }) {
+function ResultForm({ answering }: { readonly answering: AnswerSubmission }) {
   const { action, busy, send } = answering;
   const [text, setText] = useState("");
   const [form, setForm] = useState<Form>("text");
@@ -63,7 +63,9 @@ function Giving({ answering }: { readonly answering: Answering }) {
       <p id={`${id}-why`} className="card-bad" aria-live="polite">
         {text !== "" && read.is === "bad" && read.why}
       </p>
-      {!isQuestion && <How form={form} onForm={setForm} failed={failed} onFailed={setFailed} />}
+      {!isQuestion && (
+        <ResultOptions form={form} onForm={setForm} failed={failed} onFailed={setFailed} />
+      )}
       <div className="card-buttons">
         <Button look="main" type="submit" busy={busy} disabled={read.is === "bad"}>
           {busy ? "Sending…" : isQuestion ? "Send answer" : "Send result"}
@@ -74,20 +76,20 @@ function Giving({ answering }: { readonly answering: Answering }) {
 }
 
 /** A result may well be empty text; an answer may not. */
-function resultOf(form: Form, text: string, isQuestion: boolean): Read<unknown> {
-  if (form === "json") return readJson(text);
+function resultOf(form: Form, text: string, isQuestion: boolean): Parsed<unknown> {
+  if (form === "json") return parseJson(text);
   if (isQuestion && text.trim() === "") return { is: "bad", why: "Nothing entered yet." };
   return { is: "good", value: text };
 }
 
-interface HowProps {
+interface ResultOptionsProps {
   readonly form: Form;
   readonly onForm: (form: Form) => void;
   readonly failed: boolean;
   readonly onFailed: (failed: boolean) => void;
 }
 
-function How({ form, onForm, failed, onFailed }: HowProps) {
+function ResultOptions({ form, onForm, failed, onFailed }: ResultOptionsProps) {
   const name = useId();
   const forms: readonly (readonly [Form, string])[] = [
     ["text", "Text"],

@@ -1,8 +1,15 @@
 import { describe, expect, test } from "vitest";
 import type { Chat } from "../api/types";
-import { type Asked, grouped, merged, needing, signature, tabTitle } from "./grouping";
+import {
+  countWaitingChats,
+  groupByChat,
+  type InboxAction,
+  mergeEntries,
+  signature,
+  tabTitle,
+} from "./grouping";
 
-function asked(chat: string, id: string, at: number, more: Partial<Asked> = {}): Asked {
+function asked(chat: string, id: string, at: number, more: Partial<InboxAction> = {}): InboxAction {
   const call = { type: "call", id, tool: "execute", arguments: "{}" } as const;
   const action = { kind: "approval", call, arguments: "{}", digest: `d-${id}` } as const;
   const titles = { title: null, root_title: null };
@@ -16,14 +23,14 @@ function chat(id: string, more: Partial<Chat>): [string, Chat] {
 
 describe("what waits", () => {
   test("is shown with the longest waiting first", () => {
-    const entries = merged([], [asked("c2", "new", 20), asked("c1", "old", 10)]);
-    expect(entries.map(({ asked }) => asked.chat_id)).toEqual(["c1", "c2"]);
+    const entries = mergeEntries([], [asked("c2", "new", 20), asked("c1", "old", 10)]);
+    expect(entries.map(({ pending: asked }) => asked.chat_id)).toEqual(["c1", "c2"]);
   });
 
   test("stays where it is when something else is answered or comes in", () => {
-    const first = merged([], [asked("c1", "x", 10), asked("c2", "y", 20)]);
-    const then = merged(first, [asked("c2", "y", 20), asked("c0", "z", 5)]);
-    expect(then.map(({ asked, settled }) => [asked.chat_id, settled])).toEqual([
+    const first = mergeEntries([], [asked("c1", "x", 10), asked("c2", "y", 20)]);
+    const then = mergeEntries(first, [asked("c2", "y", 20), asked("c0", "z", 5)]);
+    expect(then.map(({ pending: asked, settled }) => [asked.chat_id, settled])).toEqual([
       ["c1", true],
       ["c2", false],
       ["c0", false],
@@ -33,7 +40,7 @@ describe("what waits", () => {
   test("is something new when its arguments changed", () => {
     const before = asked("c1", "x", 10);
     const now = { ...before, action: { ...before.action, digest: "other" } };
-    expect(merged(merged([], [before]), [now]).map(({ settled }) => settled)).toEqual([
+    expect(mergeEntries(mergeEntries([], [before]), [now]).map(({ settled }) => settled)).toEqual([
       true,
       false,
     ]);
@@ -41,7 +48,9 @@ describe("what waits", () => {
 
   test("is grouped under the chat at the top", () => {
     const below = asked("child", "x", 10, { root_id: "top", root_title: "Work" });
-    const groups = grouped(merged([], [below, asked("other", "y", 20), asked("top", "z", 30)]));
+    const groups = groupByChat(
+      mergeEntries([], [below, asked("other", "y", 20), asked("top", "z", 30)]),
+    );
     expect(groups.map(({ rootId, entries }) => [rootId, entries.length])).toEqual([
       ["top", 2],
       ["other", 1],
@@ -62,7 +71,7 @@ describe("the list of chats", () => {
   test("counts a family once", () => {
     const top = chat("a", { needs_me: true });
     const below = chat("b", { needs_me: true, parent_id: "a" });
-    expect(needing(new Map([top, below]))).toBe(1);
+    expect(countWaitingChats(new Map([top, below]))).toBe(1);
   });
 });
 

@@ -3,11 +3,11 @@
 import type { Schemas } from "../api/schema";
 import type { Chat } from "../api/types";
 
-export type Asked = Schemas["ListedAction"];
+export type InboxAction = Schemas["ListedAction"];
 
 export interface Entry {
   readonly key: string;
-  readonly asked: Asked;
+  readonly pending: InboxAction;
   /** It was answered here, or somewhere else, since one looked. */
   readonly settled: boolean;
 }
@@ -19,7 +19,7 @@ export interface Group {
   readonly entries: readonly Entry[];
 }
 
-export function keyOf({ chat_id, action }: Asked): string {
+export function keyOf({ chat_id, action }: InboxAction): string {
   return `${chat_id} ${action.call.id} ${action.digest}`;
 }
 
@@ -27,23 +27,26 @@ export function keyOf({ chat_id, action }: Asked): string {
  * What was shown before stays where it is, and what is new comes behind it: nothing moves under the
  * pointer just before a click.
  */
-export function merged(before: readonly Entry[], now: readonly Asked[]): readonly Entry[] {
-  const waiting = new Map(now.map((asked) => [keyOf(asked), asked]));
-  const kept = before.map((entry) => {
-    const asked = waiting.get(entry.key);
+export function mergeEntries(
+  before: readonly Entry[],
+  now: readonly InboxAction[],
+): readonly Entry[] {
+  const waiting = new Map(now.map((action) => [keyOf(action), action]));
+  const shown = before.map((entry) => {
+    const pending = waiting.get(entry.key);
     waiting.delete(entry.key);
-    if (asked === undefined) return entry.settled ? entry : { ...entry, settled: true };
-    return { key: entry.key, asked, settled: false };
+    if (pending === undefined) return entry.settled ? entry : { ...entry, settled: true };
+    return { key: entry.key, pending, settled: false };
   });
-  const fresh = [...waiting].map(([key, asked]) => ({ key, asked, settled: false }));
-  fresh.sort((one, other) => one.asked.asked_at - other.asked.asked_at);
-  return [...kept, ...fresh];
+  const added = [...waiting].map(([key, pending]) => ({ key, pending, settled: false }));
+  added.sort((one, other) => one.pending.asked_at - other.pending.asked_at);
+  return [...shown, ...added];
 }
 
-export function grouped(entries: readonly Entry[]): readonly Group[] {
+export function groupByChat(entries: readonly Entry[]): readonly Group[] {
   const groups = new Map<string, { rootId: string; title: string | null; entries: Entry[] }>();
   for (const entry of entries) {
-    const { root_id: rootId, root_title } = entry.asked;
+    const { root_id: rootId, root_title } = entry.pending;
     const group = groups.get(rootId) ?? { rootId, title: null, entries: [] };
     group.title = root_title;
     group.entries.push(entry);
@@ -53,18 +56,24 @@ export function grouped(entries: readonly Entry[]): readonly Group[] {
 }
 
 /** Changes when something may wait that did not, or no longer does. `asked`: what was read to wait. */
-export function signature(chats: ReadonlyMap<string, Chat>, asked: readonly Asked[]): string {
-  const said = new Set(asked.map(({ root_id }) => root_id));
+export function signature(
+  chats: ReadonlyMap<string, Chat>,
+  pending: readonly InboxAction[],
+): string {
+  const roots = new Set(pending.map(({ root_id }) => root_id));
   const parts: string[] = [];
   for (const chat of chats.values()) {
-    if (mayWait(chat) || said.has(chat.id)) parts.push(`${chat.id}:${chat.snapshot_version}`);
+    if (mayWait(chat) || roots.has(chat.id)) parts.push(`${chat.id}:${chat.snapshot_version}`);
   }
   return parts.sort().join(" ");
 }
 
 /** What was read to wait is of a chat that does not, as the list has it: one of the two is late. */
-export function isDoubtful(chats: ReadonlyMap<string, Chat>, asked: readonly Asked[]): boolean {
-  return asked.some(({ root_id }) => {
+export function mayBeStale(
+  chats: ReadonlyMap<string, Chat>,
+  pending: readonly InboxAction[],
+): boolean {
+  return pending.some(({ root_id }) => {
     const chat = chats.get(root_id);
     return chat !== undefined && !mayWait(chat);
   });
@@ -75,7 +84,7 @@ function mayWait({ needs_me, status }: Chat): boolean {
 }
 
 /** Chats that wait for the person, as far as the list is read. */
-export function needing(chats: ReadonlyMap<string, Chat>): number {
+export function countWaitingChats(chats: ReadonlyMap<string, Chat>): number {
   let waiting = 0;
   for (const chat of chats.values()) if (chat.needs_me && chat.parent_id === null) waiting += 1;
   return waiting;

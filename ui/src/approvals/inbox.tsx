@@ -6,27 +6,27 @@ import { Link } from "wouter";
 import { useStore } from "../reactive/store";
 import { isTyping } from "../shortcuts";
 import type { ChatList } from "../store/chat-list";
-import { Back } from "../ui/back-link";
+import { BackLink } from "../ui/back-link";
 import { Button } from "../ui/button";
 import { useNow } from "../ui/clock";
-import { ago, nameOf } from "../ui/format";
-import { ActionCard, Settled } from "./action-card";
-import { type Entry, type Group, grouped, merged } from "./grouping";
+import { chatName, timeAgo } from "../ui/format";
+import { ActionCard, SettledAction } from "./action-card";
+import { type Entry, type Group, groupByChat, mergeEntries } from "./grouping";
 import "./approvals.css";
-import { readWaiting, waiting } from "./pending-actions";
-import { useOpenTitle } from "./tab-title";
+import { pendingActions, readPendingActions } from "./pending-actions";
+import { useTabTitle } from "./tab-title";
 
 interface Props {
   readonly list: ChatList;
 }
 
 export function Inbox({ list }: Props) {
-  useOpenTitle("Waiting for you");
-  useEffect(() => readWaiting(), []);
+  useTabTitle("Waiting for you");
+  useEffect(() => readPendingActions(), []);
   const { entries, open, forget } = useEntries();
-  const { asked, problem, more } = useStore(waiting);
+  const { actions, problem, more } = useStore(pendingActions);
   const column = useRef<HTMLDivElement>(null);
-  useKeys(column);
+  useCardKeys(column);
   const settled = entries.length - open;
   return (
     <div className="inbox">
@@ -34,14 +34,14 @@ export function Inbox({ list }: Props) {
         <Head open={open} settled={settled} onForget={forget} />
         {problem !== null && (
           <p className="card-bad" role="alert">
-            {problem.message} <Button onClick={readWaiting}>Try again</Button>
+            {problem.message} <Button onClick={readPendingActions}>Try again</Button>
           </p>
         )}
-        {grouped(entries).map((group) => (
-          <Waiting key={group.rootId} group={group} list={list} />
+        {groupByChat(entries).map((group) => (
+          <ChatGroup key={group.rootId} group={group} list={list} />
         ))}
         {more && <p className="inbox-from">There is more: it comes when these are answered.</p>}
-        {asked !== null && entries.length === 0 && <Nothing />}
+        {actions !== null && entries.length === 0 && <Nothing />}
       </div>
     </div>
   );
@@ -50,15 +50,15 @@ export function Inbox({ list }: Props) {
 /** What was there when one came, and what came since: see `merged`. */
 function useEntries(): { entries: readonly Entry[]; open: number; forget: () => void } {
   const [entries, setEntries] = useState<readonly Entry[]>(() =>
-    merged([], waiting.get().asked ?? []),
+    mergeEntries([], pendingActions.get().actions ?? []),
   );
   useEffect(() => {
     const take = () => {
-      const { asked } = waiting.get();
-      if (asked !== null) setEntries((before) => merged(before, asked));
+      const { actions } = pendingActions.get();
+      if (actions !== null) setEntries((before) => mergeEntries(before, actions));
     };
     take();
-    return waiting.subscribe(take);
+    return pendingActions.subscribe(take);
   }, []);
   const open = entries.filter(({ settled }) => !settled);
   return { entries, open: open.length, forget: () => setEntries(open) };
@@ -73,7 +73,7 @@ interface HeadProps {
 function Head({ open, settled, onForget }: HeadProps) {
   return (
     <header className="inbox-head">
-      <Back className="inbox-back" />
+      <BackLink className="inbox-back" />
       <h1>{open > 0 ? `Waiting for you: ${open}` : "Waiting for you"}</h1>
       {open > 1 && (
         <span className="hint">
@@ -89,7 +89,7 @@ function Head({ open, settled, onForget }: HeadProps) {
   );
 }
 
-function Waiting({ group, list }: { readonly group: Group; readonly list: ChatList }) {
+function ChatGroup({ group, list }: { readonly group: Group; readonly list: ChatList }) {
   const { rootId, entries } = group;
   const now = useNow(60_000);
   // The list hears of a new title at once, and knows by what words a chat without one began.
@@ -97,50 +97,50 @@ function Waiting({ group, list }: { readonly group: Group; readonly list: ChatLi
   const isRead = useStore(list.chats, ({ is }) => is !== "reading");
   const isUnknown = isRead && group.title === null;
   useEffect(() => {
-    if (isUnknown) void list.know(rootId);
+    if (isUnknown) void list.ensureLoaded(rootId);
   }, [list, rootId, isUnknown]);
-  const name = nameOf({ title: listed?.title ?? group.title, opening: listed?.opening ?? null });
-  const since = Math.min(...entries.map(({ asked }) => asked.asked_at));
+  const name = chatName({ title: listed?.title ?? group.title, opening: listed?.opening ?? null });
+  const since = Math.min(...entries.map(({ pending: asked }) => asked.asked_at));
   return (
     <section className="inbox-group">
       <h2>
         <Link href={`/chats/${encodeURIComponent(rootId)}`}>{name}</Link>
-        <span>{ago(since, now)}</span>
+        <span>{timeAgo(since, now)}</span>
       </h2>
       {entries.map((entry) => (
-        <One key={entry.key} entry={entry} />
+        <EntryView key={entry.key} entry={entry} />
       ))}
     </section>
   );
 }
 
-function One({ entry: { asked, settled } }: { readonly entry: Entry }) {
-  const isBelow = asked.chat_id !== asked.root_id;
+function EntryView({ entry: { pending, settled } }: { readonly entry: Entry }) {
+  const isBelow = pending.chat_id !== pending.root_id;
   // Answered here, the card says so itself; this is for what was answered elsewhere.
   const [answered, setAnswered] = useState(false);
-  const gone = settled && !answered;
+  const isAnsweredElsewhere = settled && !answered;
   const place = useRef<HTMLDivElement>(null);
   return (
     <div ref={place}>
       {isBelow && (
         <p className="inbox-from">
           In a chat that it started,{" "}
-          <Link href={`/chats/${encodeURIComponent(asked.chat_id)}`}>
-            {asked.title ?? asked.agent}
+          <Link href={`/chats/${encodeURIComponent(pending.chat_id)}`}>
+            {pending.title ?? pending.agent}
           </Link>
         </p>
       )}
-      {gone ? (
-        <Settled how="Answered elsewhere, or no longer needed" action={asked.action} />
+      {isAnsweredElsewhere ? (
+        <SettledAction how="Answered elsewhere, or no longer needed" action={pending.action} />
       ) : (
         <ActionCard
-          chatId={asked.chat_id}
-          action={asked.action}
+          chatId={pending.chat_id}
+          action={pending.action}
           level={3}
           onSettled={() => {
             setAnswered(true);
-            readWaiting();
-            if (place.current !== null) goOn(place.current);
+            readPendingActions();
+            if (place.current !== null) focusNextCard(place.current);
           }}
         />
       )}
@@ -160,7 +160,7 @@ function Nothing() {
 }
 
 /** From card to card, from wherever the focus is unless it is in a text. */
-function useKeys(column: React.RefObject<HTMLDivElement | null>): void {
+function useCardKeys(column: React.RefObject<HTMLDivElement | null>): void {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       const { target } = event;
@@ -195,7 +195,7 @@ function step(key: string, column: HTMLElement): boolean {
 }
 
 /** From a card that was answered to the next one, unless the person is somewhere else by now. */
-function goOn(from: HTMLElement): void {
+function focusNextCard(from: HTMLElement): void {
   const focus = document.activeElement;
   if (focus !== document.body && !from.contains(focus)) return;
   const cards = [...(from.closest(".inbox-column")?.querySelectorAll<HTMLElement>(".card") ?? [])];

@@ -1,25 +1,25 @@
 import { describe, expect, test } from "vitest";
-import { readJson, readObject } from "./json-input";
+import { parseJson, parseObject } from "./json-input";
 
 describe("arguments that a person wrote", () => {
   test("are taken when they are an object", () => {
-    expect(readObject('{"a": [1, null]}')).toEqual({ is: "good", value: { a: [1, null] } });
+    expect(parseObject('{"a": [1, null]}')).toEqual({ is: "good", value: { a: [1, null] } });
   });
 
   test.each(["[1]", "null", '"text"', "3"])("are not %s", (text) => {
-    expect(readObject(text)).toEqual({
+    expect(parseObject(text)).toEqual({
       is: "bad",
       why: "Arguments must be a JSON object, in braces.",
     });
   });
 
   test("that are no JSON are refused with the place", () => {
-    const read = readObject('{\n  "a": 1,\n  b: 2\n}');
+    const read = parseObject('{\n  "a": 1,\n  b: 2\n}');
     expect(read.is).toBe("bad");
     expect(read.is === "bad" && read.why).toMatch(/^This is not valid JSON: .*line 3, column 3/);
   });
 
   test("that are empty are not refused in the words of a parser", () => {
-    expect(readJson("  ")).toEqual({ is: "bad", why: "Nothing entered yet." });
+    expect(parseJson("  ")).toEqual({ is: "bad", why: "Nothing entered yet." });
   });
 });

@@ -2,11 +2,11 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Chat } from "../api/types";
 import { Store } from "../reactive/store";
 import type { ChatList } from "../store/chat-list";
-import type { Asked } from "./grouping";
-import { followWaiting, waiting } from "./pending-actions";
+import type { InboxAction } from "./grouping";
+import { followPendingActions, pendingActions } from "./pending-actions";
 
 const chats = new Store<{ byId: ReadonlyMap<string, Chat> }>({ byId: new Map() });
-const list = { chats, line: { state: new Store({ is: "open" }) } } as unknown as ChatList;
+const list = { chats, stream: { state: new Store({ is: "open" }) } } as unknown as ChatList;
 /** Requests that have not been answered, each by what answers it. */
 let open: ((asked: readonly string[]) => Promise<void>)[];
 let stop: () => void;
@@ -23,7 +23,7 @@ beforeEach(() => {
     });
   });
   told(1, {});
-  stop = followWaiting(list);
+  stop = followPendingActions(list);
 });
 
 afterEach(() => {
@@ -35,7 +35,7 @@ async function settle(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve));
 }
 
-function asked(id: string): Asked {
+function asked(id: string): InboxAction {
   const call = { type: "call", id, tool: "execute", arguments: "{}" } as const;
   const action = { kind: "approval", call, arguments: "{}", digest: id } as const;
   const chat = { chat_id: "c", root_id: "c", title: null, root_title: null };
@@ -57,10 +57,10 @@ test("what waits is read when the list is told of it, and again when it was answ
   await answer();
   told(2, { needs_me: true });
   await answer("one");
-  expect(waiting.get().asked).toHaveLength(1);
+  expect(pendingActions.get().actions).toHaveLength(1);
   told(3, {});
   await answer();
-  expect(waiting.get().asked).toHaveLength(0);
+  expect(pendingActions.get().actions).toHaveLength(0);
   expect(open).toHaveLength(0);
 });
 
@@ -72,7 +72,7 @@ test("what was asked and answered between two things that the list was told does
   await answer("two"); // it asks again already, and the list is not told: it is answered by then
   told(6, { status: "idle" });
   while (open.length > 0) await answer();
-  expect(waiting.get().asked).toHaveLength(0);
+  expect(pendingActions.get().actions).toHaveLength(0);
 });
 
 test("an answer that was overtaken by what the list was told does not stay", async () => {
@@ -83,21 +83,21 @@ test("an answer that was overtaken by what the list was told does not stay", asy
   told(6, { status: "idle" });
   await answer("two");
   while (open.length > 0) await answer();
-  expect(waiting.get().asked).toHaveLength(0);
+  expect(pendingActions.get().actions).toHaveLength(0);
 });
 
 test("what the list has not been told of yet is not read again and again", async () => {
   await answer("early");
   await answer("early");
   expect(open).toHaveLength(0);
-  expect(waiting.get().asked).toHaveLength(1);
+  expect(pendingActions.get().actions).toHaveLength(1);
 });
 
 test("what was asked for somebody before is not shown to whoever comes next", async () => {
   stop();
   await answer("theirs");
-  expect(waiting.get().asked).toBeNull();
-  stop = followWaiting(list);
+  expect(pendingActions.get().actions).toBeNull();
+  stop = followPendingActions(list);
   await answer("mine");
-  expect(waiting.get().asked?.map(({ action }) => action.call.id)).toEqual(["mine"]);
+  expect(pendingActions.get().actions?.map(({ action }) => action.call.id)).toEqual(["mine"]);
 });

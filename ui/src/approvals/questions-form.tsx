@@ -2,45 +2,58 @@
 
 import { type FormEvent, useId, useState } from "react";
 import { Button } from "../ui/button";
-import { answered, isAnswered, type Question, type Said, SILENCE, toggled } from "./ask-user";
-import { type Answering, meant } from "./submit-answer";
+import {
+  answersText,
+  isAnswered,
+  NO_ANSWER,
+  type Question,
+  type QuestionAnswer,
+  withToggled,
+} from "./ask-user";
+import { type AnswerSubmission, isIntentional } from "./submit-answer";
 
 interface Props {
-  readonly asked: readonly Question[];
-  readonly answering: Answering;
+  readonly questions: readonly Question[];
+  readonly answering: AnswerSubmission;
   readonly readOnly: boolean;
 }
 
 /** One below the other, answered together; some may be left open. */
-export function Questions({ asked, answering, readOnly }: Props) {
-  const [said, setSaid] = useState<readonly Said[]>(() => asked.map(() => SILENCE));
+export function QuestionsForm({ questions, answering, readOnly }: Props) {
+  const [answers, setAnswers] = useState<readonly QuestionAnswer[]>(() =>
+    questions.map(() => NO_ANSWER),
+  );
   const { busy, send } = answering;
-  const give = (answers: readonly Said[], how: string) =>
-    send({ type: "result", result: answered(asked, answers) }, how);
+  const submitAnswers = (answers: readonly QuestionAnswer[], how: string) =>
+    send({ type: "result", result: answersText(questions, answers) }, how);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    give(said, "Answered");
+    submitAnswers(answers, "Answered");
   };
   return (
     <form className="card-form" onSubmit={submit}>
-      {asked.map((question, at) => (
-        <Asked
+      {questions.map((question, at) => (
+        <QuestionField
           // biome-ignore lint/suspicious/noArrayIndexKey: they are told apart by their place
           key={at}
           question={question}
-          said={said[at] ?? SILENCE}
+          answer={answers[at] ?? NO_ANSWER}
           disabled={readOnly}
-          onSay={(now) => setSaid(said.with(at, now))}
+          onAnswer={(now) => setAnswers(answers.with(at, now))}
         />
       ))}
       {readOnly ? (
         <p className="card-note">Its owner answers this.</p>
       ) : (
         <div className="card-buttons">
-          <Button look="main" type="submit" busy={busy} disabled={!said.some(isAnswered)}>
+          <Button look="main" type="submit" busy={busy} disabled={!answers.some(isAnswered)}>
             {busy ? "Sending…" : "Send answer"}
           </Button>
-          <Button look="plain" busy={busy} onClick={(event) => meant(event) && give([], "Skipped")}>
+          <Button
+            look="plain"
+            busy={busy}
+            onClick={(event) => isIntentional(event) && submitAnswers([], "Skipped")}
+          >
             Continue without an answer
           </Button>
         </div>
@@ -49,14 +62,14 @@ export function Questions({ asked, answering, readOnly }: Props) {
   );
 }
 
-interface AskedProps {
+interface QuestionProps {
   readonly question: Question;
-  readonly said: Said;
+  readonly answer: QuestionAnswer;
   readonly disabled: boolean;
-  readonly onSay: (said: Said) => void;
+  readonly onAnswer: (said: QuestionAnswer) => void;
 }
 
-function Asked({ question, said, disabled, onSay }: AskedProps) {
+function QuestionField({ question, answer, disabled, onAnswer }: QuestionProps) {
   const { header, options, multiple } = question;
   return (
     <fieldset className="card-question" disabled={disabled}>
@@ -65,35 +78,35 @@ function Asked({ question, said, disabled, onSay }: AskedProps) {
         {question.question}
         {multiple && <span className="card-several"> (several may be chosen)</span>}
       </legend>
-      <Options question={question} said={said} onSay={onSay} />
+      <Options question={question} answer={answer} onAnswer={onAnswer} />
       <label className="card-own">
         {options.length > 0 ? "In your own words" : "Your answer"}
         <textarea
           className="field"
           rows={options.length > 0 ? 1 : 2}
-          value={said.text}
-          onChange={(event) => onSay({ ...said, text: event.target.value })}
-          onKeyDown={(event) => sends(event) && event.currentTarget.form?.requestSubmit()}
+          value={answer.text}
+          onChange={(event) => onAnswer({ ...answer, text: event.target.value })}
+          onKeyDown={(event) => isSendKey(event) && event.currentTarget.form?.requestSubmit()}
         />
       </label>
     </fieldset>
   );
 }
 
-function Options({ question, said, onSay }: Omit<AskedProps, "disabled">) {
+function Options({ question, answer, onAnswer }: Omit<QuestionProps, "disabled">) {
   const name = useId();
   // Chosen again, the one that is chosen is taken back: no other click on it would say anything.
   const again = (label: string) => {
-    if (!question.multiple && said.chosen.includes(label)) onSay({ ...said, chosen: [] });
+    if (!question.multiple && answer.chosen.includes(label)) onAnswer({ ...answer, chosen: [] });
   };
   return question.options.map(({ label, description }) => (
     <label key={label} className="card-option">
       <input
         type={question.multiple ? "checkbox" : "radio"}
         name={name}
-        checked={said.chosen.includes(label)}
+        checked={answer.chosen.includes(label)}
         onClick={() => again(label)}
-        onChange={() => onSay(toggled(question, said, label))}
+        onChange={() => onAnswer(withToggled(question, answer, label))}
       />
       <span>
         {label}
@@ -104,8 +117,8 @@ function Options({ question, said, onSay }: Omit<AskedProps, "disabled">) {
 }
 
 /** Enter sends and Shift Enter makes a line, as in the composer. */
-export function sends(event: React.KeyboardEvent): boolean {
-  const isIt = event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
-  if (isIt) event.preventDefault();
-  return isIt;
+export function isSendKey(event: React.KeyboardEvent): boolean {
+  const isSend = event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
+  if (isSend) event.preventDefault();
+  return isSend;
 }

@@ -3,16 +3,16 @@
 import { useEffect } from "react";
 import { Store, useStore } from "../reactive/store";
 
-const onlyRead = new Store<string | null>(null);
+const readOnlyChat = new Store<string | null>(null);
 
 /** Said once by the head of a chat, for all that stands below it. */
-export function useReadOnly(chatId: string, isReadOnly: boolean): void {
+export function useProvideReadOnly(chatId: string, isReadOnly: boolean): void {
   useEffect(() => {
-    onlyRead.set(isReadOnly ? chatId : null);
-    return () => onlyRead.set(null);
+    readOnlyChat.set(isReadOnly ? chatId : null);
+    return () => readOnlyChat.set(null);
   }, [chatId, isReadOnly]);
 }
 
 export function useIsReadOnly(chatId: string): boolean {
-  return useStore(onlyRead, (id) => id === chatId);
+  return useStore(readOnlyChat, (id) => id === chatId);
 }

@@ -6,9 +6,9 @@ import { Problem } from "../api/problem";
 import { call } from "../api/request";
 import type { Answer, Pending } from "../api/types";
 import { notify } from "../ui/notices";
-import { isMeant, mayBeOver } from "./wording";
+import { isIntentionalClick, mayBeAnsweredElsewhere } from "./wording";
 
-export type Sending =
+export type SubmitState =
   | { readonly is: "open" }
   | { readonly is: "sending" }
   /** `how`: what was said, in a word. */
@@ -17,11 +17,11 @@ export type Sending =
   | { readonly is: "over" }
   | { readonly is: "refused"; readonly why: string };
 
-export interface Answering {
+export interface AnswerSubmission {
   /** The action as it is now: it may have changed since it was given. */
   readonly action: Pending;
   readonly changed: boolean;
-  readonly sending: Sending;
+  readonly sending: SubmitState;
   readonly busy: boolean;
   send(answer: Answer, how: string): void;
 }
@@ -29,17 +29,21 @@ export interface Answering {
 /** When a card of this page was last answered: those below it move up. */
 let settledAt = Number.NEGATIVE_INFINITY;
 
-export function meant({ detail }: { readonly detail: number }): boolean {
-  return isMeant(detail, performance.now(), settledAt);
+export function isIntentional({ detail }: { readonly detail: number }): boolean {
+  return isIntentionalClick(detail, performance.now(), settledAt);
 }
 
-export function useAnswering(chatId: string, given: Pending, onSettled?: () => void): Answering {
+export function useSubmitAnswer(
+  chatId: string,
+  original: Pending,
+  onSettled?: () => void,
+): AnswerSubmission {
   const [newer, setNewer] = useState<Pending | null>(null);
-  const [sending, setSending] = useState<Sending>({ is: "open" });
+  const [sending, setSending] = useState<SubmitState>({ is: "open" });
   const isSending = useRef(false);
   const [keys] = useState(() => new IdempotencyKeys());
-  const action = newer ?? given;
-  const settle = (state: Sending) => {
+  const action = newer ?? original;
+  const settle = (state: SubmitState) => {
     settledAt = performance.now();
     setSending(state);
     onSettled?.();
@@ -54,13 +58,15 @@ export function useAnswering(chatId: string, given: Pending, onSettled?: () => v
       settle({ is: "done", how });
     } catch (error) {
       const problem = Problem.of(error);
-      const found = mayBeOver(problem.kind) ? await look(chatId, action) : action;
-      if (found === null) {
+      const current = mayBeAnsweredElsewhere(problem.kind)
+        ? await readAction(chatId, action)
+        : action;
+      if (current === null) {
         // The card itself may be gone by now, and with it what was clicked.
         notify("Already answered by someone else, or the turn is over.");
         settle({ is: "over" });
       } else setSending({ is: "refused", why: problem.message });
-      if (found !== null && found.digest !== action.digest) setNewer(found);
+      if (current !== null && current.digest !== action.digest) setNewer(current);
     }
     isSending.current = false;
   };
@@ -83,7 +89,7 @@ async function post(
 }
 
 /** The action as the server has it now; null when it waits no more. */
-async function look(chat: string, action: Pending): Promise<Pending | null> {
+async function readAction(chat: string, action: Pending): Promise<Pending | null> {
   try {
     const { actions } = await call("GET /chats/{chat}/actions", { path: { chat } });
     return actions.find((each) => each.call.id === action.call.id) ?? null;
@@ -93,11 +99,11 @@ async function look(chat: string, action: Pending): Promise<Pending | null> {
 }
 
 /** Goes to what has just appeared because somebody asked for it, or where they have come back to. */
-export function useFocus<T extends HTMLElement>(isAsked = true): React.RefObject<T | null> {
+export function useFocusOnMount<T extends HTMLElement>(isWanted = true): React.RefObject<T | null> {
   const element = useRef<T>(null);
   // biome-ignore lint/correctness/useExhaustiveDependencies: only when it appears
   useEffect(() => {
-    if (isAsked) element.current?.focus();
+    if (isWanted) element.current?.focus();
   }, []);
   return element;
 }

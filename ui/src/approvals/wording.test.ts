@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { childrenOf, gist, headline, isMeant, letterOf } from "./wording";
+import { childChats, headline, isIntentionalClick, mainArgument, pressedLetter } from "./wording";
 
 describe("the headline", () => {
   test("uses the words of whoever made the tool", () => {
@@ -20,45 +20,45 @@ describe("the headline", () => {
 
 describe("the gist of the arguments", () => {
   test("is the one that says most, wherever it stands", () => {
-    expect(gist('{"content":"hello","path":"notes.txt"}')).toBe("notes.txt");
+    expect(mainArgument('{"content":"hello","path":"notes.txt"}')).toBe("notes.txt");
   });
 
   test("is any text when none is known to say much, on one line and not too long", () => {
-    expect(gist('{"n":1,"x":"a\\n  b"}')).toBe("a b");
-    expect(gist(JSON.stringify({ command: "x".repeat(500) }))).toHaveLength(120);
+    expect(mainArgument('{"n":1,"x":"a\\n  b"}')).toBe("a b");
+    expect(mainArgument(JSON.stringify({ command: "x".repeat(500) }))).toHaveLength(120);
   });
 
   test("is empty when there is no text", () => {
-    expect(gist('{"n":1}')).toBe("");
-    expect(gist("no JSON")).toBe("");
+    expect(mainArgument('{"n":1}')).toBe("");
+    expect(mainArgument("no JSON")).toBe("");
   });
 });
 
 test("characters that turn or hide text are spelled in what a person agrees to", () => {
-  expect(gist('{"command":"echo \\u202elanif\\u200b"}')).toBe("echo \\u202elanif\\u200b");
+  expect(mainArgument('{"command":"echo \\u202elanif\\u200b"}')).toBe("echo \\u202elanif\\u200b");
   const tool = { name: "de\u2066ploy", label: "" };
   expect(headline("approval", tool)).toBe("The agent wants to use de\\u2066ploy");
   expect(headline("client", tool)).toBe("The agent waits for the result of de\\u2066ploy");
 });
 
 describe("a click", () => {
-  test("is meant when it stands alone", () => expect(isMeant(1, 10_000, 0)).toBe(true));
+  test("is meant when it stands alone", () => expect(isIntentionalClick(1, 10_000, 0)).toBe(true));
   test("is not meant when it is the second of two", () =>
-    expect(isMeant(2, 10_000, 0)).toBe(false));
+    expect(isIntentionalClick(2, 10_000, 0)).toBe(false));
   test("is not meant right after another card was answered", () =>
-    expect(isMeant(1, 10_000, 9_800)).toBe(false));
-  test("by key is always meant", () => expect(isMeant(0, 10_000, 9_999)).toBe(true));
+    expect(isIntentionalClick(1, 10_000, 9_800)).toBe(false));
+  test("by key is always meant", () => expect(isIntentionalClick(0, 10_000, 9_999)).toBe(true));
 });
 
 test("a call that waits for other chats names them", () => {
-  expect(childrenOf('{"agents":["a","b"]}')).toEqual(["a", "b"]);
-  expect(childrenOf("{}")).toEqual([]);
+  expect(childChats('{"agents":["a","b"]}')).toEqual(["a", "b"]);
+  expect(childChats("{}")).toEqual([]);
 });
 
 test("a letter is pressed once, however long it is held, and alone", () => {
   const key = { key: "a", repeat: false, ctrlKey: false, metaKey: false, altKey: false };
-  expect(letterOf(key)).toBe("A");
-  expect(letterOf({ ...key, repeat: true })).toBeNull();
-  expect(letterOf({ ...key, ctrlKey: true })).toBeNull();
-  expect(letterOf({ ...key, key: "Enter" })).toBeNull();
+  expect(pressedLetter(key)).toBe("A");
+  expect(pressedLetter({ ...key, repeat: true })).toBeNull();
+  expect(pressedLetter({ ...key, ctrlKey: true })).toBeNull();
+  expect(pressedLetter({ ...key, key: "Enter" })).toBeNull();
 });

@@ -2,17 +2,17 @@
 
 import type { Pending } from "../api/types";
 import { escapeInvisible } from "../ui/invisible";
-import { objectIn } from "./json-input";
+import { objectOrNull } from "./json-input";
 
 /** How a tool is called by those who made it; its name when they said nothing. */
-export interface Naming {
+export interface ToolName {
   readonly name: string;
   readonly label: string;
 }
 
 export function headline(
   kind: Pending["kind"],
-  { name, label }: Naming,
+  { name, label }: ToolName,
   again: boolean | undefined = false,
 ): string {
   const verb = escapeInvisible(label === "" || label === name ? `use ${name}` : label);
@@ -30,26 +30,25 @@ export function headline(
 
 const LONGEST = 120;
 /** Of the arguments, what says most about a call. */
-const TELLING = ["command", "path", "file", "url", "query", "pattern", "prompt", "name"];
+const MAIN_ARGUMENTS = ["command", "path", "file", "url", "query", "pattern", "prompt", "name"];
 
 /** The argument that says most, on one line; empty when none does. */
-export function gist(text: string): string {
-  const given = objectIn(text) ?? {};
-  const values = TELLING.map((name) => given[name]).concat(Object.values(given));
-  const telling = values.find((value) => typeof value === "string" && value.trim() !== "");
-  const line =
-    typeof telling === "string" ? escapeInvisible(telling.trim().replace(/\s+/g, " ")) : "";
+export function mainArgument(text: string): string {
+  const fields = objectOrNull(text) ?? {};
+  const values = MAIN_ARGUMENTS.map((name) => fields[name]).concat(Object.values(fields));
+  const main = values.find((value) => typeof value === "string" && value.trim() !== "");
+  const line = typeof main === "string" ? escapeInvisible(main.trim().replace(/\s+/g, " ")) : "";
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
 }
 
 /** The chats that a call waits for. */
-export function childrenOf(text: string): readonly string[] {
-  const agents = objectIn(text)?.agents;
+export function childChats(text: string): readonly string[] {
+  const agents = objectOrNull(text)?.agents;
   return Array.isArray(agents) ? agents.filter((each) => typeof each === "string") : [];
 }
 
 /** Whether the server may refuse it because it was answered elsewhere. */
-export function mayBeOver(kind: string): boolean {
+export function mayBeAnsweredElsewhere(kind: string): boolean {
   return kind === "nothing_waits" || kind === "wrong_answer";
 }
 
@@ -59,7 +58,7 @@ const CALM = 400;
  * Whether a click is meant: not the second of a double click, nor one that lands on a card that
  * came under the pointer a moment ago because another one was answered. Keys have no pointer.
  */
-export function isMeant(detail: number, now: number, lastSettled: number): boolean {
+export function isIntentionalClick(detail: number, now: number, lastSettled: number): boolean {
   return detail === 0 || (detail === 1 && now - lastSettled >= CALM);
 }
 
@@ -75,7 +74,7 @@ interface Pressed {
  * The letter that was pressed alone. One that is held down is pressed once: the next card has the
  * focus by the time that it repeats, and nobody has read it.
  */
-export function letterOf({ key, repeat, ctrlKey, metaKey, altKey }: Pressed): string | null {
+export function pressedLetter({ key, repeat, ctrlKey, metaKey, altKey }: Pressed): string | null {
   if (repeat || ctrlKey || metaKey || altKey) return null;
   return /^[a-z]$/i.test(key) ? key.toUpperCase() : null;
 }

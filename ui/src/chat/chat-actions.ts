@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "react";
 import { withDownloadKey } from "../api/download";
-import { caller } from "../api/request";
+import { currentUser } from "../api/request";
 import { PREFIX } from "../api/schema";
 import type { ChatList } from "../store/chat-list";
 import type { OpenChat } from "../store/open-chat";
@@ -10,10 +10,10 @@ import { deferredNavigation } from "../ui/deferred-navigation";
 import { attempt, notify } from "../ui/notices";
 
 /** What the head itself has to open. */
-export type Asked = "model" | "effort" | "rename" | "delete";
-export type Command = Asked | "archive" | "fork" | "compact" | "retitle";
+export type HeadCommand = "model" | "effort" | "rename" | "delete";
+export type Command = HeadCommand | "archive" | "fork" | "compact" | "retitle";
 
-interface Wish {
+interface CommandRequest {
   readonly chat: string;
   readonly name: Command;
 }
@@ -21,38 +21,38 @@ interface Wish {
 const EVENT = "holdfast:command";
 
 /** From elsewhere on the page: carried out by the head of the chat, which has what it takes. */
-export function ask(chat: string, name: Command): void {
-  dispatchEvent(new CustomEvent<Wish>(EVENT, { detail: { chat, name } }));
+export function requestCommand(chat: string, name: Command): void {
+  dispatchEvent(new CustomEvent<CommandRequest>(EVENT, { detail: { chat, name } }));
 }
 
-export function useCommands(
+export function useChatCommands(
   chat: OpenChat,
   list: ChatList,
   mine: boolean,
-  onAsk: (asked: Asked) => void,
+  onOpen: (asked: HeadCommand) => void,
 ): void {
   const run = useRef((_: Command) => {});
   useEffect(() => {
     run.current = (name) => {
       if (!mine) notify("This chat is read-only.", true);
-      else void carryOut(name, chat, list, onAsk);
+      else void runChatCommand(name, chat, list, onOpen);
     };
   });
   useEffect(() => {
-    const heard = (event: Event) => {
-      const { name, chat: id } = (event as CustomEvent<Wish>).detail;
+    const onRequest = (event: Event) => {
+      const { name, chat: id } = (event as CustomEvent<CommandRequest>).detail;
       if (id === chat.id) run.current(name);
     };
-    addEventListener(EVENT, heard);
-    return () => removeEventListener(EVENT, heard);
+    addEventListener(EVENT, onRequest);
+    return () => removeEventListener(EVENT, onRequest);
   }, [chat]);
 }
 
-export async function carryOut(
+export async function runChatCommand(
   name: Command,
   chat: OpenChat,
   list: ChatList,
-  onAsk: (asked: Asked) => void,
+  onAsk: (asked: HeadCommand) => void,
 ): Promise<void> {
   switch (name) {
     case "archive":
@@ -77,14 +77,14 @@ async function fork(chat: OpenChat): Promise<void> {
   const last = chat.transcript.get().messages.at(-1);
   if (last === undefined) return notify("There is nothing to fork yet.");
   const arrive = deferredNavigation();
-  const made = await chat.fork(last.number);
-  arrive(`/chats/${encodeURIComponent(made.id)}`, "Fork created.");
+  const forked = await chat.fork(last.number);
+  arrive(`/chats/${encodeURIComponent(forked.id)}`, "Fork created.");
 }
 
 export function exportTo(id: string, format: "markdown" | "jsonl"): void {
   const link = document.createElement("a");
   const address = `${PREFIX}/chats/${encodeURIComponent(id)}/export?format=${format}`;
-  link.href = withDownloadKey(address, caller.get()?.download_key);
+  link.href = withDownloadKey(address, currentUser.get()?.download_key);
   link.download = "";
   link.click();
 }

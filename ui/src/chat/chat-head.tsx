@@ -3,21 +3,21 @@
 import { useEffect, useState } from "react";
 import { session } from "../api/session";
 import type { Snapshot } from "../api/types";
-import { useReadOnly } from "../approvals/read-only";
-import { useOpenTitle } from "../approvals/tab-title";
+import { useProvideReadOnly } from "../approvals/read-only";
+import { useTabTitle } from "../approvals/tab-title";
 import { useStore } from "../reactive/store";
 import type { ChatList } from "../store/chat-list";
 import type { OpenChat } from "../store/open-chat";
-import { Back } from "../ui/back-link";
+import { BackLink } from "../ui/back-link";
 import { attempt } from "../ui/notices";
-import { standingOf } from "./context-usage";
+import { statusLabelOf } from "./context-usage";
 import { DeleteDialog } from "./delete-dialog";
 import "./chat-head.css";
-import { nameOf } from "../ui/format";
-import { type Asked, useCommands } from "./chat-actions";
+import { chatName } from "../ui/format";
+import { type HeadCommand, useChatCommands } from "./chat-actions";
 import { ChatMenu } from "./chat-menu";
 import { ContextMeter } from "./context-meter";
-import { Title } from "./editable-title";
+import { EditableTitle } from "./editable-title";
 import { effortIn } from "./model-options";
 import { ModelPicker } from "./model-picker";
 
@@ -27,23 +27,23 @@ interface Props {
 }
 
 export function ChatHead({ chat, list }: Props) {
-  const told = useStore(chat.transcript, (transcript) => transcript.chat);
+  const snapshot = useStore(chat.transcript, (transcript) => transcript.chat);
   const listed = useStore(list.chats, ({ byId }) => byId.get(chat.id) ?? null);
-  useEffect(() => void list.know(chat.id), [list, chat]);
-  const now = told ?? listed;
+  useEffect(() => void list.ensureLoaded(chat.id), [list, chat]);
+  const now = snapshot ?? listed;
   // The list shows a change at once.
   const title = listed === null ? (now?.title ?? null) : listed.title;
-  const name = nameOf({ title, opening: listed?.opening ?? null });
-  useOpenTitle(now === null ? null : name);
+  const name = chatName({ title, opening: listed?.opening ?? null });
+  useTabTitle(now === null ? null : name);
   const mine = useMine(now);
-  const { renaming, setRenaming, deleting, setDeleting, opens, run } = useAsked();
-  useCommands(chat, list, mine, run);
-  useReadOnly(chat.id, now !== null && !mine);
+  const { renaming, setRenaming, deleting, setDeleting, opens, run } = useHeadState();
+  useChatCommands(chat, list, mine, run);
+  useProvideReadOnly(chat.id, now !== null && !mine);
   return (
     <header className="head">
-      <Back className="head-back" />
+      <BackLink className="head-back" />
       <div className="head-about">
-        <Title
+        <EditableTitle
           title={title}
           name={name}
           editable={mine}
@@ -51,13 +51,13 @@ export function ChatHead({ chat, list }: Props) {
           onRename={setRenaming}
           onSave={(to) => void attempt(() => list.change(chat.id, { title: to }))}
         />
-        <Standing chat={chat} mine={mine} />
+        <StatusText chat={chat} mine={mine} />
       </div>
       {now !== null && (
         <>
           <Picker now={listed ?? now} list={list} disabled={!mine} opens={opens} />
           <ContextMeter chat={chat} readOnly={!mine} />
-          <ChatMenu chat={chat} list={list} now={listed ?? now} mine={mine} onAsk={run} />
+          <ChatMenu chat={chat} list={list} now={listed ?? now} mine={mine} onOpen={run} />
         </>
       )}
       {now !== null && !mine && <ReadOnly owner={listed?.owner_name ?? null} isOwn={owns(now)} />}
@@ -69,13 +69,13 @@ export function ChatHead({ chat, list }: Props) {
 }
 
 /** What of the head is open, and how it is opened from elsewhere. */
-function useAsked() {
+function useHeadState() {
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const [opens, setOpens] = useState(0);
-  const run = (asked: Asked) => {
-    if (asked === "rename") setRenaming(true);
-    else if (asked === "delete") setDeleting(true);
+  const run = (command: HeadCommand) => {
+    if (command === "rename") setRenaming(true);
+    else if (command === "delete") setDeleting(true);
     else setOpens((times) => times + 1);
   };
   return { renaming, setRenaming, deleting, setDeleting, opens, run };
@@ -95,17 +95,17 @@ function owns(chat: Snapshot): boolean {
 }
 
 /** For the eye. What begins, ends or needs a person is announced once, at the end of the timeline. */
-function Standing({ chat, mine }: { readonly chat: OpenChat; readonly mine: boolean }) {
+function StatusText({ chat, mine }: { readonly chat: OpenChat; readonly mine: boolean }) {
   const now = useStore(chat.transcript, (transcript) => transcript.chat);
   const stopping = useStore(chat.stopping);
-  const waitsForWord = useStore(chat.transcript, ({ actions }) =>
+  const waitsForUser = useStore(chat.transcript, ({ actions }) =>
     actions.some(({ kind }) => kind !== "child"),
   );
-  const waitsFor = waitsForWord ? (mine ? "me" : "owner") : "chat";
-  const standing = now === null ? null : standingOf(now, stopping, waitsFor);
+  const waitsFor = waitsForUser ? (mine ? "me" : "owner") : "chat";
+  const status = now === null ? null : statusLabelOf(now, stopping, waitsFor);
   return (
-    <p className="head-standing" data-look={standing?.look}>
-      {standing?.words}
+    <p className="head-standing" data-look={status?.look}>
+      {status?.words}
     </p>
   );
 }

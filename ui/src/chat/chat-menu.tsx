@@ -18,20 +18,20 @@ import type { ChatList } from "../store/chat-list";
 import type { OpenChat } from "../store/open-chat";
 import { type Item, MenuButton } from "../ui/menu";
 import { attempt } from "../ui/notices";
-import { type Asked, type Command, carryOut, exportTo } from "./chat-actions";
+import { type Command, exportTo, type HeadCommand, runChatCommand } from "./chat-actions";
 
 interface Props {
   readonly chat: OpenChat;
   readonly list: ChatList;
   readonly now: Snapshot | Chat;
   readonly mine: boolean;
-  readonly onAsk: (asked: Asked) => void;
+  readonly onOpen: (asked: HeadCommand) => void;
 }
 
 const SIZE = 15;
 
-export function ChatMenu({ chat, list, now, mine, onAsk }: Props) {
-  const run = (name: Command) => void carryOut(name, chat, list, onAsk);
+export function ChatMenu({ chat, list, now, mine, onOpen }: Props) {
+  const run = (name: Command) => void runChatCommand(name, chat, list, onOpen);
   const change = (what: { pinned?: boolean; archived?: boolean }) =>
     void attempt(() => list.change(chat.id, what));
   const items = mine

@@ -8,7 +8,7 @@ import type { ChatList } from "../store/chat-list";
 import { OpenChat } from "../store/open-chat";
 import { Timeline } from "../timeline/timeline";
 import { ChatHead } from "./chat-head";
-import { Missing } from "./not-found";
+import { ChatNotFound } from "./not-found";
 import "./chat.css";
 import { useMarkRead } from "./mark-read";
 
@@ -24,8 +24,8 @@ export function ChatScreen({ id, list }: Props) {
     return () => chat.close();
   }, [chat]);
   useMarkRead(chat);
-  const missing = useStore(chat.missing);
-  if (missing !== null) return <Missing problem={missing} />;
+  const notFound = useStore(chat.notFound);
+  if (notFound !== null) return <ChatNotFound problem={notFound} />;
   return (
     <div className="chat">
       <ChatHead chat={chat} list={list} />

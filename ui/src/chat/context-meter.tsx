@@ -11,13 +11,13 @@ import { cost, count } from "../ui/format";
 import { attempt } from "../ui/notices";
 import { Popover } from "../ui/popover";
 import {
+  type ContextUsage,
+  contextUsageOf,
   costWords,
-  type Fill,
-  fillOf,
-  isMore,
   percent,
   tokensIn,
   unpricedWords,
+  usesMore,
 } from "./context-usage";
 import "./meter.css";
 
@@ -27,7 +27,7 @@ interface Props {
 }
 
 export function ContextMeter({ chat, readOnly }: Props) {
-  const fill = useFill(chat);
+  const fill = useContextUsage(chat);
   const { button, isOpen, toggle, close } = useFloating();
   const spent = useSpent(chat, isOpen);
   const words = fill === null ? "not known yet" : usedWords(fill);
@@ -52,9 +52,9 @@ export function ContextMeter({ chat, readOnly }: Props) {
       {isOpen && button.current !== null && (
         <Popover at={button.current} label="Context and usage" onClose={close}>
           <div className="meter-more">
-            <Context fill={fill} />
-            {!readOnly && <Compact chat={chat} onDone={close} />}
-            <Used spent={spent} />
+            <ContextSection fill={fill} />
+            {!readOnly && <CompactButton chat={chat} onDone={close} />}
+            <UsageSection spent={spent} />
           </div>
         </Popover>
       )}
@@ -62,14 +62,14 @@ export function ContextMeter({ chat, readOnly }: Props) {
   );
 }
 
-function useFill(chat: OpenChat): Fill | null {
+function useContextUsage(chat: OpenChat): ContextUsage | null {
   const now = useStore(chat.transcript, (transcript) => transcript.chat);
   const known = useStore(catalog);
   if (now === null) return null;
   const agent = known?.agents.find(({ name }) => name === now.agent);
   const name = now.model ?? agent?.model;
   const model = known?.models.find((each) => each.name === name);
-  return fillOf(now.context, agent, model);
+  return contextUsageOf(now.context, agent, model);
 }
 
 interface BothSpent {
@@ -98,7 +98,7 @@ function useSpent(chat: OpenChat, isLookedAt: boolean): BothSpent | null {
   return spent;
 }
 
-function usedWords({ used, window, share }: Fill): string {
+function usedWords({ used, window, share }: ContextUsage): string {
   if (window === null || share === null) return `${count(used)} tokens, context window unknown`;
   return `${percent(share)} of ${count(window)} tokens`;
 }
@@ -106,7 +106,7 @@ function usedWords({ used, window, share }: Fill): string {
 const RADIUS = 7;
 const AROUND = 2 * Math.PI * RADIUS;
 
-function Ring({ fill }: { readonly fill: Fill | null }) {
+function Ring({ fill }: { readonly fill: ContextUsage | null }) {
   const share = fill?.share ?? 0;
   const mark = fill?.thresholdShare ?? null;
   return (
@@ -141,7 +141,7 @@ function Ring({ fill }: { readonly fill: Fill | null }) {
   );
 }
 
-function Context({ fill }: { readonly fill: Fill | null }) {
+function ContextSection({ fill }: { readonly fill: ContextUsage | null }) {
   if (fill === null) {
     return (
       <section>
@@ -181,7 +181,7 @@ function Figure({ name, value }: { readonly name: string; readonly value: string
   );
 }
 
-function Compact({ chat, onDone }: { readonly chat: OpenChat; readonly onDone: () => void }) {
+function CompactButton({ chat, onDone }: { readonly chat: OpenChat; readonly onDone: () => void }) {
   const [busy, setBusy] = useState(false);
   const compact = async () => {
     setBusy(true);
@@ -201,7 +201,7 @@ function Compact({ chat, onDone }: { readonly chat: OpenChat; readonly onDone: (
   );
 }
 
-function Used({ spent }: { readonly spent: BothSpent | null }) {
+function UsageSection({ spent }: { readonly spent: BothSpent | null }) {
   return (
     <section>
       <h2>Usage</h2>
@@ -209,9 +209,9 @@ function Used({ spent }: { readonly spent: BothSpent | null }) {
         <p>Nothing yet.</p>
       ) : (
         <>
-          <Sum name="This chat" spent={spent.own} />
-          {isMore(spent.tree, spent.own) && (
-            <Sum name="Including the chats it started" spent={spent.tree} />
+          <UsageFigures name="This chat" spent={spent.own} />
+          {usesMore(spent.tree, spent.own) && (
+            <UsageFigures name="Including the chats it started" spent={spent.tree} />
           )}
         </>
       )}
@@ -219,7 +219,7 @@ function Used({ spent }: { readonly spent: BothSpent | null }) {
   );
 }
 
-function Sum({ name, spent }: { readonly name: string; readonly spent: Spent }) {
+function UsageFigures({ name, spent }: { readonly name: string; readonly spent: Spent }) {
   const { usage, calls } = spent;
   const plain = unpricedWords(spent);
   const cached = usage.cache_read ?? 0;

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { Agent, Model, Snapshot, Spent } from "../api/types";
 import {
+  contextUsageOf,
   costWords,
-  fillOf,
-  isMore,
   percent,
-  standingOf,
+  statusLabelOf,
   tokensIn,
   unpricedWords,
+  usesMore,
 } from "./context-usage";
 
 const AGENT = { model: "a:own", window: 1000, threshold: 80, compacts_at: 800 } as Agent;
@@ -20,7 +20,7 @@ const spent = (calls: number, unpriced: number, usage: Spent["usage"] = {}): Spe
 
 describe("the meter", () => {
   test("shows the part of the window that is used, and where it is summarized", () => {
-    expect(fillOf(250, AGENT, model("a:own", 1000))).toEqual({
+    expect(contextUsageOf(250, AGENT, model("a:own", 1000))).toEqual({
       used: 250,
       window: 1000,
       threshold: 800,
@@ -31,30 +31,33 @@ describe("the meter", () => {
   });
 
   test("takes the same part of the window of another model", () => {
-    expect(fillOf(1, AGENT, model("a:other", 500))?.threshold).toBe(400);
+    expect(contextUsageOf(1, AGENT, model("a:other", 500))?.threshold).toBe(400);
   });
 
   test("knows nothing before the first answer", () => {
-    expect(fillOf(null, AGENT, model("a:own", 1000))).toBeNull();
-    expect(fillOf(undefined, AGENT, undefined)).toBeNull();
+    expect(contextUsageOf(null, AGENT, model("a:own", 1000))).toBeNull();
+    expect(contextUsageOf(undefined, AGENT, undefined)).toBeNull();
   });
 
   test("says how much is used when the window is unknown", () => {
-    const fill = fillOf(250, AGENT, model("a:other", null));
+    const fill = contextUsageOf(250, AGENT, model("a:other", null));
     expect(fill).toMatchObject({ used: 250, window: null, share: null, level: "unknown" });
-    expect(fillOf(250, AGENT, undefined)?.level).toBe("unknown");
+    expect(contextUsageOf(250, AGENT, undefined)?.level).toBe("unknown");
   });
 
   test("has no threshold when the agent never summarizes", () => {
     const never = { ...AGENT, threshold: null, compacts_at: null };
-    const fill = fillOf(900, never, model("a:own", 1000));
+    const fill = contextUsageOf(900, never, model("a:own", 1000));
     expect(fill).toMatchObject({ threshold: null, thresholdShare: null, level: "near" });
   });
 
   test("warns near the threshold and at the end of the window, and never exceeds it", () => {
-    expect(fillOf(719, AGENT, model("a:own", 1000))?.level).toBe("calm");
-    expect(fillOf(720, AGENT, model("a:own", 1000))?.level).toBe("near");
-    expect(fillOf(5000, AGENT, model("a:own", 1000))).toMatchObject({ share: 1, level: "full" });
+    expect(contextUsageOf(719, AGENT, model("a:own", 1000))?.level).toBe("calm");
+    expect(contextUsageOf(720, AGENT, model("a:own", 1000))?.level).toBe("near");
+    expect(contextUsageOf(5000, AGENT, model("a:own", 1000))).toMatchObject({
+      share: 1,
+      level: "full",
+    });
   });
 
   test("rounds a little to more than nothing", () => {
@@ -86,8 +89,8 @@ describe("usage", () => {
   });
 
   test("of a tree is shown when there is more of it", () => {
-    expect(isMore(spent(3, 0), spent(3, 0))).toBe(false);
-    expect(isMore(spent(4, 0), spent(3, 0))).toBe(true);
+    expect(usesMore(spent(3, 0), spent(3, 0))).toBe(false);
+    expect(usesMore(spent(4, 0), spent(3, 0))).toBe(true);
   });
 });
 
@@ -108,6 +111,6 @@ describe("how a chat stands", () => {
     [{ status: "error" }, false, "chat", "Stopped by an error"],
     [{ status: "running", stranded: true }, false, "chat", "No worker runs its agent"],
   ] as const)("%o is said in words", (more, stopping, waitsFor, words) => {
-    expect(standingOf(chat(more as Partial<Snapshot>), stopping, waitsFor).words).toBe(words);
+    expect(statusLabelOf(chat(more as Partial<Snapshot>), stopping, waitsFor).words).toBe(words);
   });
 });

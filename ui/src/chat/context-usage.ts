@@ -3,7 +3,7 @@
 import type { Agent, Model, Snapshot, Spent } from "../api/types";
 import { cost } from "../ui/format";
 
-export interface Fill {
+export interface ContextUsage {
   readonly used: number;
   /** Size of the context window in tokens; null if unknown. */
   readonly window: number | null;
@@ -18,11 +18,11 @@ export interface Fill {
 const FULL = 0.95;
 
 /** Null when the server does not know how much is used: before the first answer. */
-export function fillOf(
+export function contextUsageOf(
   used: number | null | undefined,
   agent: Agent | undefined,
   model: Model | undefined,
-): Fill | null {
+): ContextUsage | null {
   if (used == null) return null;
   const window = model?.window ?? (model === undefined ? null : windowOf(agent, model));
   const percent = agent?.threshold ?? null;
@@ -48,7 +48,11 @@ function thresholdOf(
   return Math.floor((window * percent) / 100);
 }
 
-function level(used: number, window: number | null, threshold: number | null): Fill["level"] {
+function level(
+  used: number,
+  window: number | null,
+  threshold: number | null,
+): ContextUsage["level"] {
   if (window === null) return "unknown";
   if (used >= window * FULL) return "full";
   return used * 10 >= (threshold ?? window * FULL) * 9 ? "near" : "calm";
@@ -77,11 +81,11 @@ export function unpricedWords({ unpriced, calls }: Spent): string | null {
 }
 
 /** Whether a tree took more than the chat at its top. */
-export function isMore(tree: Spent, own: Spent): boolean {
+export function usesMore(tree: Spent, own: Spent): boolean {
   return tree.calls > own.calls;
 }
 
-export interface Standing {
+export interface StatusLabel {
   readonly words: string;
   readonly look: "busy" | "needs" | "bad" | "rest";
 }
@@ -89,7 +93,7 @@ export interface Standing {
 /** Whose word or work a chat needs that waits. */
 export type WaitsFor = "me" | "owner" | "chat";
 
-export function standingOf(chat: Snapshot, stopping: boolean, waitsFor: WaitsFor): Standing {
+export function statusLabelOf(chat: Snapshot, stopping: boolean, waitsFor: WaitsFor): StatusLabel {
   if (chat.stranded) return { words: "No worker runs its agent", look: "bad" };
   switch (chat.status) {
     case "running":
@@ -106,11 +110,11 @@ export function standingOf(chat: Snapshot, stopping: boolean, waitsFor: WaitsFor
     case "error":
       return { words: "Stopped by an error", look: "bad" };
     case "idle":
-      return { words: restWords(chat), look: "rest" };
+      return { words: idleWords(chat), look: "rest" };
   }
 }
 
-function restWords({ outcome }: Snapshot): string {
+function idleWords({ outcome }: Snapshot): string {
   switch (outcome?.reason) {
     case undefined:
       return "Ready";

@@ -5,7 +5,7 @@ import type { Snapshot } from "../api/types";
 import type { ChatList } from "../store/chat-list";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
-import { nameOf } from "../ui/format";
+import { chatName } from "../ui/format";
 import { attempt, notify } from "../ui/notices";
 
 interface Props {
@@ -19,10 +19,10 @@ export function DeleteDialog({ chat, list, onClose }: Props) {
   const [path, go] = useLocation();
   const here = `/chats/${chat.id}`;
   // It closes first: so the focus goes to where it was, and from there on with what is left.
-  const leave = async (what: () => Promise<unknown>, said: string) => {
+  const leave = async (what: () => Promise<unknown>, notice: string) => {
     onClose();
     if (path === here) go("/");
-    if (await attempt(what)) notify(said);
+    if (await attempt(what)) notify(notice);
     // Unless they have gone elsewhere by then.
     else if (path === here && location.pathname === "/") go(here);
   };
@@ -30,7 +30,7 @@ export function DeleteDialog({ chat, list, onClose }: Props) {
   const remove = () => leave(() => list.remove(chat.id), "Deleted.");
   const { messages } = chat;
   return (
-    <Dialog title={`Delete “${nameOf(chat)}”?`} onClose={onClose}>
+    <Dialog title={`Delete “${chatName(chat)}”?`} onClose={onClose}>
       <p>
         This permanently deletes{" "}
         {messages === 1 ? "its only message" : `all of its ${messages} messages`}, its queue and

@@ -5,7 +5,7 @@ import type { Agent } from "../api/types";
 import { suggestionsFor } from "./suggestions";
 
 /** Says that the demo is not a language model. */
-export function DemoWords() {
+export function DemoNotice() {
   return (
     <p className="new-demo">
       This is the demo: a small program, not a language model. It calls real tools and needs no key.

@@ -13,7 +13,7 @@ interface Props {
 }
 
 /** The title, which becomes a field where it stands. */
-export function Title({ title, name, editable, renaming, onRename, onSave }: Props) {
+export function EditableTitle({ title, name, editable, renaming, onRename, onSave }: Props) {
   if (renaming) {
     return (
       <TitleField

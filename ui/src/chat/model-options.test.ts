@@ -1,6 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { Model, Provider } from "../api/types";
-import { effortsOf, fitting, groupsOf, inUse, named, nextPlace, short } from "./model-options";
+import {
+  effectiveModel,
+  effortsOf,
+  modelGroups,
+  nextChoosable,
+  shortName,
+  supportedEffort,
+  unlistedModel,
+} from "./model-options";
 
 function model(name: string, more: Partial<Model> = {}): Model {
   const unknown = { window: null, max_output: null, efforts: null, files: null, price: null };
@@ -23,7 +31,7 @@ const SOURCE = {
 };
 
 function shown(query: string, own: string | null = null) {
-  return groupsOf(SOURCE, own, query).map(({ provider, models }) => [
+  return modelGroups(SOURCE, own, query).map(({ provider, models }) => [
     provider,
     models.map(({ label }) => label),
   ]);
@@ -44,12 +52,12 @@ describe("models to choose from", () => {
   });
 
   test("say why they cannot be chosen", () => {
-    const [off] = groupsOf(SOURCE, null, "off");
+    const [off] = modelGroups(SOURCE, null, "off");
     expect(off?.models[0]?.why).toBe("set OFF_KEY");
   });
 
   test("of providers without a key are found, with what to do", () => {
-    expect(groupsOf(SOURCE, null, "far")).toEqual([
+    expect(modelGroups(SOURCE, null, "far")).toEqual([
       {
         provider: "far",
         models: [
@@ -60,20 +68,20 @@ describe("models to choose from", () => {
   });
 
   test("mark the agent's own", () => {
-    const [one] = groupsOf(SOURCE, "one:small", "one");
+    const [one] = modelGroups(SOURCE, "one:small", "one");
     expect(one?.models.map(({ isOwn }) => isOwn)).toEqual([false, true]);
   });
 
   test("that nobody listed can be named whole, if their provider can be asked", () => {
-    expect(named(SOURCE, " one:new ")).toBe("one:new");
-    expect(named(SOURCE, "one:big")).toBeNull();
-    expect(named(SOURCE, "off:new")).toBeNull();
-    expect(named(SOURCE, "new")).toBeNull();
+    expect(unlistedModel(SOURCE, " one:new ")).toBe("one:new");
+    expect(unlistedModel(SOURCE, "one:big")).toBeNull();
+    expect(unlistedModel(SOURCE, "off:new")).toBeNull();
+    expect(unlistedModel(SOURCE, "new")).toBeNull();
   });
 
   test("are called by their own name, whatever is in it", () => {
-    expect(short("router:maker/model:free")).toBe("maker/model:free");
-    expect(short("plain")).toBe("plain");
+    expect(shortName("router:maker/model:free")).toBe("maker/model:free");
+    expect(shortName("plain")).toBe("plain");
   });
 });
 
@@ -87,17 +95,26 @@ describe("effort", () => {
   });
 
   test("is kept with another model only if that has it", () => {
-    expect(fitting(models, "a:x", "high")).toBe("high");
-    expect(fitting(models, "a:x", "max")).toBeNull();
-    expect(fitting(models, "a:z", "max")).toBe("max");
+    expect(supportedEffort(models, "a:x", "high")).toBe("high");
+    expect(supportedEffort(models, "a:x", "max")).toBeNull();
+    expect(supportedEffort(models, "a:z", "max")).toBe("max");
   });
 });
 
 test("what is not chosen is the agent's", () => {
-  const agent = { model: "a:x", effort: "low" } as Parameters<typeof inUse>[1];
-  expect(inUse({ model: null, effort: null }, agent)).toEqual({ model: "a:x", effort: "low" });
-  expect(inUse({ model: "b:y", effort: "max" }, agent)).toEqual({ model: "b:y", effort: "max" });
-  expect(inUse({ model: null, effort: null }, undefined)).toEqual({ model: null, effort: null });
+  const agent = { model: "a:x", effort: "low" } as Parameters<typeof effectiveModel>[1];
+  expect(effectiveModel({ model: null, effort: null }, agent)).toEqual({
+    model: "a:x",
+    effort: "low",
+  });
+  expect(effectiveModel({ model: "b:y", effort: "max" }, agent)).toEqual({
+    model: "b:y",
+    effort: "max",
+  });
+  expect(effectiveModel({ model: null, effort: null }, undefined)).toEqual({
+    model: null,
+    effort: null,
+  });
 });
 
 describe("moving by keys", () => {
@@ -105,14 +122,14 @@ describe("moving by keys", () => {
 
   test("passes what cannot be chosen, round the end", () => {
     const options = [at(null), at("no"), at(null)];
-    expect(nextPlace(options, 0, 1)).toBe(2);
-    expect(nextPlace(options, 2, 1)).toBe(0);
-    expect(nextPlace(options, 0, -1)).toBe(2);
-    expect(nextPlace(options, -1, 1)).toBe(0);
+    expect(nextChoosable(options, 0, 1)).toBe(2);
+    expect(nextChoosable(options, 2, 1)).toBe(0);
+    expect(nextChoosable(options, 0, -1)).toBe(2);
+    expect(nextChoosable(options, -1, 1)).toBe(0);
   });
 
   test("stays nowhere when nothing can be chosen", () => {
-    expect(nextPlace([at("no")], -1, 1)).toBe(-1);
-    expect(nextPlace([], -1, 1)).toBe(-1);
+    expect(nextChoosable([at("no")], -1, 1)).toBe(-1);
+    expect(nextChoosable([], -1, 1)).toBe(-1);
   });
 });

@@ -23,11 +23,11 @@ const WORDS: Readonly<Record<Effort, string>> = {
   max: "Maximum",
 };
 
-export function effortWords(effort: string): string {
+export function effortName(effort: string): string {
   return WORDS[effort as Effort] ?? effort;
 }
 
-export interface Choosable {
+export interface ModelOption {
   /** Null: whatever the agent has. */
   readonly name: string | null;
   readonly label: string;
@@ -40,7 +40,7 @@ export interface Choosable {
 
 export interface ModelGroup {
   readonly provider: string;
-  readonly models: readonly Choosable[];
+  readonly models: readonly ModelOption[];
 }
 
 interface Source {
@@ -49,46 +49,51 @@ interface Source {
 }
 
 /** `own`: the model of the chat's agent. Its group comes first, as the server has it. */
-export function groupsOf(source: Source, own: string | null, query: string): ModelGroup[] {
-  const groups = new Map<string, Choosable[]>();
-  const put = (provider: string, model: Choosable) => {
+export function modelGroups(source: Source, own: string | null, query: string): ModelGroup[] {
+  const groups = new Map<string, ModelOption[]>();
+  const put = (provider: string, model: ModelOption) => {
     groups.set(provider, [...(groups.get(provider) ?? []), model]);
   };
   for (const model of source.models) {
-    if (finds(query, model.name)) put(model.provider, choosable(model, source.providers, own));
+    if (matchesQuery(query, model.name))
+      put(model.provider, modelOption(model, source.providers, own));
   }
   // The others are unavailable: a search shows why.
   for (const provider of query.trim() === "" ? [] : source.providers) {
     const { name, usable, remedy, default: model } = provider;
     const isThere = model === null || source.models.some((each) => each.name === model);
-    if (usable || isThere || !finds(query, model)) continue;
+    if (usable || isThere || !matchesQuery(query, model)) continue;
     const why = remedy ?? "it is not available";
-    put(name, { name: model, label: short(model), window: null, why, isOwn: false });
+    put(name, { name: model, label: shortName(model), window: null, why, isOwn: false });
   }
   return [...groups].map(([provider, models]) => ({ provider, models }));
 }
 
-function choosable(model: Model, providers: readonly Provider[], own: string | null): Choosable {
+function modelOption(
+  model: Model,
+  providers: readonly Provider[],
+  own: string | null,
+): ModelOption {
   const provider = providers.find((each) => each.name === model.provider);
   const why = provider === undefined || provider.usable ? null : provider.remedy;
   const { name, window } = model;
-  return { name, label: short(name), window, why, isOwn: name === own };
+  return { name, label: shortName(name), window, why, isOwn: name === own };
 }
 
 /** Every word is somewhere in it, in whatever order. */
-function finds(query: string, name: string): boolean {
+function matchesQuery(query: string, name: string): boolean {
   const text = name.toLowerCase();
   const words = query.toLowerCase().split(/\s+/);
   return words.every((word) => text.includes(word));
 }
 
 /** Without its provider: provider:model. */
-export function short(name: string): string {
+export function shortName(name: string): string {
   return name.slice(name.indexOf(":") + 1);
 }
 
 /** An unlisted model can be used by its full name. */
-export function named(source: Source, query: string): string | null {
+export function unlistedModel(source: Source, query: string): string | null {
   const name = query.trim();
   if (!/^[\w.-]+:\S+$/.test(name)) return null;
   const [provider] = name.split(":");
@@ -102,7 +107,7 @@ export function effortsOf(models: readonly Model[], name: string | null): readon
 }
 
 /** The same effort with another model, if it has it. */
-export function fitting(
+export function supportedEffort(
   models: readonly Model[],
   name: string | null,
   effort: Effort | null,
@@ -116,7 +121,7 @@ export function effortIn(text: string | null | undefined): Effort | null {
 }
 
 /** What the chat is answered by, and how hard it thinks; `null` where the agent's is not known. */
-export function inUse(
+export function effectiveModel(
   chosen: { readonly model: string | null; readonly effort: Effort | null },
   agent: Agent | undefined,
 ): { model: string | null; effort: Effort | null } {
@@ -127,7 +132,7 @@ export function inUse(
 }
 
 /** The place of the next that can be chosen, round and round; -1 when there is none. */
-export function nextPlace(options: readonly Choosable[], at: number, by: 1 | -1): number {
+export function nextChoosable(options: readonly ModelOption[], at: number, by: 1 | -1): number {
   for (let step = 1; step <= options.length; step += 1) {
     const place = (at + by * step + options.length * (step + 1)) % options.length;
     if (options[place]?.why === null) return place;

@@ -11,41 +11,41 @@ import { type Floating, useFloating } from "../ui/floating";
 import { count } from "../ui/format";
 import { Popover } from "../ui/popover";
 import {
-  type Choosable,
   EFFORTS,
+  effectiveModel,
+  effortName,
   effortsOf,
-  effortWords,
-  fitting,
-  groupsOf,
-  inUse,
   type ModelGroup,
-  named,
-  nextPlace,
-  short,
+  type ModelOption,
+  modelGroups,
+  nextChoosable,
+  shortName,
+  supportedEffort,
+  unlistedModel,
 } from "./model-options";
 import "./model-picker.css";
 
 /** Null where the agent decides. */
-export interface Picked {
+export interface ModelSelection {
   readonly model: string | null;
   readonly effort: Effort | null;
 }
 
-interface Props extends Picked {
+interface Props extends ModelSelection {
   /** The name of the agent that answers. */
   readonly agent: string;
-  readonly onChange: (picked: Picked) => void;
+  readonly onChange: (picked: ModelSelection) => void;
   readonly disabled?: boolean;
   /** Each other number opens it, as if the button had been pressed. */
   readonly opens?: number;
 }
 
 export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 0 }: Props) {
-  const known = useStore(catalog);
-  const owner = known?.agents.find((each) => each.name === agent);
-  const used = inUse({ model, effort }, owner);
-  const { button, isOpen, toggle, close } = useOpened(opens);
-  const words = used.model === null ? "Model" : short(used.model);
+  const current = useStore(catalog);
+  const owner = current?.agents.find((each) => each.name === agent);
+  const effective = effectiveModel({ model, effort }, owner);
+  const { button, isOpen, toggle, close } = usePickerOpening(opens);
+  const words = effective.model === null ? "Model" : shortName(effective.model);
   return (
     <>
       <button
@@ -56,12 +56,14 @@ export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 
         disabled={disabled}
         aria-haspopup="dialog"
         aria-expanded={isOpen}
-        aria-label={`Model: ${words}${used.effort ? `, effort ${effortWords(used.effort)}` : ""}`}
-        title={used.model ?? "Model"}
+        aria-label={`Model: ${words}${effective.effort ? `, effort ${effortName(effective.effort)}` : ""}`}
+        title={effective.model ?? "Model"}
         onClick={toggle}
       >
         <span className="picker-name">{words}</span>
-        {used.effort !== null && <span className="picker-effort">{effortWords(used.effort)}</span>}
+        {effective.effort !== null && (
+          <span className="picker-effort">{effortName(effective.effort)}</span>
+        )}
         <ChevronDown size={14} aria-hidden="true" />
       </button>
       {isOpen && button.current !== null && (
@@ -80,7 +82,7 @@ export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 
 }
 
 /** Opened also from elsewhere. */
-function useOpened(opens: number): Floating {
+function usePickerOpening(opens: number): Floating {
   const opening = useFloating();
   const { open } = opening;
   // biome-ignore lint/correctness/useExhaustiveDependencies: only when it is asked for
@@ -93,28 +95,28 @@ function useOpened(opens: number): Floating {
 interface PanelProps {
   readonly own: string | null;
   readonly ownEffort: Effort | null;
-  readonly picked: Picked;
-  readonly onChange: (picked: Picked) => void;
+  readonly picked: ModelSelection;
+  readonly onChange: (picked: ModelSelection) => void;
   readonly onClose: () => void;
 }
 
 /** Read again each time: keys may have been added, or agents changed, since the page was opened. */
 function Panel(props: PanelProps) {
-  const known = useCatalog();
-  switch (known.is) {
+  const state = useCatalog();
+  switch (state.is) {
     case "reading":
       return <p className="picker-empty">The models are being read.</p>;
     case "failed":
       return (
         <div className="picker-unread" role="alert">
-          <p>{known.problem.message}</p>
-          <Button busy={known.isTrying} onClick={known.again}>
+          <p>{state.problem.message}</p>
+          <Button busy={state.isTrying} onClick={state.again}>
             Try again
           </Button>
         </div>
       );
     case "read":
-      return <Choices {...props} known={known.catalog} />;
+      return <Choices {...props} known={state.catalog} />;
   }
 }
 
@@ -127,7 +129,7 @@ function Choices({ known, own, ownEffort, picked, onChange, onClose }: ChoicesPr
   const choose = (name: string | null) => {
     // The agent's own stays a choice of the agent: it follows when the agent gets another one.
     const model = name === own ? null : name;
-    onChange({ model, effort: fitting(known.models, name, picked.effort) });
+    onChange({ model, effort: supportedEffort(known.models, name, picked.effort) });
     onClose();
   };
   const needKey = known.providers.filter((each) => !each.usable).length;
@@ -163,19 +165,19 @@ interface FinderProps {
 /** The focus stays in the search; the arrows move what Enter chooses. */
 function Finder({ known, own, current, onChoose }: FinderProps) {
   const [query, setQuery] = useState("");
-  const groups = useMemo(() => found(known, own, query), [known, own, query]);
+  const groups = useMemo(() => matchingGroups(known, own, query), [known, own, query]);
   const options = groups.flatMap(({ models }) => models);
   const [moved, setMoved] = useState<number | null>(null);
   const start = query === "" ? options.findIndex(({ name }) => name === current) : -1;
-  const at = moved ?? (start >= 0 ? start : nextPlace(options, -1, 1));
+  const at = moved ?? (start >= 0 ? start : nextChoosable(options, -1, 1));
   const id = useId();
   const search = useRef<HTMLInputElement>(null);
   // Also when there was nothing to search yet.
   useEffect(() => search.current?.focus(), []);
   const press = (event: React.KeyboardEvent) => {
     const chosen = options[at];
-    if (event.key === "ArrowDown") setMoved(nextPlace(options, at, 1));
-    else if (event.key === "ArrowUp") setMoved(nextPlace(options, at, -1));
+    if (event.key === "ArrowDown") setMoved(nextChoosable(options, at, 1));
+    else if (event.key === "ArrowUp") setMoved(nextChoosable(options, at, -1));
     else if (event.key === "Enter" && chosen?.why === null) onChoose(chosen.name);
     else return;
     event.preventDefault();
@@ -212,18 +214,18 @@ function Finder({ known, own, current, onChoose }: FinderProps) {
   );
 }
 
-function found(known: Catalog, own: string | null, query: string): readonly ModelGroup[] {
-  const groups = groupsOf(known, own, query);
-  const other = named(known, query);
-  if (other === null) return groups;
-  const model = { name: other, label: other, window: null, why: null, isOwn: false };
+function matchingGroups(known: Catalog, own: string | null, query: string): readonly ModelGroup[] {
+  const groups = modelGroups(known, own, query);
+  const unlisted = unlistedModel(known, query);
+  if (unlisted === null) return groups;
+  const model = { name: unlisted, label: unlisted, window: null, why: null, isOwn: false };
   return [...groups, { provider: "Other model, by name", models: [model] }];
 }
 
 interface ListProps {
   readonly id: string;
   readonly groups: readonly ModelGroup[];
-  readonly options: readonly Choosable[];
+  readonly options: readonly ModelOption[];
   readonly at: number;
   readonly current: string | null;
   readonly onChoose: (name: string | null) => void;
@@ -262,7 +264,7 @@ function List({ id, groups, options, at, current, onChoose }: ListProps) {
 
 interface OptionProps {
   readonly id: string;
-  readonly model: Choosable;
+  readonly model: ModelOption;
   readonly isCurrent: boolean;
   readonly isNext: boolean;
   readonly onChoose: (name: string | null) => void;
@@ -305,7 +307,7 @@ function EffortChoice({ efforts, own, chosen, onChoose }: EffortProps) {
   if (efforts !== null && efforts.length === 0) {
     return <p className="picker-empty">This model cannot be told how hard to think.</p>;
   }
-  const usual = own === null ? "Default" : `Default (${effortWords(own).toLowerCase()})`;
+  const usual = own === null ? "Default" : `Default (${effortName(own).toLowerCase()})`;
   const levels = [null, ...(efforts ?? EFFORTS)];
   return (
     <fieldset className="picker-efforts">
@@ -319,7 +321,7 @@ function EffortChoice({ efforts, own, chosen, onChoose }: EffortProps) {
               checked={chosen === level}
               onChange={() => onChoose(level)}
             />
-            <span>{level === null ? usual : effortWords(level)}</span>
+            <span>{level === null ? usual : effortName(level)}</span>
           </label>
         ))}
       </div>

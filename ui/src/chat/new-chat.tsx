@@ -5,22 +5,22 @@ import { type KeyboardEvent, type ReactNode, useMemo, useRef, useState } from "r
 import { Link } from "wouter";
 import { IdempotencyKeys } from "../api/idempotency-key";
 import type { Agent, Prompt } from "../api/types";
-import { Box } from "../composer/composer-box";
-import { asked } from "../composer/delivery";
+import { ComposerBox } from "../composer/composer-box";
+import { deliveryOf } from "../composer/delivery";
 import { type Draft, draftNamed } from "../composer/draft";
-import { type Content, hindrance, isEmpty, promptOf } from "../composer/draft-content";
-import { useFirstFocus, useSending } from "../composer/new-message";
+import { type DraftContent, isEmpty, promptOf, sendBlocker } from "../composer/draft-content";
+import { useFirstFocus, useSend } from "../composer/new-message";
 import { readStored, writeStored } from "../reactive/local-storage";
 import { useStore } from "../reactive/store";
 import { catalog } from "../store/catalog";
 import type { ChatList } from "../store/chat-list";
-import type { Choice } from "../store/open-chat";
+import type { ModelChoice } from "../store/open-chat";
 import { IconButton } from "../ui/button";
 import { deferredNavigation } from "../ui/deferred-navigation";
 import { isCoarse } from "../ui/media-query";
 import { MenuButton } from "../ui/menu";
 import { attempt } from "../ui/notices";
-import { DemoWords, Suggestions } from "./demo-suggestions";
+import { DemoNotice, Suggestions } from "./demo-suggestions";
 import "./new-chat.css";
 import { ModelPicker } from "./model-picker";
 import { isDemo } from "./suggestions";
@@ -31,7 +31,7 @@ interface Props {
 
 export function NewChat({ list }: Props) {
   const draft = useMemo(() => draftNamed("new"), []);
-  const start = useStart();
+  const start = useNewChatOptions();
   const { creating, create } = useCreate(list, start);
   const [suggested] = useState(() => new IdempotencyKeys());
   const demo = isDemo(start.choice.model ?? start.agent?.model);
@@ -60,7 +60,7 @@ export function NewChat({ list }: Props) {
             />
           )}
         </NewBox>
-        {demo && <DemoWords />}
+        {demo && <DemoNotice />}
         {demo && (
           <Suggestions
             agent={start.agent}
@@ -73,33 +73,33 @@ export function NewChat({ list }: Props) {
   );
 }
 
-interface Start {
+interface NewChatOptions {
   readonly agent: Agent | undefined;
   /** Name of the agent; null for the default. */
   readonly chosen: string | null;
   readonly agents: readonly Agent[];
-  readonly choice: Choice;
+  readonly choice: ModelChoice;
   readonly setAgent: (name: string) => void;
-  readonly setChoice: (choice: Choice) => void;
+  readonly setChoice: (choice: ModelChoice) => void;
 }
 
 /** Who is to answer, and how: as it was last time, where that is still possible. */
-function useStart(): Start {
-  const known = useStore(catalog)?.agents;
+function useNewChatOptions(): NewChatOptions {
+  const knownAgents = useStore(catalog)?.agents;
   const [{ name, choice }, set] = useState(() =>
-    readStored<{ name: string | null; choice: Choice }>("new", { name: null, choice: {} }),
+    readStored<{ name: string | null; choice: ModelChoice }>("new", { name: null, choice: {} }),
   );
-  const change = (next: { name: string | null; choice: Choice }) => {
+  const change = (next: { name: string | null; choice: ModelChoice }) => {
     set(next);
     writeStored("new", next, { name: null, choice: {} });
   };
-  const agents = known ?? [];
-  const found = agents.find((each) => each.name === name);
+  const agents = knownAgents ?? [];
+  const lastAgent = agents.find((each) => each.name === name);
   return {
     agents,
-    agent: found ?? agents[0],
+    agent: lastAgent ?? agents[0],
     // The same before the agents are read: else the same request would be another one.
-    chosen: known === undefined ? name : (found?.name ?? null),
+    chosen: knownAgents === undefined ? name : (lastAgent?.name ?? null),
     choice,
     // Another agent has a model of its own.
     setAgent: (chosen) => change({ name: chosen, choice: {} }),
@@ -108,16 +108,20 @@ function useStart(): Start {
 }
 
 /** Asked again for the same after a failure, the server makes one chat and not two. */
-function useCreate(list: ChatList, { chosen, choice }: Start) {
+function useCreate(list: ChatList, { chosen, choice }: NewChatOptions) {
   const [creating, setCreating] = useState(false);
-  const create = async (prompt: Prompt, keys: IdempotencyKeys, made?: (chat: string) => void) => {
+  const create = async (
+    prompt: Prompt,
+    keys: IdempotencyKeys,
+    onCreated?: (chat: string) => void,
+  ) => {
     const key = keys.for([prompt, chosen, choice]);
     const arrive = deferredNavigation();
     setCreating(true);
     await attempt(async () => {
       const chat = await list.create(prompt, chosen, choice, key);
       keys.done();
-      made?.(chat.id);
+      onCreated?.(chat.id);
       arrive(`/chats/${chat.id}`, "Chat started.");
     });
     setCreating(false);
@@ -136,25 +140,25 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
   const field = useRef<HTMLTextAreaElement>(null);
   const empty = useStore(draft.content, isEmpty);
   useFirstFocus(field);
-  const { armed, send } = useSending(draft, () => {
+  const { armed, send } = useSend(draft, () => {
     const content = draft.content.get();
     const prompt = promptOf(content);
     if (prompt === null || creating) return;
     const here = location.pathname;
     // What is refused is still there to be sent.
     onCreate(prompt, (chat) => {
-      if (draft.isMine) handOn(content, location.pathname === here ? chat : null);
+      if (draft.isMine) moveLaterText(content, location.pathname === here ? chat : null);
     });
   });
   const press = (event: KeyboardEvent) => {
-    if (asked(event, isCoarse()) === null) return;
+    if (deliveryOf(event, isCoarse()) === null) return;
     event.preventDefault();
     if (!empty) send("queue");
   };
   const busy = creating || armed;
   return (
     <div className="composer">
-      <Box
+      <ComposerBox
         draft={draft}
         field={field}
         label="Message"
@@ -178,17 +182,17 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
 }
 
 /** What was written while the chat was made goes along with whoever is taken there, if anybody is. */
-function handOn(sent: Content, chat: string | null): void {
+function moveLaterText(sent: DraftContent, chat: string | null): void {
   // They may have left, and come back to another one.
   const draft = draftNamed("new");
-  draft.sent(sent);
+  draft.removeSent(sent);
   const since = draft.content.get();
-  if (chat === null || isEmpty(since) || hindrance(since) !== null) return;
-  draftNamed(chat).giveBack(since);
+  if (chat === null || isEmpty(since) || sendBlocker(since) !== null) return;
+  draftNamed(chat).prepend(since);
   draft.clear();
 }
 
-function AgentPicker({ agent, agents, setAgent }: Start) {
+function AgentPicker({ agent, agents, setAgent }: NewChatOptions) {
   if (agents.length < 2 || agent === undefined) return null;
   const items = agents.map(({ name, model }) => ({
     name,

@@ -2,34 +2,34 @@
 
 import { Link } from "wouter";
 import type { Problem } from "../api/problem";
-import { useOpenTitle } from "../approvals/tab-title";
+import { useTabTitle } from "../approvals/tab-title";
 import "./chat-head.css";
 
 /** A chat that is not there, or that one may not know of: the server does not say which. */
-export function Missing({ problem }: { readonly problem: Problem }) {
-  useOpenTitle("Not found");
+export function ChatNotFound({ problem }: { readonly problem: Problem }) {
+  useTabTitle("Not found");
   return (
     <div className="missing" role="alert">
       <h1>This chat cannot be shown</h1>
       <p>{problem.message}</p>
       <p>It may have been deleted, or it may belong to someone who has not shared it with you.</p>
-      <Ways />
+      <WaysOut />
     </div>
   );
 }
 
 /** An address that no screen has. */
 export function NotFound() {
-  useOpenTitle("Not found");
+  useTabTitle("Not found");
   return (
     <div className="missing">
       <h1>Page not found</h1>
-      <Ways />
+      <WaysOut />
     </div>
   );
 }
 
-function Ways() {
+function WaysOut() {
   return (
     <p className="missing-ways">
       <Link href="/">Back to the chats</Link>

@@ -3,16 +3,16 @@
 import { File as FileIcon, FileText, Link, RotateCw, TextCursorInput, X } from "lucide-react";
 import { useRef } from "react";
 import { withDownloadKey } from "../api/download";
-import { caller } from "../api/request";
+import { currentUser } from "../api/request";
 import { useStore } from "../reactive/store";
 import { IconButton } from "../ui/button";
-import { useFocusHandedOn } from "../ui/focus";
+import { useFocusFallback } from "../ui/focus";
 import { bytes } from "../ui/format";
 import type { Draft } from "./draft";
 import { type Attachment, pictureOf } from "./draft-content";
 
 /** What goes along with a message. */
-export function Tiles({ draft }: { readonly draft: Draft }) {
+export function AttachmentTiles({ draft }: { readonly draft: Draft }) {
   const files = useStore(draft.content, (content) => content.files);
   if (files.length === 0) return null;
   return (
@@ -27,7 +27,7 @@ export function Tiles({ draft }: { readonly draft: Draft }) {
 function Tile({ file, draft }: { readonly file: Attachment; readonly draft: Draft }) {
   const { id, name, progress, text } = file;
   const tile = useRef<HTMLLIElement>(null);
-  useFocusHandedOn(tile, lastButtonBeside);
+  useFocusFallback(tile, lastButtonBeside);
   return (
     <li ref={tile} className="composer-tile" data-is={progress.is}>
       <Thumbnail file={file} />
@@ -35,7 +35,7 @@ function Tile({ file, draft }: { readonly file: Attachment; readonly draft: Draf
         <span className="composer-tile-name" title={name}>
           {name}
         </span>
-        <How file={file} />
+        <UploadState file={file} />
       </span>
       {progress.is === "failed" && (
         <IconButton label={`Upload ${name} again`} small onClick={() => draft.retry(id)}>
@@ -61,7 +61,7 @@ function lastButtonBeside(tile: HTMLElement): HTMLElement | null | undefined {
 
 function Thumbnail({ file }: { readonly file: Attachment }) {
   const picture = pictureOf(file);
-  const key = useStore(caller, (me) => me?.download_key);
+  const key = useStore(currentUser, (me) => me?.download_key);
   if (picture !== null) {
     const address = withDownloadKey(picture, key);
     return <img className="composer-tile-picture" src={address} alt="" />;
@@ -75,7 +75,7 @@ function Thumbnail({ file }: { readonly file: Attachment }) {
   );
 }
 
-function How({ file: { name, size, progress } }: { readonly file: Attachment }) {
+function UploadState({ file: { name, size, progress } }: { readonly file: Attachment }) {
   if (progress.is === "failed") {
     return (
       <span className="composer-tile-why" role="alert">

@@ -5,7 +5,7 @@ import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
 import { COMMANDS } from "./slash-commands";
 
-export function Help({ onClose }: { readonly onClose: () => void }) {
+export function CommandHelp({ onClose }: { readonly onClose: () => void }) {
   return (
     <Dialog title="Commands" onClose={onClose} wide>
       <dl className="composer-help">

@@ -12,11 +12,11 @@ import {
 import { useStore } from "../reactive/store";
 import { IconButton } from "../ui/button";
 import "./composer.css";
-import { warning } from "../ui/invisible";
-import { Tiles } from "./attachment-tiles";
+import { invisibleWarning } from "../ui/invisible";
+import { AttachmentTiles } from "./attachment-tiles";
 import type { Draft } from "./draft";
-import { DropTarget } from "./drop-zone";
-import { Field, type Popup } from "./text-field";
+import { DropZone } from "./drop-zone";
+import { type Popup, TextField } from "./text-field";
 
 interface Props {
   readonly draft: Draft;
@@ -33,21 +33,21 @@ interface Props {
 }
 
 /** Text and files, as they are written everywhere. What becomes of them is others' affair. */
-export function Box({ draft, field, above, left, right, ...rest }: Props) {
+export function ComposerBox({ draft, field, above, left, right, ...rest }: Props) {
   useEffect(() => draft.follow(), [draft]);
   return (
     <div className="composer-box">
       {above}
-      <Tiles draft={draft} />
-      <Field draft={draft} field={field} {...rest} />
-      <Unseen draft={draft} />
+      <AttachmentTiles draft={draft} />
+      <TextField draft={draft} field={field} {...rest} />
+      <InvisibleWarning draft={draft} />
       <div className="composer-row">
         <Attach draft={draft} />
         {left}
         <span className="composer-gap" />
         {right}
       </div>
-      <DropTarget
+      <DropZone
         onFiles={(files) => {
           draft.add(files);
           field.current?.focus();
@@ -81,10 +81,10 @@ function Attach({ draft }: { readonly draft: Draft }) {
 }
 
 /** Warns of invisible characters: the text is sent as it is. */
-function Unseen({ draft }: { readonly draft: Draft }) {
+function InvisibleWarning({ draft }: { readonly draft: Draft }) {
   const { text, files } = useStore(draft.content);
   const words = useMemo(
-    () => warning([text, ...files.map((file) => file.text ?? "")].join("\n")),
+    () => invisibleWarning([text, ...files.map((file) => file.text ?? "")].join("\n")),
     [text, files],
   );
   return (

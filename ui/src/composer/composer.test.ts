@@ -1,23 +1,29 @@
 import { describe, expect, test } from "vitest";
 import type { Message, Pending, Queued, Snapshot, Stored } from "../api/types";
 import { EMPTY } from "../store/transcript";
-import { escapeInvisible, invisible, warning } from "../ui/invisible";
-import { asked, hasChoice, waitsFor, ways } from "./delivery";
+import { countInvisible, escapeInvisible, invisibleWarning } from "../ui/invisible";
+import { deliveryModes, deliveryOf, hasChoice, waitingHint } from "./delivery";
 import {
   type Attachment,
   contentOf,
-  hindrance,
   isEmpty,
   pictureOf,
   promptOf,
+  sendBlocker,
 } from "./draft-content";
-import { below, replaced } from "./edit-warning";
-import { saidBefore, stepped } from "./input-history";
-import { isLong, pasted, pastedName } from "./paste";
-import { moved, placeAt, range } from "./queue-order";
-import { around, COMMANDS, matching, refusal, wanted } from "./slash-commands";
+import { countBelow, editWarning } from "./edit-warning";
+import { earlierPrompts, nextIndex } from "./input-history";
+import { isLong, pasteAction, pastedName } from "./paste";
+import { indexAt, range, reordered } from "./queue-order";
+import {
+  COMMANDS,
+  commandQuery,
+  matchingCommands,
+  whyUnavailable,
+  wrappedIndex,
+} from "./slash-commands";
 
-const names = (query: string) => matching(query).map((command) => command.name);
+const names = (query: string) => matchingCommands(query).map((command) => command.name);
 const command = (name: string) => {
   const found = COMMANDS.find((each) => each.name === name);
   if (found === undefined) throw new Error(name);
@@ -40,26 +46,28 @@ describe("commands", () => {
 
   test("a text that no command fits is a message", () => {
     expect(names("tmp is full")).toEqual([]);
-    expect(wanted("/etc/passwd is odd")).toBeNull();
-    expect(wanted("/compact\nplease")).toBeNull();
-    expect(wanted(" /compact")).toBeNull();
+    expect(commandQuery("/etc/passwd is odd")).toBeNull();
+    expect(commandQuery("/compact\nplease")).toBeNull();
+    expect(commandQuery(" /compact")).toBeNull();
   });
 
   test("what stands behind the slash is looked for without regard to case", () => {
-    expect(wanted("/Export M")).toBe("export m");
+    expect(commandQuery("/Export M")).toBe("export m");
     expect(names("export m")).toEqual(["export markdown"]);
   });
 
   test("what cannot be done now says when it can", () => {
-    expect(refusal(command("retry"), "idle")).toBe("after an error");
-    expect(refusal(command("retry"), "error")).toBeNull();
-    expect(refusal(command("stop"), "idle")).toBe("while the agent is working");
-    expect(refusal(command("compact"), "running")).toBe("when the turn is over");
-    expect(refusal(command("rename"), null)).toBeNull();
+    expect(whyUnavailable(command("retry"), "idle")).toBe("after an error");
+    expect(whyUnavailable(command("retry"), "error")).toBeNull();
+    expect(whyUnavailable(command("stop"), "idle")).toBe("while the agent is working");
+    expect(whyUnavailable(command("compact"), "running")).toBe("when the turn is over");
+    expect(whyUnavailable(command("rename"), null)).toBeNull();
   });
 
   test("arrows go round", () => {
-    expect([around(2, 1, 3), around(0, -1, 3), around(0, 1, 0)]).toEqual([0, 2, 0]);
+    expect([wrappedIndex(2, 1, 3), wrappedIndex(0, -1, 3), wrappedIndex(0, 1, 0)]).toEqual([
+      0, 2, 0,
+    ]);
   });
 });
 
@@ -74,20 +82,20 @@ describe("keys", () => {
   });
 
   test("Enter queues, with Ctrl or Cmd it steers, with Shift too it interrupts", () => {
-    expect(asked(key({}), false)).toBe("queue");
-    expect(asked(key({ ctrlKey: true }), false)).toBe("steer");
-    expect(asked(key({ metaKey: true }), false)).toBe("steer");
-    expect(asked(key({ ctrlKey: true, shiftKey: true }), false)).toBe("interrupt");
+    expect(deliveryOf(key({}), false)).toBe("queue");
+    expect(deliveryOf(key({ ctrlKey: true }), false)).toBe("steer");
+    expect(deliveryOf(key({ metaKey: true }), false)).toBe("steer");
+    expect(deliveryOf(key({ ctrlKey: true, shiftKey: true }), false)).toBe("interrupt");
   });
 
   test("Shift with Enter, and Enter on a phone, write a new line", () => {
-    expect(asked(key({ shiftKey: true }), false)).toBeNull();
-    expect(asked(key({}), true)).toBeNull();
+    expect(deliveryOf(key({ shiftKey: true }), false)).toBeNull();
+    expect(deliveryOf(key({}), true)).toBeNull();
   });
 
   test("each way says what it does, and says another thing while the agent waits", () => {
-    const running = ways("running").map((way) => way.about);
-    const waits = ways("requires_action").map((way) => way.about);
+    const running = deliveryModes("running").map((way) => way.about);
+    const waits = deliveryModes("requires_action").map((way) => way.about);
     expect(new Set([...running, ...waits]).size).toBe(6);
   });
 
@@ -97,10 +105,10 @@ describe("keys", () => {
   });
 
   test("how long a message is queued depends on whom the agent waits for", () => {
-    const waitingFor = (kind: string) => waitsFor("requires_action", [{ kind } as Pending]);
+    const waitingFor = (kind: string) => waitingHint("requires_action", [{ kind } as Pending]);
     expect(waitingFor("approval")).toContain("until you have answered");
     expect(waitingFor("child")).toContain("its subagents");
-    expect(waitsFor("running", [])).toBeNull();
+    expect(waitingHint("running", [])).toBeNull();
   });
 });
 
@@ -113,14 +121,14 @@ describe("a paste", () => {
   });
 
   test("that is long goes beside the message, unless it is asked for as text", () => {
-    expect(pasted("a".repeat(1_000), 0, false)).toBe("attach");
-    expect(pasted("a".repeat(1_000), 0, true)).toBe("inline");
-    expect(pasted("short", 0, false)).toBe("inline");
+    expect(pasteAction("a".repeat(1_000), 0, false)).toBe("attach");
+    expect(pasteAction("a".repeat(1_000), 0, true)).toBe("inline");
+    expect(pasteAction("short", 0, false)).toBe("inline");
   });
 
   test("with a picture of its text is the text", () => {
-    expect(pasted("a\tb", 1, false)).toBe("inline");
-    expect(pasted("", 2, false)).toBe("files");
+    expect(pasteAction("a\tb", 1, false)).toBe("inline");
+    expect(pasteAction("", 2, false)).toBe("files");
   });
 
   test("gets a name that is free", () => {
@@ -158,9 +166,9 @@ describe("a prompt", () => {
   test("waits for files that are on their way, and for those that failed", () => {
     const way: Attachment = { ...done("f"), progress: { is: "uploading", share: 0.5 } };
     const failed: Attachment = { ...done("g"), progress: { is: "failed", why: "no" } };
-    expect(hindrance({ text: "", files: [done("f")] })).toBeNull();
-    expect(hindrance({ text: "", files: [way] })).toBe("uploading");
-    expect(hindrance({ text: "", files: [way, failed] })).toBe("failed");
+    expect(sendBlocker({ text: "", files: [done("f")] })).toBeNull();
+    expect(sendBlocker({ text: "", files: [way] })).toBe("uploading");
+    expect(sendBlocker({ text: "", files: [way, failed] })).toBe("failed");
   });
 
   test("that was said becomes the same prompt again", () => {
@@ -196,13 +204,13 @@ describe("a prompt", () => {
 
 describe("characters that nobody sees", () => {
   test("are counted, apart from those that turn the text", () => {
-    expect(invisible("a\u200Bb\u{E0041}\u{E0042}")).toEqual({ hidden: 3, turning: 0 });
-    expect(invisible("a\u202Eb\u2066c")).toEqual({ hidden: 0, turning: 2 });
+    expect(countInvisible("a\u200Bb\u{E0041}\u{E0042}")).toEqual({ hidden: 3, directional: 0 });
+    expect(countInvisible("a\u202Eb\u2066c")).toEqual({ hidden: 0, directional: 2 });
   });
 
   test("are warned of in words", () => {
-    expect(warning("a\u200Bb")).toContain("1 invisible character");
-    expect(warning("a\u202Eb\u200Bc\u200B")).toContain("2 invisible characters and 1");
+    expect(invisibleWarning("a\u200Bb")).toContain("1 invisible character");
+    expect(invisibleWarning("a\u202Eb\u200Bc\u200B")).toContain("2 invisible characters and 1");
   });
 
   test("are none where they belong to what is seen", () => {
@@ -211,7 +219,7 @@ describe("characters that nobody sees", () => {
     const heart = "\u2764\uFE0F";
     const persian = "\u0645\u06CC\u200C\u062E\u0648\u0627\u0647\u0645";
     for (const text of [family, scotland, heart, persian, "1\uFE0F\u20E3", "a\tb\r\nc"]) {
-      expect(warning(text)).toBeNull();
+      expect(invisibleWarning(text)).toBeNull();
       expect(escapeInvisible(text)).toBe(text);
     }
   });
@@ -233,22 +241,22 @@ describe("the order of the queue", () => {
   const queue = [queued("s", "steer"), queued("a"), queued("b"), queued("c")];
 
   test("a message moves to a place", () => {
-    expect(ids(moved(queue, "c", 1))).toBe("scab");
-    expect(ids(moved(queue, "a", 2))).toBe("sbac");
+    expect(ids(reordered(queue, "c", 1))).toBe("scab");
+    expect(ids(reordered(queue, "a", 2))).toBe("sbac");
   });
 
   test("a message stays among its kind", () => {
-    expect(ids(moved(queue, "b", 0))).toBe("sbac");
-    expect(moved(queue, "s", 3)).toBe(queue);
+    expect(ids(reordered(queue, "b", 0))).toBe("sbac");
+    expect(reordered(queue, "s", 3)).toBe(queue);
     expect(range(queue, "b")).toEqual([1, 3]);
   });
 
   test("a message that is gone moves nothing", () => {
-    expect(moved(queue, "x", 0)).toBe(queue);
+    expect(reordered(queue, "x", 0)).toBe(queue);
   });
 
   test("the place is that of the row under the pointer, or the nearest", () => {
-    expect([-5, 5, 15, 99].map((height) => placeAt([10, 20, 30], height))).toEqual([0, 0, 1, 2]);
+    expect([-5, 5, 15, 99].map((height) => indexAt([10, 20, 30], height))).toEqual([0, 0, 1, 2]);
   });
 });
 
@@ -268,15 +276,15 @@ describe("what was said before", () => {
       stored(3, "prompt", "two"),
       stored(4, "prompt", "two"),
     ];
-    expect(saidBefore(messages)).toEqual(["two", "one"]);
+    expect(earlierPrompts(messages)).toEqual(["two", "one"]);
   });
 
   test("is walked back to the oldest and forth to the draft", () => {
-    expect(stepped(null, "back", 2)).toBe(0);
-    expect(stepped(0, "back", 2)).toBe(1);
-    expect(stepped(1, "back", 2)).toBe(1);
-    expect(stepped(1, "forth", 2)).toBe(0);
-    expect(stepped(0, "forth", 2)).toBeNull();
+    expect(nextIndex(null, "back", 2)).toBe(0);
+    expect(nextIndex(0, "back", 2)).toBe(1);
+    expect(nextIndex(1, "back", 2)).toBe(1);
+    expect(nextIndex(1, "forth", 2)).toBe(0);
+    expect(nextIndex(0, "forth", 2)).toBeNull();
   });
 });
 
@@ -289,15 +297,15 @@ describe("an edit", () => {
   ];
 
   test("counts what people see below it", () => {
-    expect(below(messages, 1)).toBe(2);
+    expect(countBelow(messages, 1)).toBe(2);
   });
 
   test("says all that it takes out", () => {
     const chat = { status: "running" } as Snapshot;
     const transcript = { ...EMPTY, messages, chat, queue: [queued("a")] };
-    expect(replaced(transcript, 1)).toBe(
+    expect(editWarning(transcript, 1)).toBe(
       "Replaces this message and the 2 below it. Stops the running turn. Drops the queued message.",
     );
-    expect(replaced({ ...EMPTY, messages }, 4)).toBe("Replaces this message.");
+    expect(editWarning({ ...EMPTY, messages }, 4)).toBe("Replaces this message.");
   });
 });

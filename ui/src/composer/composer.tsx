@@ -7,7 +7,7 @@ import { changeChat, type OpenChat } from "../store/open-chat";
 import { Button } from "../ui/button";
 import { attempt } from "../ui/notices";
 import "./composer.css";
-import { EditQueued, EditSaid } from "./edit-message";
+import { EditQueued, EditSent } from "./edit-message";
 import { NewMessage } from "./new-message";
 
 interface Props {
@@ -16,16 +16,16 @@ interface Props {
 
 export function Composer({ chat }: Props) {
   const editing = useStore(chat.editing);
-  const silent = useSilence(chat);
-  const isSilent = silent !== null;
+  const notice = useReadOnlyNotice(chat);
+  const isReadOnly = notice !== null;
   useEffect(() => {
     // There would be nothing to leave it with.
-    if (isSilent && editing !== null) chat.editing.set(null);
-  }, [chat, isSilent, editing]);
-  if (silent !== null) return silent;
+    if (isReadOnly && editing !== null) chat.editing.set(null);
+  }, [chat, isReadOnly, editing]);
+  if (notice !== null) return notice;
   switch (editing?.is) {
     case "message":
-      return <EditSaid key={editing.stored.number} chat={chat} stored={editing.stored} />;
+      return <EditSent key={editing.stored.number} chat={chat} stored={editing.stored} />;
     case "queued":
       return <EditQueued key={editing.queued.id} chat={chat} queued={editing.queued} />;
     default:
@@ -34,7 +34,7 @@ export function Composer({ chat }: Props) {
 }
 
 /** Why nothing can be said here, if so. */
-function useSilence(chat: OpenChat) {
+function useReadOnlyNotice(chat: OpenChat) {
   const now = useStore(session);
   const owner = useStore(chat.transcript, (transcript) => transcript.chat?.owner ?? null);
   const archived = useStore(chat.transcript, (transcript) => transcript.chat?.archived ?? false);

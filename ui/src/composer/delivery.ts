@@ -23,20 +23,20 @@ interface Keys {
  * What the keys ask for; null when they only write. `coarse`: on a keyboard of glass Enter is a new
  * line, since there is no Shift to hold.
  */
-export function asked(keys: Keys, coarse: boolean): Deliver | null {
+export function deliveryOf(keys: Keys, coarse: boolean): Deliver | null {
   if (keys.key !== "Enter" || keys.altKey) return null;
   if (keys.ctrlKey || keys.metaKey) return keys.shiftKey ? "interrupt" : "steer";
   return keys.shiftKey || coarse ? null : "queue";
 }
 
-export interface Way {
+export interface DeliveryMode {
   readonly deliver: Deliver;
   readonly name: string;
   readonly about: string;
   readonly keys: string;
 }
 
-export function ways(status: Status | null): readonly Way[] {
+export function deliveryModes(status: Status | null): readonly DeliveryMode[] {
   const waits = status === "requires_action";
   return [
     {
@@ -65,18 +65,18 @@ export function ways(status: Status | null): readonly Way[] {
 }
 
 /** Of a message that waits. */
-export const WHEN: Readonly<Record<Deliver, string>> = {
+export const DELIVERY_LABELS: Readonly<Record<Deliver, string>> = {
   queue: "after this turn",
   steer: "before the next step",
   interrupt: "now",
 };
 
 /** What it means for a message that the chat waits. That it does, and for whom, is said above. */
-export function waitsFor(status: Status | null, actions: readonly Pending[]): string | null {
+export function waitingHint(status: Status | null, actions: readonly Pending[]): string | null {
   if (status !== "requires_action") return null;
   const kinds = new Set(actions.map((action) => action.kind));
-  const queued = (until: string, steered: string) =>
-    `A message is queued until ${until}; steering skips ${steered}.`;
+  const queued = (until: string, skipped: string) =>
+    `A message is queued until ${until}; steering skips ${skipped}.`;
   if (kinds.has("approval") || kinds.has("answer")) return queued("you have answered", "that");
   if (kinds.has("client")) return queued("its program has answered", "that");
   if (kinds.has("child")) return queued("its subagents are done", "waiting for them");

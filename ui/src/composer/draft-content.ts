@@ -3,12 +3,12 @@
 import type { Message, Part, Prompt } from "../api/types";
 import { messageText } from "../store/message-text";
 
-export type GivenPart = Exclude<Prompt, string>[number];
+export type PromptPart = Exclude<Prompt, string>[number];
 
 /** How far a file is: on its way, there, or not to be had. */
 export type Progress =
   | { readonly is: "uploading"; readonly share: number }
-  | { readonly is: "done"; readonly part: GivenPart }
+  | { readonly is: "done"; readonly part: PromptPart }
   | { readonly is: "failed"; readonly why: string };
 
 export interface Attachment {
@@ -22,56 +22,56 @@ export interface Attachment {
   readonly text?: string;
 }
 
-export interface Content {
+export interface DraftContent {
   readonly text: string;
   readonly files: readonly Attachment[];
 }
 
-export const NOTHING: Content = { text: "", files: [] };
+export const EMPTY: DraftContent = { text: "", files: [] };
 
-export function isEmpty({ text, files }: Content): boolean {
+export function isEmpty({ text, files }: DraftContent): boolean {
   return text.trim() === "" && files.length === 0;
 }
 
 /** What keeps a message from being sent just now. */
-export function hindrance({ files }: Content): "uploading" | "failed" | null {
+export function sendBlocker({ files }: DraftContent): "uploading" | "failed" | null {
   if (files.some(({ progress }) => progress.is === "failed")) return "failed";
   return files.some(({ progress }) => progress.is === "uploading") ? "uploading" : null;
 }
 
 /** Null when there is nothing to say. */
-export function promptOf({ text, files }: Content): Prompt | null {
-  const said = text.trimEnd();
+export function promptOf({ text, files }: DraftContent): Prompt | null {
+  const trimmed = text.trimEnd();
   const parts = files.flatMap(({ progress }) => (progress.is === "done" ? [progress.part] : []));
-  if (said.trim() === "") return parts.length > 0 ? parts : null;
-  return parts.length > 0 ? [{ type: "text", text: said }, ...parts] : said;
+  if (trimmed.trim() === "") return parts.length > 0 ? parts : null;
+  return parts.length > 0 ? [{ type: "text", text: trimmed }, ...parts] : trimmed;
 }
 
 const UPLOADED = "holdfast:";
 
 /** Something that was said before, to be changed. */
-export function contentOf({ parts }: Message): Content {
+export function contentOf({ parts }: Message): DraftContent {
   const files = parts.flatMap((part, at) => {
-    const attached = attachedOf(part, `said ${at}`);
-    return attached === null ? [] : [attached];
+    const attachment = attachmentOf(part, `said ${at}`);
+    return attachment === null ? [] : [attachment];
   });
   return { text: messageText(parts), files };
 }
 
-function attachedOf(part: Part, id: string): Attachment | null {
+function attachmentOf(part: Part, id: string): Attachment | null {
   if (part.type === "source") {
-    const given: GivenPart = { type: "source", url: part.url, title: part.title ?? null };
+    const source: PromptPart = { type: "source", url: part.url, title: part.title ?? null };
     const name = part.title ?? part.url;
-    return { id, name, media: "", size: null, progress: { is: "done", part: given } };
+    return { id, name, media: "", size: null, progress: { is: "done", part: source } };
   }
   if (part.type !== "file") return null;
   const { name, media_type: media, ref, data } = part;
-  const given = uploadedId(ref ?? null);
+  const fileId = uploadedId(ref ?? null);
   const progress: Progress = {
     is: "done",
     part:
-      given !== null
-        ? { type: "file", file: given }
+      fileId !== null
+        ? { type: "file", file: fileId }
         : {
             type: "file",
             url: ref ?? null,
@@ -95,10 +95,10 @@ export function pictureOf({ media, progress }: Attachment): string | null {
 }
 
 /** What a message is about, in one line. */
-export function lineOf(message: Message): string {
+export function oneLineOf(message: Message): string {
   return messageText(message.parts).replace(/\s+/g, " ").trim();
 }
 
-export function filesIn({ parts }: Message): number {
+export function countFiles({ parts }: Message): number {
   return parts.filter((part) => part.type === "file" || part.type === "source").length;
 }

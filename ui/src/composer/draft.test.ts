@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
-import type { Uploading } from "../api/upload";
+import type { UploadTask } from "../api/upload";
 import { setStorageUser } from "../reactive/local-storage";
 import { Draft, draftNamed } from "./draft";
 
@@ -15,7 +15,7 @@ interface Sent {
 
 const sent: Sent[] = [];
 
-function send(_: Blob, name: string, progress: (share: number) => void): Uploading {
+function send(_: Blob, name: string, progress: (share: number) => void): UploadTask {
   const one = { name, progress, cancelled: false } as Sent;
   const done = new Promise<StoredFile>((resolve, reject) => {
     one.arrive = () => resolve({ id: `id of ${name}` } as StoredFile);
@@ -122,7 +122,7 @@ test("a pasted text can be put into the message, behind what is there", () => {
 test("what is given back stands in front of what was written meanwhile", () => {
   const draft = open();
   draft.type("later");
-  draft.giveBack({ text: "first", files: [] });
+  draft.prepend({ text: "first", files: [] });
   expect(draft.content.get().text).toBe("first\n\nlater");
 });
 
@@ -136,7 +136,7 @@ test("what was written while it was sent stays, and only that", async () => {
   const was = draft.content.get();
   draft.type("first, and then");
   draft.add([file("c.png")]);
-  draft.sent(was);
+  draft.removeSent(was);
   expect(draft.content.get().text).toBe(", and then");
   expect(draft.content.get().files.map(({ name }) => name)).toEqual(["c.png"]);
   expect(open().content.get().text).toBe(", and then");
@@ -148,9 +148,9 @@ test("what was rewritten while it was sent stays as it is", () => {
   draft.type("first");
   const was = draft.content.get();
   draft.type("the first");
-  draft.sent(was);
+  draft.removeSent(was);
   expect(draft.content.get().text).toBe("the first");
-  draft.sent(draft.content.get());
+  draft.removeSent(draft.content.get());
   expect(draft.content.get().text).toBe("");
 });
 

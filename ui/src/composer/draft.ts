@@ -8,49 +8,49 @@
 import { IdempotencyKeys, newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import type { StoredFile } from "../api/types";
-import { type Uploading, upload } from "../api/upload";
+import { type UploadTask, upload } from "../api/upload";
 import { onStoredElsewhere, readStored, storageUser, writeStored } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
 import {
   type Attachment,
-  type Content,
-  type GivenPart,
+  type DraftContent,
+  EMPTY,
   isEmpty,
-  NOTHING,
   type Progress,
+  type PromptPart,
 } from "./draft-content";
 import { pastedName } from "./paste";
 
-type Upload = typeof upload;
+type UploadFunction = typeof upload;
 
 /** Drafts with running uploads, by name: a returning user finds them as they were. */
-const busy = new Map<string, Draft>();
+const uploading = new Map<string, Draft>();
 /** Drafts on the screen, by name, so that content is added to the one that is visible. */
-const shown = new Map<string, Draft>();
+const onScreen = new Map<string, Draft>();
 
 /** What is about to be said under a name. Two at a time would write over what the other keeps. */
-export function draftNamed(name: string, send: Upload = upload): Draft {
-  const known = busy.get(name) ?? shown.get(name);
-  return known?.isMine ? known : new Draft(name, undefined, send);
+export function draftNamed(name: string, send: UploadFunction = upload): Draft {
+  const existing = uploading.get(name) ?? onScreen.get(name);
+  return existing?.isMine ? existing : new Draft(name, undefined, send);
 }
 
 export class Draft {
-  readonly content: Store<Content>;
+  readonly content: Store<DraftContent>;
   /** Idempotency keys for what is made of this draft. Dropped when it is emptied. */
   readonly keys: IdempotencyKeys;
   /** Null for one that is not kept. */
   readonly #name: string | null;
   /** Who writes it. */
   readonly #user = storageUser();
-  readonly #upload: Upload;
+  readonly #upload: UploadFunction;
   readonly #bytes = new Map<string, Blob>();
-  readonly #running = new Map<string, Uploading>();
+  readonly #running = new Map<string, UploadTask>();
 
-  constructor(name: string | null, content?: Content, send: Upload = upload) {
+  constructor(name: string | null, content?: DraftContent, send: UploadFunction = upload) {
     this.#name = name;
     this.#upload = send;
-    this.content = new Store(content ?? this.#kept());
+    this.content = new Store(content ?? this.#readStored());
     this.keys = new IdempotencyKeys(name === null ? null : `draft.${name}.key`);
     for (const { id, progress, text } of this.content.get().files) {
       // The page went away while it was on its way.
@@ -67,13 +67,13 @@ export class Draft {
   follow(): () => void {
     const name = this.#name;
     if (name === null) return () => {};
-    shown.set(name, this);
-    const leave = onStoredElsewhere(`draft.${name}`, () => {
-      if (!document.hasFocus() && this.#running.size === 0) this.content.set(this.#kept());
+    onScreen.set(name, this);
+    const unsubscribe = onStoredElsewhere(`draft.${name}`, () => {
+      if (!document.hasFocus() && this.#running.size === 0) this.content.set(this.#readStored());
     });
     return () => {
-      leave();
-      if (shown.get(name) === this) shown.delete(name);
+      unsubscribe();
+      if (onScreen.get(name) === this) onScreen.delete(name);
     };
   }
 
@@ -98,7 +98,7 @@ export class Draft {
 
   remove(id: string): void {
     this.#running.get(id)?.cancel();
-    this.#over(id);
+    this.#forgetUpload(id);
     this.#bytes.delete(id);
     this.#files((files) => files.filter((file) => file.id !== id));
   }
@@ -113,7 +113,7 @@ export class Draft {
   }
 
   /** Puts something back in front of what is there. */
-  giveBack({ text, files }: Content): void {
+  prepend({ text, files }: DraftContent): void {
     const now = this.content.get();
     const together = [text, now.text].filter((each) => each.trim() !== "").join("\n\n");
     const named = files.map((file) => ({ ...file, id: newKey() }));
@@ -121,24 +121,27 @@ export class Draft {
   }
 
   /** Takes out what was sent, as it was then. What came since stays. */
-  sent(was: Content): void {
+  removeSent(sent: DraftContent): void {
     const { text, files } = this.content.get();
-    const gone = new Set(was.files.map(({ id }) => id));
+    const sentIds = new Set(sent.files.map(({ id }) => id));
     this.keys.done();
-    this.#set({ text: since(was.text, text), files: files.filter(({ id }) => !gone.has(id)) });
+    this.#set({
+      text: textAfter(sent.text, text),
+      files: files.filter(({ id }) => !sentIds.has(id)),
+    });
   }
 
   clear(): void {
     this.stop();
     this.#bytes.clear();
-    this.#set(NOTHING);
+    this.#set(EMPTY);
   }
 
   /** Cancels the running uploads. */
   stop(): void {
     for (const [id, each] of this.#running) {
       each.cancel();
-      this.#over(id);
+      this.#forgetUpload(id);
     }
   }
 
@@ -156,31 +159,31 @@ export class Draft {
     const name = this.content.get().files.find((file) => file.id === id)?.name ?? "file";
     const running = this.#upload(bytes, name, (share) => {
       // Not worth keeping.
-      if (this.#running.has(id)) this.content.change(having(id, { is: "uploading", share }));
+      if (this.#running.has(id)) this.content.change(withProgress(id, { is: "uploading", share }));
     });
     this.#running.set(id, running);
-    if (this.#name !== null) busy.set(this.#name, this);
+    if (this.#name !== null) uploading.set(this.#name, this);
     running.done.then(
-      (file) => this.#ended(id, running, { is: "done", part: partOf(file) }),
-      (error) => this.#ended(id, running, { is: "failed", why: Problem.of(error).message }),
+      (file) => this.#onUploadEnd(id, running, { is: "done", part: partOf(file) }),
+      (error) => this.#onUploadEnd(id, running, { is: "failed", why: Problem.of(error).message }),
     );
   }
 
-  #ended(id: string, running: Uploading, progress: Progress): void {
+  #onUploadEnd(id: string, running: UploadTask, progress: Progress): void {
     if (this.#running.get(id) !== running) return; // taken away meanwhile
-    this.#over(id);
+    this.#forgetUpload(id);
     if (progress.is === "done") this.#bytes.delete(id);
     this.#progress(id, progress);
   }
 
-  #over(id: string): void {
+  #forgetUpload(id: string): void {
     this.#running.delete(id);
     if (this.#name === null || this.#running.size > 0) return;
-    if (busy.get(this.#name) === this) busy.delete(this.#name);
+    if (uploading.get(this.#name) === this) uploading.delete(this.#name);
   }
 
   #progress(id: string, progress: Progress): void {
-    this.#set(having(id, progress)(this.content.get()));
+    this.#set(withProgress(id, progress)(this.content.get()));
   }
 
   #files(by: (files: readonly Attachment[]) => readonly Attachment[]): void {
@@ -188,7 +191,7 @@ export class Draft {
     this.#set({ ...now, files: by(now.files) });
   }
 
-  #set(content: Content): void {
+  #set(content: DraftContent): void {
     const before = this.content.get();
     this.content.set(content);
     if (this.#name === null || !this.isMine) return;
@@ -196,23 +199,23 @@ export class Draft {
     // Apart, so that a key that is pressed does not write long texts anew.
     if (content.text !== before.text) writeStored(`draft.${this.#name}`, content.text, "");
     if (content.files !== before.files) {
-      writeStored(`draft.${this.#name}.files`, lasting(content.files), []);
+      writeStored(`draft.${this.#name}.files`, storable(content.files), []);
     }
   }
 
-  #kept(): Content {
-    if (this.#name === null) return NOTHING;
+  #readStored(): DraftContent {
+    if (this.#name === null) return EMPTY;
     const text = readStored(`draft.${this.#name}`, "");
     return { text, files: readStored<readonly Attachment[]>(`draft.${this.#name}.files`, []) };
   }
 }
 
 /** The server knows its name: it is for those who see the message before it is there. */
-function partOf({ id, media_type, name }: StoredFile): GivenPart {
+function partOf({ id, media_type, name }: StoredFile): PromptPart {
   return { type: "file", file: id, media_type, name };
 }
 
-function having(id: string, progress: Progress): (content: Content) => Content {
+function withProgress(id: string, progress: Progress): (content: DraftContent) => DraftContent {
   return ({ text, files }) => ({
     text,
     files: files.map((file) => (file.id === id ? { ...file, progress } : file)),
@@ -220,13 +223,13 @@ function having(id: string, progress: Progress): (content: Content) => Content {
 }
 
 /** Behind a text; all of it where that is not its beginning any more. */
-function since(before: string, now: string): string {
+function textAfter(before: string, now: string): string {
   const sent = before.trimEnd();
   return now.startsWith(sent) ? now.slice(sent.length).trimStart() : now;
 }
 
 /** What can be had again after a reload. */
-function lasting(files: readonly Attachment[]): readonly Attachment[] {
+function storable(files: readonly Attachment[]): readonly Attachment[] {
   return files.filter(({ progress, text }) => progress.is === "done" || text !== undefined);
 }
 
@@ -238,8 +241,8 @@ const drafts = new WeakMap<OpenChat, Draft>();
 
 /** The one that all parts of the screen of a chat work on. */
 export function draftOf(chat: OpenChat): Draft {
-  const known = drafts.get(chat);
-  if (known !== undefined) return known;
+  const existing = drafts.get(chat);
+  if (existing !== undefined) return existing;
   const draft = draftNamed(chat.id);
   drafts.set(chat, draft);
   return draft;

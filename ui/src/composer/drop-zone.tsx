@@ -9,7 +9,7 @@ interface Props {
 }
 
 /** Takes files that are dropped anywhere beside the list of chats, and says so while they hover. */
-export function DropTarget({ onFiles }: Props) {
+export function DropZone({ onFiles }: Props) {
   const [over, setOver] = useState(false);
   const take = useRef(onFiles);
   take.current = onFiles;
@@ -28,7 +28,7 @@ export function DropTarget({ onFiles }: Props) {
       setOver(false);
       if (!hasFiles(event)) return;
       event.preventDefault();
-      if (isOverMain(event)) take.current(dropped(event.dataTransfer));
+      if (isOverMain(event)) take.current(filesIn(event.dataTransfer));
     };
     addEventListener("dragover", hover);
     addEventListener("dragleave", leave);
@@ -53,7 +53,7 @@ function hasFiles({ dataTransfer }: DragEvent): boolean {
   return dataTransfer?.types.includes("Files") ?? false;
 }
 
-function dropped(data: DataTransfer | null): readonly File[] {
+function filesIn(data: DataTransfer | null): readonly File[] {
   const items = [...(data?.items ?? [])].filter((item) => item.kind === "file");
   const files = items.filter((item) => !item.webkitGetAsEntry?.()?.isDirectory);
   if (files.length < items.length)

@@ -15,25 +15,25 @@ import { Button } from "../ui/button";
 import { deferredNavigation } from "../ui/deferred-navigation";
 import { isCoarse } from "../ui/media-query";
 import { attempt, notify } from "../ui/notices";
-import { Box } from "./composer-box";
-import { asked } from "./delivery";
+import { ComposerBox } from "./composer-box";
+import { deliveryOf } from "./delivery";
 import { Draft } from "./draft";
-import { contentOf, hindrance, isEmpty, promptOf } from "./draft-content";
-import { replaced } from "./edit-warning";
+import { contentOf, isEmpty, promptOf, sendBlocker } from "./draft-content";
+import { editWarning } from "./edit-warning";
 import { useEscape } from "./use-escape";
 
-interface SaidProps {
+interface EditSentProps {
   readonly chat: OpenChat;
   readonly stored: Stored;
 }
 
-export function EditSaid({ chat, stored }: SaidProps) {
-  const words = useStore(chat.transcript, (transcript) => replaced(transcript, stored.number));
+export function EditSent({ chat, stored }: EditSentProps) {
+  const words = useStore(chat.transcript, (transcript) => editWarning(transcript, stored.number));
   const edit = useEdit(chat, () => contentOf(stored.message));
   const fork = async (prompt: Prompt) => {
     const arrive = deferredNavigation();
-    const made = await chat.fork(stored.number, prompt);
-    arrive(`/chats/${made.id}`, "Fork created.");
+    const forked = await chat.fork(stored.number, prompt);
+    arrive(`/chats/${forked.id}`, "Fork created.");
   };
   const save = () => edit.save((prompt) => chat.edit(stored.number, prompt));
   return (
@@ -48,12 +48,12 @@ export function EditSaid({ chat, stored }: SaidProps) {
   );
 }
 
-interface QueuedProps {
+interface EditQueuedProps {
   readonly chat: OpenChat;
   readonly queued: Queued;
 }
 
-export function EditQueued({ chat, queued }: QueuedProps) {
+export function EditQueued({ chat, queued }: EditQueuedProps) {
   const waits = useStore(chat.transcript, ({ queue }) =>
     queue.some((each) => each.id === queued.id),
   );
@@ -93,11 +93,11 @@ function useEdit(chat: OpenChat, begin: () => ReturnType<typeof contentOf>) {
   const cancel = useCallback(() => chat.editing.set(null), [chat]);
   const save = async (by: (prompt: Prompt) => Promise<void>) => {
     const prompt = promptOf(draft.content.get());
-    const hindered = hindrance(draft.content.get());
+    const blocker = sendBlocker(draft.content.get());
     if (prompt === null || saving) return;
-    if (hindered !== null) {
+    if (blocker !== null) {
       const what =
-        hindered === "failed" ? "failed to upload: remove it or try again" : "is still uploading";
+        blocker === "failed" ? "failed to upload: remove it or try again" : "is still uploading";
       return notify(`A file ${what}.`, true);
     }
     setSaving(true);
@@ -125,13 +125,13 @@ function EditBox({ edit: { draft, empty, cancel }, words, onSave, children }: Bo
     element?.setSelectionRange(element.value.length, element.value.length);
   }, []);
   const press = (event: KeyboardEvent) => {
-    if (asked(event, isCoarse()) === null) return;
+    if (deliveryOf(event, isCoarse()) === null) return;
     event.preventDefault();
     if (!empty) onSave();
   };
   return (
     <div className="composer" data-editing>
-      <Box
+      <ComposerBox
         draft={draft}
         field={field}
         label="Edited message"

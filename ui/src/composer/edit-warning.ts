@@ -4,7 +4,7 @@ import type { Stored } from "../api/types";
 import type { Transcript } from "../store/transcript";
 
 /** Messages that people see below one. */
-export function below(messages: readonly Stored[], number: number): number {
+export function countBelow(messages: readonly Stored[], number: number): number {
   return messages.filter(
     ({ number: each, message }) =>
       each > number && message.visibility !== "model" && message.kind !== "results",
@@ -12,8 +12,8 @@ export function below(messages: readonly Stored[], number: number): number {
 }
 
 /** What the user should know before they save an edit. */
-export function replaced(transcript: Transcript, number: number): string {
-  const count = below(transcript.messages, number);
+export function editWarning(transcript: Transcript, number: number): string {
+  const count = countBelow(transcript.messages, number);
   const waiting = transcript.queue.length;
   const runs = ["running", "interrupting"].includes(transcript.chat?.status ?? "");
   return [

@@ -20,7 +20,7 @@ export async function forkBefore(chat: string, { number, message }: Stored): Pro
   });
   const last = page.messages.at(-1)?.number;
   const id = last === undefined ? null : await forkAt(chat, last);
-  draftNamed(id ?? "new").giveBack(contentOf(message));
+  draftNamed(id ?? "new").prepend(contentOf(message));
   return id === null ? "/new" : `/chats/${id}`;
 }
 

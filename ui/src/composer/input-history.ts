@@ -3,22 +3,22 @@
 import type { Stored } from "../api/types";
 import { messageText } from "../store/message-text";
 
-const MOST = 500;
+const LIMIT = 500;
 
 /** The newest first; the same said twice in a row counts once. */
-export function saidBefore(messages: readonly Stored[]): readonly string[] {
-  const said: string[] = [];
+export function earlierPrompts(messages: readonly Stored[]): readonly string[] {
+  const texts: string[] = [];
   for (const { message } of messages.toReversed()) {
     if (message.kind !== "prompt" || message.visibility === "model") continue;
     const text = messageText(message.parts).trim();
-    if (text !== "" && text !== said.at(-1)) said.push(text);
-    if (said.length === MOST) break;
+    if (text !== "" && text !== texts.at(-1)) texts.push(text);
+    if (texts.length === LIMIT) break;
   }
-  return said;
+  return texts;
 }
 
 /** The place of the prompt to show next; null for the draft itself. */
-export function stepped(at: number | null, by: "back" | "forth", count: number): number | null {
+export function nextIndex(at: number | null, by: "back" | "forth", count: number): number | null {
   if (by === "forth") return at === null || at === 0 ? null : at - 1;
   const next = at === null ? 0 : at + 1;
   return next < count ? next : at;

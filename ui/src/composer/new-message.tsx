@@ -7,45 +7,45 @@ import type { OpenChat } from "../store/open-chat";
 import { statusOf } from "../store/transcript";
 import { isCoarse } from "../ui/media-query";
 import { attempt, notify } from "../ui/notices";
-import { Help } from "./command-help";
-import { Box } from "./composer-box";
-import { asked, hasChoice, isBusy, placeholder, waitsFor } from "./delivery";
+import { CommandHelp } from "./command-help";
+import { ComposerBox } from "./composer-box";
+import { deliveryOf, hasChoice, isBusy, placeholder, waitingHint } from "./delivery";
 import { type Draft, draftOf } from "./draft";
-import { hindrance, isEmpty, promptOf } from "./draft-content";
+import { isEmpty, promptOf, sendBlocker } from "./draft-content";
 import { SendButton, StopButton } from "./send-button";
 import { SlashMenu } from "./slash-menu";
 import { useEscape } from "./use-escape";
-import { useRecall } from "./use-input-history";
-import { useSlash } from "./use-slash-menu";
+import { useInputHistory } from "./use-input-history";
+import { useSlashMenu } from "./use-slash-menu";
 
 export function NewMessage({ chat }: { readonly chat: OpenChat }) {
   const draft = draftOf(chat);
   const field = useRef<HTMLTextAreaElement>(null);
   const status = useStore(chat.transcript, statusOf);
   const empty = useStore(draft.content, isEmpty);
-  const { armed, send } = useSending(draft, (deliver) => {
+  const { armed, send } = useSend(draft, (deliver) => {
     const prompt = promptOf(draft.content.get());
     if (prompt === null) return;
     chat.send(prompt, hasChoice(status) ? deliver : "queue");
     draft.clear();
     field.current?.focus();
   });
-  const slash = useSlash(chat, draft, status);
-  const recall = useRecall(chat, draft, field);
-  useStop(chat);
+  const slash = useSlashMenu(chat, draft, status);
+  const history = useInputHistory(chat, draft, field);
+  useStopOnEscape(chat);
   useFirstFocus(field);
   const press = (event: KeyboardEvent<HTMLTextAreaElement>) => {
-    if (slash.press(event) || recall.press(event)) return;
-    const deliver = asked(event, isCoarse());
+    if (slash.press(event) || history.press(event)) return;
+    const deliver = deliveryOf(event, isCoarse());
     if (deliver === null) return;
     event.preventDefault();
     if (!empty) send(deliver);
   };
   return (
     <div className="composer">
-      <Waits chat={chat} status={status} />
+      <WaitingHint chat={chat} status={status} />
       {slash.open && <SlashMenu {...slash.list} />}
-      <Box
+      <ComposerBox
         draft={draft}
         field={field}
         label="Message"
@@ -59,32 +59,32 @@ export function NewMessage({ chat }: { readonly chat: OpenChat }) {
           </>
         }
       />
-      {slash.helping && <Help onClose={slash.closeHelp} />}
+      {slash.helping && <CommandHelp onClose={slash.closeHelp} />}
     </div>
   );
 }
 
 /** Sends at once, or as soon as the files are there. Asked again meanwhile, it does not. */
-export function useSending(draft: Draft, send: (deliver: Deliver) => void) {
+export function useSend(draft: Draft, send: (deliver: Deliver) => void) {
   const [armed, arm] = useState<Deliver | null>(null);
-  const hindered = useStore(draft.content, hindrance);
+  const blocker = useStore(draft.content, sendBlocker);
   const now = useRef(send);
   now.current = send;
   useEffect(() => {
-    if (armed === null || hindered === "uploading") return;
+    if (armed === null || blocker === "uploading") return;
     arm(null);
-    if (hindered === null) now.current(armed);
-  }, [armed, hindered]);
+    if (blocker === null) now.current(armed);
+  }, [armed, blocker]);
   const ask = (deliver: Deliver) => {
     if (armed !== null) arm(null);
-    else if (hindered === "failed") notify("A file did not arrive: try it again, or remove it.");
-    else if (hindered === "uploading") arm(deliver);
+    else if (blocker === "failed") notify("A file did not arrive: try it again, or remove it.");
+    else if (blocker === "uploading") arm(deliver);
     else send(deliver);
   };
   return { armed: armed !== null, send: ask };
 }
 
-function useStop(chat: OpenChat): void {
+function useStopOnEscape(chat: OpenChat): void {
   useEscape(
     useCallback(() => {
       // As it is now: what was last drawn may be a moment older.
@@ -102,7 +102,13 @@ export function useFirstFocus(field: React.RefObject<HTMLTextAreaElement | null>
 }
 
 /** What it means for a message that the agent waits. */
-function Waits({ chat, status }: { readonly chat: OpenChat; readonly status: Status | null }) {
-  const words = useStore(chat.transcript, ({ actions }) => waitsFor(status, actions));
+function WaitingHint({
+  chat,
+  status,
+}: {
+  readonly chat: OpenChat;
+  readonly status: Status | null;
+}) {
+  const words = useStore(chat.transcript, ({ actions }) => waitingHint(status, actions));
   return words === null ? null : <p className="composer-waits">{words}</p>;
 }

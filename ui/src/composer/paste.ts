@@ -8,13 +8,13 @@ export function isLong(text: string): boolean {
   return text.length >= LONG_TEXT || text.split("\n").length >= LONG_LINES;
 }
 
-export type Pasted = "files" | "attach" | "inline";
+export type PasteAction = "files" | "attach" | "inline";
 
 /**
  * Programs that copy a table or a page give a picture of it along: the text is what was meant.
  * `asText`: it was asked for in so many keys that the text stays in the message.
  */
-export function pasted(text: string, files: number, asText: boolean): Pasted {
+export function pasteAction(text: string, files: number, asText: boolean): PasteAction {
   if (files > 0 && text.trim() === "") return "files";
   return !asText && isLong(text) ? "attach" : "inline";
 }

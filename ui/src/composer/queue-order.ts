@@ -10,7 +10,7 @@ export function range(queue: readonly Queued[], id: string): readonly [number, n
 }
 
 /** As near to a place as it may go. The same queue when it stays where it is. */
-export function moved(queue: readonly Queued[], id: string, to: number): readonly Queued[] {
+export function reordered(queue: readonly Queued[], id: string, to: number): readonly Queued[] {
   const from = queue.findIndex((each) => each.id === id);
   const one = queue[from];
   if (one === undefined) return queue;
@@ -20,7 +20,7 @@ export function moved(queue: readonly Queued[], id: string, to: number): readonl
 }
 
 /** The place of the row at a height, of rows that are given by where they end. */
-export function placeAt(ends: readonly number[], height: number): number {
-  const found = ends.findIndex((end) => height < end);
-  return found === -1 ? ends.length - 1 : found;
+export function indexAt(ends: readonly number[], height: number): number {
+  const index = ends.findIndex((end) => height < end);
+  return index === -1 ? ends.length - 1 : index;
 }

@@ -15,12 +15,12 @@ import { useIsReadOnly } from "../approvals/read-only";
 import { useStore } from "../reactive/store";
 import { chatOnScreen, type OpenChat } from "../store/open-chat";
 import { IconButton } from "../ui/button";
-import { useFocusHandedOn } from "../ui/focus";
+import { useFocusFallback } from "../ui/focus";
 import { attempt, notify } from "../ui/notices";
 import "./composer.css";
-import { hasChoice, isBusy, WHEN } from "./delivery";
+import { DELIVERY_LABELS, hasChoice, isBusy } from "./delivery";
 import { draftNamed, draftOf } from "./draft";
-import { contentOf, filesIn, lineOf, promptOf } from "./draft-content";
+import { contentOf, countFiles, oneLineOf, promptOf } from "./draft-content";
 import { range } from "./queue-order";
 import { useDrag, useQueue } from "./use-queue";
 
@@ -29,18 +29,18 @@ interface Props {
 }
 
 export function Queue({ chat }: Props) {
-  const waiting = useQueue(chat);
-  const { list, dragged, grip } = useDrag(waiting);
+  const state = useQueue(chat);
+  const { list, dragged, grip } = useDrag(state);
   const editing = useStore(chat.editing);
-  const keepFocus = useKeptFocus(list, waiting.queue);
+  const keepFocus = useFocusAfterMove(list, state.queue);
   const isReadOnly = useIsReadOnly(chat.id);
-  const { queue } = waiting;
+  const { queue } = state;
   if (queue.length === 0) return null;
   return (
     <section className="queue" aria-label="Queue">
       <ol ref={list} className="queue-list">
         {queue.map((queued, at) => (
-          <Row
+          <QueueRow
             key={queued.id}
             queued={queued}
             edited={editing?.is === "queued" && editing.queued.id === queued.id}
@@ -50,11 +50,11 @@ export function Queue({ chat }: Props) {
             isReadOnly={isReadOnly}
             onMove={(to, focus) => {
               keepFocus(queued.id, focus);
-              waiting.move(queued.id, to);
+              state.move(queued.id, to);
             }}
             onEdit={() => chat.editing.set({ is: "queued", queued })}
             onRemove={async () => {
-              if (await waiting.remove(queued.id)) offerUndo(chat, queued);
+              if (await state.remove(queued.id)) offerUndo(chat, queued);
             }}
             onSendNow={() => attempt(() => chat.promote(queued.id))}
           />
@@ -78,13 +78,22 @@ interface RowProps {
   readonly onSendNow: () => void;
 }
 
-function Row({ queued, edited, dragged, grip, places, isReadOnly, onMove, ...acts }: RowProps) {
+function QueueRow({
+  queued,
+  edited,
+  dragged,
+  grip,
+  places,
+  isReadOnly,
+  onMove,
+  ...acts
+}: RowProps) {
   const [at = 0, first = 0, last = 0] = places;
-  const line = lineOf(queued.message);
+  const line = oneLineOf(queued.message);
   const name = line === "" ? "files" : line.slice(0, 40);
-  const files = filesIn(queued.message);
+  const files = countFiles(queued.message);
   const row = useRef<HTMLLIElement>(null);
-  useFocusHandedOn(row, lastButtonBeside);
+  useFocusFallback(row, lastButtonBeside);
   return (
     <li ref={row} className="queue-row" data-id={queued.id} data-dragged={dragged || undefined}>
       <span
@@ -104,7 +113,7 @@ function Row({ queued, edited, dragged, grip, places, isReadOnly, onMove, ...act
         </span>
       )}
       <span className="queue-when" data-deliver={queued.deliver}>
-        {edited ? "being edited" : WHEN[queued.deliver]}
+        {edited ? "being edited" : DELIVERY_LABELS[queued.deliver]}
       </span>
       {!isReadOnly && (
         <span className="queue-acts">
@@ -158,16 +167,16 @@ function Move({ name, up, disabled, onMove }: MoveProps) {
 }
 
 /** A row that is put elsewhere takes the focus along. */
-function useKeptFocus(list: RefObject<HTMLOListElement | null>, queue: readonly Queued[]) {
-  const wanted = useRef<string | null>(null);
+function useFocusAfterMove(list: RefObject<HTMLOListElement | null>, queue: readonly Queued[]) {
+  const focusAfterMove = useRef<string | null>(null);
   // biome-ignore lint/correctness/useExhaustiveDependencies: each time that the order is another one
   useLayoutEffect(() => {
-    if (wanted.current === null) return;
-    list.current?.querySelector<HTMLElement>(wanted.current)?.focus();
-    wanted.current = null;
+    if (focusAfterMove.current === null) return;
+    list.current?.querySelector<HTMLElement>(focusAfterMove.current)?.focus();
+    focusAfterMove.current = null;
   }, [queue, list]);
   return (id: string, which: "up" | "down") => {
-    wanted.current = `[data-id="${CSS.escape(id)}"] [data-move="${which}"]`;
+    focusAfterMove.current = `[data-id="${CSS.escape(id)}"] [data-move="${which}"]`;
   };
 }
 
@@ -178,9 +187,9 @@ function offerUndo({ id }: OpenChat, { message, deliver, model, effort }: Queued
   if (prompt === null) return;
   const onChoose = () => {
     const now = chatOnScreen(id);
-    if (now === null) return draftNamed(id).giveBack(content);
+    if (now === null) return draftNamed(id).prepend(content);
     const status = now.transcript.get().chat?.status ?? null;
-    if (!hasChoice(status)) return draftOf(now).giveBack(content);
+    if (!hasChoice(status)) return draftOf(now).prepend(content);
     now.send(prompt, deliver === "steer" && isBusy(status) ? "steer" : "queue", {
       ...(model ? { model } : {}),
       ...(effort ? { effort: effort as Effort } : {}),

@@ -1,11 +1,14 @@
 /** Runs a slash command. */
 
-import { ask, exportTo } from "../chat/chat-actions";
+import { exportTo, requestCommand } from "../chat/chat-actions";
 import type { OpenChat } from "../store/open-chat";
 import { attempt } from "../ui/notices";
-import type { Name } from "./slash-commands";
+import type { CommandName } from "./slash-commands";
 
-export async function run(name: Exclude<Name, "help">, chat: OpenChat): Promise<void> {
+export async function runSlashCommand(
+  name: Exclude<CommandName, "help">,
+  chat: OpenChat,
+): Promise<void> {
   switch (name) {
     case "export markdown":
       return exportTo(chat.id, "markdown");
@@ -18,6 +21,6 @@ export async function run(name: Exclude<Name, "help">, chat: OpenChat): Promise<
       await attempt(() => chat.interrupt());
       return;
     default:
-      ask(chat.id, name);
+      requestCommand(chat.id, name);
   }
 }

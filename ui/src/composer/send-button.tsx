@@ -7,11 +7,11 @@ import { keysOf } from "../key-combinations";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
 import { Button, IconButton } from "../ui/button";
-import { useFocusHandedOn } from "../ui/focus";
+import { useFocusFallback } from "../ui/focus";
 import { isCoarse } from "../ui/media-query";
 import { Menu } from "../ui/menu";
 import { attempt } from "../ui/notices";
-import { hasChoice, isBusy, ways } from "./delivery";
+import { deliveryModes, hasChoice, isBusy } from "./delivery";
 
 interface Props {
   readonly status: Status | null;
@@ -37,14 +37,14 @@ export function SendButton({ status, empty, armed, onSend }: Props) {
       </IconButton>
     );
   }
-  return empty ? null : <Choice status={status} onSend={onSend} />;
+  return empty ? null : <QueueButton status={status} onSend={onSend} />;
 }
 
 /** One button to queue, and another for the other ways. */
-function Choice({ status, onSend }: Pick<Props, "status" | "onSend">) {
+function QueueButton({ status, onSend }: Pick<Props, "status" | "onSend">) {
   const [open, setOpen] = useState(false);
   const more = useRef<HTMLButtonElement>(null);
-  const items = ways(status).map(({ deliver, name, about, keys }) => {
+  const items = deliveryModes(status).map(({ deliver, name, about, keys }) => {
     // Where there are no keys, none are named.
     const hint = isCoarse() ? {} : { hint: keysOf(keys).join(" ") };
     return { name, about, ...hint, onChoose: () => onSend(deliver) };
@@ -82,13 +82,13 @@ interface StopProps {
 }
 
 export function StopButton({ chat, status }: StopProps) {
-  const asked = useStore(chat.stopping);
+  const isRequested = useStore(chat.stopping);
   if (!hasChoice(status)) return null;
   return (
     <Stop
       chat={chat}
       status={status}
-      stopping={status === "interrupting" || (asked && isBusy(status))}
+      stopping={status === "interrupting" || (isRequested && isBusy(status))}
     />
   );
 }
@@ -100,7 +100,7 @@ interface StoppingProps extends StopProps {
 function Stop({ chat, status, stopping }: StoppingProps) {
   const button = useRef<HTMLButtonElement>(null);
   // What is said next is said in the composer.
-  useFocusHandedOn(button, () => null);
+  useFocusFallback(button, () => null);
   return (
     <Button
       ref={button}

@@ -2,7 +2,7 @@
 
 import type { Status } from "../api/types";
 
-export type Name =
+export type CommandName =
   | "compact"
   | "model"
   | "effort"
@@ -16,20 +16,20 @@ export type Name =
   | "help";
 
 export interface Command {
-  readonly name: Name;
+  readonly name: CommandName;
   readonly about: string;
   /** When it can be done, and what to say when it cannot be. Always, without. */
   readonly when?: readonly Status[];
   readonly unless?: string;
 }
 
-const AT_REST: readonly Status[] = ["idle", "error"];
+const WHEN_IDLE: readonly Status[] = ["idle", "error"];
 
 export const COMMANDS: readonly Command[] = [
   {
     name: "compact",
     about: "Summarize the conversation to make room",
-    when: AT_REST,
+    when: WHEN_IDLE,
     unless: "when the turn is over",
   },
   { name: "model", about: "Choose the model" },
@@ -39,7 +39,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "archive",
     about: "Archive the chat",
-    when: AT_REST,
+    when: WHEN_IDLE,
     unless: "when the turn is over",
   },
   { name: "export markdown", about: "Save the chat as Markdown" },
@@ -55,14 +55,14 @@ export const COMMANDS: readonly Command[] = [
 ];
 
 /** The text after the slash if it may be a command; null otherwise. */
-export function wanted(text: string): string | null {
+export function commandQuery(text: string): string | null {
   return /^\/[a-z ]*$/i.test(text) ? text.slice(1).trimEnd().toLowerCase() : null;
 }
 
 /** Those that fit, the likelier first: by the beginning of a name, of a word, of what it does. */
-export function matching(query: string, commands = COMMANDS): readonly Command[] {
-  const found = commands.map((command) => ({ command, rank: rank(command, query) }));
-  return found
+export function matchingCommands(query: string, commands = COMMANDS): readonly Command[] {
+  const ranked = commands.map((command) => ({ command, rank: rank(command, query) }));
+  return ranked
     .filter((each) => each.rank < NO)
     .sort((one, other) => one.rank - other.rank)
     .map((each) => each.command);
@@ -78,11 +78,11 @@ function rank({ name, about }: Command, query: string): number {
 }
 
 /** Why it cannot be done now; null when it can. */
-export function refusal({ when, unless }: Command, status: Status | null): string | null {
+export function whyUnavailable({ when, unless }: Command, status: Status | null): string | null {
   return when === undefined || (status !== null && when.includes(status)) ? null : (unless ?? "");
 }
 
 /** The next index in a list that wraps around. */
-export function around(at: number, by: 1 | -1, count: number): number {
+export function wrappedIndex(at: number, by: 1 | -1, count: number): number {
   return count === 0 ? 0 : (at + by + count) % count;
 }

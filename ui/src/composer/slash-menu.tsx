@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "react";
 import type { Status } from "../api/types";
-import { type Command, refusal } from "./slash-commands";
+import { type Command, whyUnavailable } from "./slash-commands";
 
 interface Props {
   readonly id: string;
@@ -25,7 +25,7 @@ export function SlashMenu({ id, commands, active, status, onChoose }: Props) {
   return (
     <div ref={list} id={id} className="composer-slash" role="listbox" aria-label="Commands">
       {commands.map((command, at) => {
-        const why = refusal(command, status);
+        const why = whyUnavailable(command, status);
         return (
           // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the text field
           <div

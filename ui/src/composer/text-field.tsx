@@ -9,7 +9,7 @@ import {
 } from "react";
 import { useStore } from "../reactive/store";
 import type { Draft } from "./draft";
-import { pasted } from "./paste";
+import { pasteAction } from "./paste";
 
 /** A list that belongs to the field, and what is chosen in it. */
 export interface Popup {
@@ -27,7 +27,7 @@ interface Props {
 }
 
 /** Where one writes. It grows with the text. */
-export function Field({ draft, label, placeholder, onKeyDown, popup, field }: Props) {
+export function TextField({ draft, label, placeholder, onKeyDown, popup, field }: Props) {
   const text = useStore(draft.content, (content) => content.text);
   const paste = usePaste(draft);
   useLayoutEffect(() => {
@@ -72,7 +72,7 @@ function usePaste(draft: Draft) {
     onPaste: (event: ClipboardEvent) => {
       const text = event.clipboardData.getData("text/plain");
       const files = [...event.clipboardData.files];
-      const what = pasted(text, files.length, asText.current);
+      const what = pasteAction(text, files.length, asText.current);
       asText.current = false;
       if (what === "inline") return;
       event.preventDefault();

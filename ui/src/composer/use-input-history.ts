@@ -3,36 +3,36 @@
 import { type KeyboardEvent, type RefObject, useRef } from "react";
 import type { OpenChat } from "../store/open-chat";
 import type { Draft } from "./draft";
-import { saidBefore, stepped } from "./input-history";
+import { earlierPrompts, nextIndex } from "./input-history";
 
 /** Arrow up, in an empty composer, goes through what was said before. */
-export function useRecall(
+export function useInputHistory(
   chat: OpenChat,
   draft: Draft,
   field: RefObject<HTMLTextAreaElement | null>,
 ) {
   /** Index of the recalled message; reset once it is edited. */
-  const shown = useRef<{ at: number; text: string } | null>(null);
-  const show = (at: number | null, said: readonly string[]) => {
-    const text = at === null ? "" : (said[at] ?? "");
-    shown.current = at === null ? null : { at, text };
+  const recalled = useRef<{ at: number; text: string } | null>(null);
+  const show = (at: number | null, texts: readonly string[]) => {
+    const text = at === null ? "" : (texts[at] ?? "");
+    recalled.current = at === null ? null : { at, text };
     draft.type(text);
     // Once it is drawn.
     requestAnimationFrame(() => field.current?.setSelectionRange(text.length, text.length));
   };
   const press = (event: KeyboardEvent): boolean => {
     const { text } = draft.content.get();
-    const now = shown.current?.text === text ? shown.current.at : null;
+    const now = recalled.current?.text === text ? recalled.current.at : null;
     if (event.shiftKey || event.altKey || event.ctrlKey || event.metaKey) return false;
     if (now === null && (text !== "" || event.key !== "ArrowUp")) return false;
     if (!["ArrowUp", "ArrowDown", "Escape"].includes(event.key)) return false;
-    const said = saidBefore(chat.transcript.get().messages);
-    if (said.length === 0) return false;
+    const texts = earlierPrompts(chat.transcript.get().messages);
+    if (texts.length === 0) return false;
     event.preventDefault();
     const by = event.key === "ArrowUp" ? "back" : "forth";
-    show(event.key === "Escape" ? null : stepped(now, by, said.length), said);
+    show(event.key === "Escape" ? null : nextIndex(now, by, texts.length), texts);
     // What comes before this page of the chat is there for the next press.
-    if (by === "back" && now === said.length - 1) void chat.readEarlier();
+    if (by === "back" && now === texts.length - 1) void chat.readEarlier();
     return true;
   };
   return { press };

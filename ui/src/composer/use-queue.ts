@@ -5,36 +5,36 @@ import type { Queued } from "../api/types";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
 import { attempt } from "../ui/notices";
-import { moved, placeAt } from "./queue-order";
+import { indexAt, reordered } from "./queue-order";
 
 /** What is shown before the server has confirmed it: for as long as it says nothing else. */
-interface Ahead {
+interface OptimisticQueue {
   readonly of: readonly Queued[];
   readonly queue: readonly Queued[];
 }
 
 /** The queue as it will be when the server agrees; as it was, when it refuses. */
 export function useQueue(chat: OpenChat) {
-  const told = useStore(chat.transcript, (transcript) => transcript.queue);
-  const [ahead, setAhead] = useState<Ahead | null>(null);
-  const queue = ahead?.of === told ? ahead.queue : told;
-  const show = (next: readonly Queued[]) => setAhead({ of: told, queue: next });
+  const serverQueue = useStore(chat.transcript, (transcript) => transcript.queue);
+  const [optimistic, setOptimistic] = useState<OptimisticQueue | null>(null);
+  const queue = optimistic?.of === serverQueue ? optimistic.queue : serverQueue;
+  const show = (next: readonly Queued[]) => setOptimistic({ of: serverQueue, queue: next });
   const commit = async (next: readonly Queued[], what: () => Promise<void>) => {
     show(next);
     const done = await attempt(what);
-    if (!done) setAhead(null);
+    if (!done) setOptimistic(null);
     return done;
   };
-  const place = (next: readonly Queued[]) =>
+  const saveOrder = (next: readonly Queued[]) =>
     commit(next, () => chat.reorder(next.map((each) => each.id)));
   return {
     queue,
     show,
-    back: () => setAhead(null),
-    place,
+    back: () => setOptimistic(null),
+    place: saveOrder,
     move: (id: string, to: number) => {
-      const next = moved(queue, id, to);
-      if (next !== queue) void place(next);
+      const next = reordered(queue, id, to);
+      if (next !== queue) void saveOrder(next);
     },
     remove: (id: string) =>
       commit(
@@ -44,10 +44,10 @@ export function useQueue(chat: OpenChat) {
   };
 }
 
-type Waiting = ReturnType<typeof useQueue>;
+type QueueState = ReturnType<typeof useQueue>;
 
 /** Rows that are dragged by their grip: the order follows the pointer, and is sent at the end. */
-export function useDrag({ queue, show, back, place }: Waiting) {
+export function useDrag({ queue, show, back, place }: QueueState) {
   const list = useRef<HTMLOListElement>(null);
   const [dragged, setDragged] = useState<string | null>(null);
   const from = useRef<readonly Queued[]>([]);
@@ -61,7 +61,7 @@ export function useDrag({ queue, show, back, place }: Waiting) {
     },
     onPointerMove: (event: PointerEvent) => {
       if (dragged !== id || list.current === null) return;
-      const next = moved(queue, id, placeAt(ends(list.current), event.clientY));
+      const next = reordered(queue, id, indexAt(ends(list.current), event.clientY));
       if (next !== queue) show(next);
     },
     onPointerUp: () => {

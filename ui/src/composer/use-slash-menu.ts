@@ -5,39 +5,45 @@ import type { Status } from "../api/types";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
 import type { Draft } from "./draft";
-import { run } from "./run-command";
-import { around, type Command, matching, refusal, wanted } from "./slash-commands";
+import { runSlashCommand } from "./run-command";
+import {
+  type Command,
+  commandQuery,
+  matchingCommands,
+  whyUnavailable,
+  wrappedIndex,
+} from "./slash-commands";
 import { optionId } from "./slash-menu";
 
 /** The commands that fit what is written, and the keys that choose among them. */
-export function useSlash(chat: OpenChat, draft: Draft, status: Status | null) {
+export function useSlashMenu(chat: OpenChat, draft: Draft, status: Status | null) {
   const id = useId();
   const text = useStore(draft.content, (content) => content.text);
   const [chosen, choose] = useState({ text: "", at: 0 });
   /** The text whose menu was left. */
-  const [left, leave] = useState<string | null>(null);
+  const [dismissed, dismiss] = useState<string | null>(null);
   const [helping, help] = useState(false);
-  const query = wanted(text);
-  const commands = query === null || left === text ? [] : matching(query);
+  const query = commandQuery(text);
+  const commands = query === null || dismissed === text ? [] : matchingCommands(query);
   const open = commands.length > 0;
   // Another text begins at the top again.
   const at = chosen.text === text ? Math.min(chosen.at, commands.length - 1) : 0;
 
   const take = (command: Command) => {
-    if (refusal(command, status) !== null) return;
+    if (whyUnavailable(command, status) !== null) return;
     draft.type("");
     if (command.name === "help") help(true);
-    else void run(command.name, chat);
+    else void runSlashCommand(command.name, chat);
   };
   const press = (event: KeyboardEvent): boolean => {
     const command = commands[at];
     if (command === undefined) return false;
-    const does = doing(event);
-    if (does === null) return false;
+    const action = keyAction(event);
+    if (action === null) return false;
     event.preventDefault();
-    if (does === "take") take(command);
-    else if (does === "leave") leave(text);
-    else choose({ text, at: around(at, does, commands.length) });
+    if (action === "take") take(command);
+    else if (action === "leave") dismiss(text);
+    else choose({ text, at: wrappedIndex(at, action, commands.length) });
     return true;
   };
   const popup = open ? { id, active: optionId(id, at) } : null;
@@ -45,7 +51,7 @@ export function useSlash(chat: OpenChat, draft: Draft, status: Status | null) {
   return { open, press, popup, list, helping, closeHelp: () => help(false) };
 }
 
-function doing(event: KeyboardEvent): 1 | -1 | "take" | "leave" | null {
+function keyAction(event: KeyboardEvent): 1 | -1 | "take" | "leave" | null {
   if (event.shiftKey || event.altKey || event.ctrlKey || event.metaKey) return null;
   switch (event.key) {
     case "ArrowDown":

@@ -2,7 +2,7 @@
 
 const PREFIX = "holdfast.";
 /** Names shared by all users of this browser. */
-const OF_ALL = new Set(["preferences"]);
+const SHARED_NAMES = new Set(["preferences"]);
 let user = "";
 
 /** Sets the user whose values are read and written: users do not see each other's. */
@@ -14,25 +14,25 @@ export function storageUser(): string {
   return user;
 }
 
-function full(name: string): string {
-  return OF_ALL.has(name) || user === "" ? PREFIX + name : `${PREFIX}${user}.${name}`;
+function fullName(name: string): string {
+  return SHARED_NAMES.has(name) || user === "" ? PREFIX + name : `${PREFIX}${user}.${name}`;
 }
 
-export function readStored<T>(name: string, otherwise: T): T {
+export function readStored<T>(name: string, fallback: T): T {
   try {
-    const text = localStorage.getItem(full(name));
-    return text === null ? otherwise : (JSON.parse(text) as T);
+    const text = localStorage.getItem(fullName(name));
+    return text === null ? fallback : (JSON.parse(text) as T);
   } catch {
-    return otherwise;
+    return fallback;
   }
 }
 
 /** Stores a value; one that equals `nothing` is removed instead. */
-export function writeStored<T>(name: string, value: T, nothing: T): void {
+export function writeStored<T>(name: string, value: T, empty: T): void {
   try {
     const text = JSON.stringify(value);
-    if (text === JSON.stringify(nothing)) localStorage.removeItem(full(name));
-    else localStorage.setItem(full(name), text);
+    if (text === JSON.stringify(empty)) localStorage.removeItem(fullName(name));
+    else localStorage.setItem(fullName(name), text);
   } catch {
     // It works without.
   }
@@ -40,34 +40,34 @@ export function writeStored<T>(name: string, value: T, nothing: T): void {
 
 export function removeStored(name: string): void {
   try {
-    localStorage.removeItem(full(name));
+    localStorage.removeItem(fullName(name));
   } catch {
     // Then there is nothing.
   }
 }
 
 /** All stored names with this prefix. */
-export function storedNames(beginning: string): readonly string[] {
+export function storedNames(prefix: string): readonly string[] {
   try {
     const all = Array.from({ length: localStorage.length }, (_, at) => localStorage.key(at) ?? "");
     return all
-      .filter((name) => name.startsWith(full(beginning)))
-      .map((name) => name.slice(full("").length))
+      .filter((name) => name.startsWith(fullName(prefix)))
+      .map((name) => name.slice(fullName("").length))
       .sort();
   } catch {
     return [];
   }
 }
 
-export function removeAllStored(beginning: string): void {
-  for (const name of storedNames(beginning)) removeStored(name);
+export function removeAllStored(prefix: string): void {
+  for (const name of storedNames(prefix)) removeStored(name);
 }
 
 /** Calls back when another tab changes a value whose name has this prefix. */
-export function onStoredElsewhere(beginning: string, tell: (name: string) => void): () => void {
-  const hear = ({ key }: StorageEvent) => {
-    if (key?.startsWith(full(beginning))) tell(key.slice(full("").length));
+export function onStoredElsewhere(prefix: string, callback: (name: string) => void): () => void {
+  const onStorage = ({ key }: StorageEvent) => {
+    if (key?.startsWith(fullName(prefix))) callback(key.slice(fullName("").length));
   };
-  addEventListener("storage", hear);
-  return () => removeEventListener("storage", hear);
+  addEventListener("storage", onStorage);
+  return () => removeEventListener("storage", onStorage);
 }

@@ -16,16 +16,16 @@ export class Store<T> {
   set(value: T): void {
     if (Object.is(value, this.#value)) return;
     this.#value = value;
-    for (const tell of this.#watchers) tell();
+    for (const watcher of this.#watchers) watcher();
   }
 
   change(by: (value: T) => T): void {
     this.set(by(this.#value));
   }
 
-  readonly subscribe = (tell: () => void): (() => void) => {
-    this.#watchers.add(tell);
-    return () => this.#watchers.delete(tell);
+  readonly subscribe = (watcher: () => void): (() => void) => {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
   };
 }
 

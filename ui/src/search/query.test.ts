@@ -1,6 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Chat } from "../api/types";
-import { asked, isNamed, offered, recent, taken, withoutOffer, withPill } from "./query";
+import {
+  matchesName,
+  recentChats,
+  searchQueryOf,
+  suggestedPills,
+  takePill,
+  withoutPartialPill,
+  withPill,
+} from "./query";
 
 describe("a filter that is written", () => {
   it.each([
@@ -12,19 +20,19 @@ describe("a filter that is written", () => {
     ["is:nothing ", "is:nothing ", null],
     ["basis:failed ", "basis:failed ", null],
   ] as const)("%j leaves %j and the pill %s", (written, text, pill) => {
-    expect(taken(written)).toEqual({ text, pill });
+    expect(takePill(written)).toEqual({ text, pill });
   });
 
   it("is offered before it is complete", () => {
-    expect(offered("log is:", [])).toHaveLength(5);
-    expect(offered("is:wa", [])).toEqual(["waiting"]);
-    expect(offered("agent:r", ["main", "Reviewer"])).toEqual(["agent:Reviewer"]);
-    expect(offered("is it", [])).toEqual([]);
+    expect(suggestedPills("log is:", [])).toHaveLength(5);
+    expect(suggestedPills("is:wa", [])).toEqual(["waiting"]);
+    expect(suggestedPills("agent:r", ["main", "Reviewer"])).toEqual(["agent:Reviewer"]);
+    expect(suggestedPills("is it", [])).toEqual([]);
   });
 
   it("is not looked for as a word", () => {
-    expect(withoutOffer("log is:wa")).toBe("log ");
-    expect(asked("log is:wa", [])).toEqual({ limit: 50, q: "log" });
+    expect(withoutPartialPill("log is:wa")).toBe("log ");
+    expect(searchQueryOf("log is:wa", [])).toEqual({ limit: 50, q: "log" });
   });
 });
 
@@ -36,7 +44,7 @@ describe("pills", () => {
   });
 
   it("are asked for with the words, or alone", () => {
-    expect(asked(" a b ", ["archived", "failed", "agent:x", "pinned"])).toEqual({
+    expect(searchQueryOf(" a b ", ["archived", "failed", "agent:x", "pinned"])).toEqual({
       limit: 50,
       q: "a b",
       archived: true,
@@ -44,8 +52,8 @@ describe("pills", () => {
       agent: "x",
       pinned: true,
     });
-    expect(asked("", ["waiting"])).toEqual({ limit: 50, status: "requires_action" });
-    expect(asked("  ", [])).toBeNull();
+    expect(searchQueryOf("", ["waiting"])).toEqual({ limit: 50, status: "requires_action" });
+    expect(searchQueryOf("  ", [])).toBeNull();
   });
 });
 
@@ -55,7 +63,7 @@ describe("names", () => {
     ["Settings: models", "set mo", true],
     ["Dark theme", "ark", false],
   ] as const)("%s by %j: %s", (name, text, found) => {
-    expect(isNamed(name, text)).toBe(found);
+    expect(matchesName(name, text)).toBe(found);
   });
 });
 
@@ -70,6 +78,6 @@ describe("recent chats", () => {
       chat("d", 4, { parent_id: "a" }),
       chat("e", 0),
     ];
-    expect(recent(chats, 2).map(({ id }) => id)).toEqual(["b", "a"]);
+    expect(recentChats(chats, 2).map(({ id }) => id)).toEqual(["b", "a"]);
   });
 });

@@ -2,21 +2,21 @@
 
 import { useEffect, useRef } from "react";
 import { Keys } from "../shortcuts";
-import { chatStatusOf, WORDS } from "../sidebar/chat-status";
-import { ago } from "../ui/format";
-import { MOST } from "./query";
+import { chatStatusOf, STATUS_LABELS } from "../sidebar/chat-status";
+import { timeAgo } from "../ui/format";
+import { LIMIT } from "./query";
 import type { Group, Option, Piece } from "./result-options";
-import type { Choice } from "./search";
-import type { Found } from "./server-results";
+import type { Selection } from "./search";
+import type { SearchResults } from "./server-results";
 
 interface Props {
   readonly id: string;
   readonly groups: readonly Group[];
-  readonly choice: Choice;
-  readonly found: Found;
+  readonly choice: Selection;
+  readonly results: SearchResults;
 }
 
-export function Options({ id, groups, choice, found }: Props) {
+export function Options({ id, groups, choice, results }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const { active } = choice;
   useEffect(() => {
@@ -32,7 +32,7 @@ export function Options({ id, groups, choice, found }: Props) {
         role="listbox"
         aria-label="Results"
         tabIndex={-1}
-        aria-busy={found.isReading}
+        aria-busy={results.isReading}
       >
         {groups.map((group) => (
           // biome-ignore lint/a11y/useSemanticElements: part of a listbox
@@ -41,7 +41,7 @@ export function Options({ id, groups, choice, found }: Props) {
               {group.name}
             </div>
             {group.options.map((option) => (
-              <Line
+              <OptionView
                 key={option.key}
                 id={`${id}-${option.key}`}
                 option={option}
@@ -52,7 +52,7 @@ export function Options({ id, groups, choice, found }: Props) {
           </div>
         ))}
       </div>
-      <Note found={found} />
+      <Note results={results} />
     </>
   );
 }
@@ -61,12 +61,12 @@ interface LineProps {
   readonly id: string;
   readonly option: Option;
   readonly isActive: boolean;
-  readonly choice: Choice;
+  readonly choice: Selection;
 }
 
-function Line({ id, option, isActive, choice }: LineProps) {
+function OptionView({ id, option, isActive, choice }: LineProps) {
   const { icon, name, keys, chat, inside } = option;
-  const word = chat && WORDS[chatStatusOf(chat)];
+  const status = chat && STATUS_LABELS[chatStatusOf(chat)];
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: keys are taken by the input
     // biome-ignore lint/a11y/useFocusableInteractive: the input has the focus
@@ -83,8 +83,8 @@ function Line({ id, option, isActive, choice }: LineProps) {
       <span className="search-name">
         <Marked pieces={name} />
       </span>
-      {word && <span className="search-word">{word}</span>}
-      {chat && <span className="search-time">{ago(chat.updated_at, Date.now())}</span>}
+      {status && <span className="search-word">{status}</span>}
+      {chat && <span className="search-time">{timeAgo(chat.updated_at, Date.now())}</span>}
       {keys && <Keys of={keys} />}
     </div>
   );
@@ -98,19 +98,19 @@ function Marked({ pieces }: { readonly pieces: readonly Piece[] }) {
 }
 
 /** What is to be known about what was found, or why it was not. */
-function Note({ found }: { readonly found: Found }) {
+function Note({ results }: { readonly results: SearchResults }) {
   return (
-    <div className="search-note" role="status" data-bad={found.problem !== null || undefined}>
-      {noteOf(found)}
+    <div className="search-note" role="status" data-bad={results.problem !== null || undefined}>
+      {noteOf(results)}
     </div>
   );
 }
 
-function noteOf({ chats, isReading, more, complete, problem }: Found): string {
+function noteOf({ chats, isReading, more, complete, problem }: SearchResults): string {
   if (problem !== null) return problem.message;
   if (chats === null) return "";
   if (!complete) return "The newest messages are still being indexed.";
   if (chats.length === 0) return isReading ? "" : "No matches.";
-  if (more) return `The newest ${MOST} are shown: add a word to narrow it down.`;
+  if (more) return `The newest ${LIMIT} are shown: add a word to narrow it down.`;
   return chats.length === 1 ? "1 chat" : `${chats.length} chats`;
 }

@@ -17,11 +17,11 @@ import type { Schemas } from "../api/schema";
 import { session, signOut } from "../api/session";
 import type { Chat } from "../api/types";
 import { THEMES } from "../sidebar/sidebar-foot";
-import { prefer, preferences } from "../store/preferences";
-import { nameOf } from "../ui/format";
-import { NARROW } from "../ui/media-query";
+import { preferences, setPreferences } from "../store/preferences";
+import { chatName } from "../ui/format";
+import { NARROW_SCREEN } from "../ui/media-query";
 import { attempt } from "../ui/notices";
-import { isNamed, type Pill, pillName } from "./query";
+import { matchesName, type Pill, pillName } from "./query";
 
 export type Piece = Schemas["SnippetPart"];
 
@@ -49,22 +49,22 @@ const SIZE = 16;
 const plain = (text: string): readonly Piece[] => [{ text }];
 
 /** A chat, and below it the places where it has what was looked for. */
-export function ofChat(chat: Chat, go: Go): readonly Option[] {
+export function chatOptions(chat: Chat, go: Go): readonly Option[] {
   const matches = chat.matches ?? [];
   const title = matches.find(({ number }) => number === null)?.snippet;
   return [
     {
       key: chat.id,
       icon: chat.archived ? <Archive size={SIZE} /> : <MessageSquare size={SIZE} />,
-      name: title ?? plain(nameOf(chat)),
+      name: title ?? plain(chatName(chat)),
       chat,
       choose: () => go(`/chats/${chat.id}`),
     },
-    ...matches.filter(({ number }) => number !== null).map((match) => ofMatch(chat, match, go)),
+    ...matches.filter(({ number }) => number !== null).map((match) => matchOption(chat, match, go)),
   ];
 }
 
-function ofMatch(chat: Chat, { number, snippet }: Schemas["Match"], go: Go): Option {
+function matchOption(chat: Chat, { number, snippet }: Schemas["Match"], go: Go): Option {
   return {
     key: `${chat.id}-${number}`,
     icon: <CornerDownRight size={SIZE} />,
@@ -74,7 +74,7 @@ function ofMatch(chat: Chat, { number, snippet }: Schemas["Match"], go: Go): Opt
   };
 }
 
-export function ofPill(pill: Pill, choose: () => void): Option {
+export function pillOption(pill: Pill, choose: () => void): Option {
   const icon = <ListFilter size={SIZE} />;
   return { key: `pill-${pill}`, icon, name: plain(`Only: ${pillName(pill)}`), choose };
 }
@@ -88,7 +88,7 @@ const SECTIONS = {
   account: "account",
 } as const;
 
-interface Doing {
+interface CommandOption {
   readonly name: string;
   readonly icon: ReactNode;
   readonly keys?: string;
@@ -96,20 +96,25 @@ interface Doing {
 }
 
 /** Things to do, by their names. */
-export function commands(text: string, go: Go, showKeys: () => void): readonly Option[] {
-  const all = [...places(go, showKeys), ...settings(go), ...themes(), ...leaving()];
+export function commandOptions(text: string, go: Go, showKeys: () => void): readonly Option[] {
+  const all = [
+    ...navigationCommands(go, showKeys),
+    ...settingsCommands(go),
+    ...themeCommands(),
+    ...signOutCommand(),
+  ];
   return all
-    .filter(({ name }) => text === "" || isNamed(name, text))
+    .filter(({ name }) => text === "" || matchesName(name, text))
     .map(({ name, ...rest }) => ({ key: `do-${name}`, name: plain(name), ...rest }));
 }
 
-function places(go: Go, showKeys: () => void): readonly Doing[] {
+function navigationCommands(go: Go, showKeys: () => void): readonly CommandOption[] {
   const { sidebar } = preferences.get();
-  const hiding: Doing = {
+  const toggleList: CommandOption = {
     name: sidebar ? "Hide the list" : "Show the list",
     icon: <PanelLeft size={SIZE} />,
     keys: "Alt+B",
-    choose: () => prefer({ sidebar: !sidebar }),
+    choose: () => setPreferences({ sidebar: !sidebar }),
   };
   return [
     {
@@ -124,12 +129,12 @@ function places(go: Go, showKeys: () => void): readonly Doing[] {
       icon: <Archive size={SIZE} />,
       choose: () => go(`${location.pathname}?archived=yes`),
     },
-    ...(matchMedia(NARROW).matches ? [] : [hiding]),
+    ...(matchMedia(NARROW_SCREEN).matches ? [] : [toggleList]),
     { name: "Keyboard shortcuts", icon: <Keyboard size={SIZE} />, keys: "?", choose: showKeys },
   ];
 }
 
-function settings(go: Go): readonly Doing[] {
+function settingsCommands(go: Go): readonly CommandOption[] {
   return Object.entries(SECTIONS).map(([section, name]) => ({
     name: `Settings: ${name}`,
     icon: <Settings size={SIZE} />,
@@ -137,15 +142,15 @@ function settings(go: Go): readonly Doing[] {
   }));
 }
 
-function themes(): readonly Doing[] {
+function themeCommands(): readonly CommandOption[] {
   return THEMES.map(({ theme, name, Icon }) => ({
     name: `Theme: ${name.toLowerCase()}`,
     icon: <Icon size={SIZE} />,
-    choose: () => prefer({ theme }),
+    choose: () => setPreferences({ theme }),
   }));
 }
 
-function leaving(): readonly Doing[] {
+function signOutCommand(): readonly CommandOption[] {
   const now = session.get();
   if (now.is !== "in" || now.me.mode === "local") return [];
   const icon = <LogOut size={SIZE} />;

@@ -4,25 +4,25 @@ import { Search as Glass, X } from "lucide-react";
 import { type KeyboardEvent, useId, useState } from "react";
 import { useLocation } from "wouter";
 import { useStore } from "../reactive/store";
-import { useKey, useOpening } from "../shortcuts";
+import { useDialogState, useShortcut } from "../shortcuts";
 import { catalog } from "../store/catalog";
 import type { ChatList } from "../store/chat-list";
 import { IconButton } from "../ui/button";
 import { useModal } from "../ui/dialog";
 import {
-  asked,
-  offered,
   PILLS,
   type Pill,
   pillName,
-  recent,
-  taken,
-  withoutOffer,
+  recentChats,
+  searchQueryOf,
+  suggestedPills,
+  takePill,
+  withoutPartialPill,
   withoutPill,
   withPill,
 } from "./query";
 import { Options } from "./result-list";
-import { commands, type Group, type Option, ofChat, ofPill } from "./result-options";
+import { chatOptions, commandOptions, type Group, type Option, pillOption } from "./result-options";
 import { useServerResults } from "./server-results";
 import "./search.css";
 
@@ -36,15 +36,15 @@ const RECENT = 7;
 const FEW = 4;
 
 export function useSearchKey() {
-  const opening = useOpening();
-  useKey("mod+k", opening.open);
+  const opening = useDialogState();
+  useShortcut("mod+k", opening.open);
   return opening;
 }
 
 export function Search({ list, onClose, onKeys = () => {} }: Props) {
-  const { text, write, pills, setPills, add } = useWritten();
-  const found = useServerResults(asked(text, pills));
-  const groups = useGroups({ list, text, pills, found: found.chats, add, onKeys });
+  const { text, write, pills, setPills, add } = useSearchInput();
+  const results = useServerResults(searchQueryOf(text, pills));
+  const groups = useGroups({ list, text, pills, found: results.chats, add, onKeys });
   const options = groups.flatMap((group) => group.options);
   const choice = useChoice(options, text, onClose);
   const id = useId();
@@ -53,7 +53,7 @@ export function Search({ list, onClose, onKeys = () => {} }: Props) {
     else choice.press(event);
   };
   return (
-    <Frame onClose={onClose}>
+    <SearchDialog onClose={onClose}>
       <div className="search-line">
         <Glass size={17} aria-hidden="true" />
         <input
@@ -73,27 +73,27 @@ export function Search({ list, onClose, onKeys = () => {} }: Props) {
           onChange={(event) => write(event.target.value)}
           onKeyDown={press}
         />
-        {found.isReading && <span className="spinner" />}
+        {results.isReading && <span className="spinner" />}
         <IconButton label="Close" onClick={onClose}>
           <X size={17} />
         </IconButton>
       </div>
       <PillLine pills={pills} onChange={setPills} />
-      <Options id={id} groups={groups} choice={choice} found={found} />
-    </Frame>
+      <Options id={id} groups={groups} choice={choice} results={results} />
+    </SearchDialog>
   );
 }
 
 /** Words, and the filters that some of them become. */
-function useWritten() {
+function useSearchInput() {
   const [text, setText] = useState("");
   const [pills, setPills] = useState<readonly Pill[]>([]);
   const add = (pill: Pill) => {
     setPills(withPill(pills, pill));
-    setText(withoutOffer(text));
+    setText(withoutPartialPill(text));
   };
-  const write = (written: string) => {
-    const now = taken(written);
+  const write = (input: string) => {
+    const now = takePill(input);
     setText(now.text);
     if (now.pill !== null) setPills(withPill(pills, now.pill));
   };
@@ -101,7 +101,7 @@ function useWritten() {
 }
 
 /** It keeps its place on the screen, however much was found. */
-function Frame({ onClose, children }: { onClose: () => void; children: React.ReactNode }) {
+function SearchDialog({ onClose, children }: { onClose: () => void; children: React.ReactNode }) {
   return (
     <dialog {...useModal(onClose)} className="search" aria-label="Search">
       {children}
@@ -138,7 +138,7 @@ function PillLine({ pills, onChange }: PillProps) {
   );
 }
 
-interface Given {
+interface GroupInput {
   readonly list: ChatList;
   readonly text: string;
   readonly pills: readonly Pill[];
@@ -147,25 +147,27 @@ interface Given {
   readonly onKeys: () => void;
 }
 
-function useGroups({ list, text, pills, found, add, onKeys }: Given): readonly Group[] {
+function useGroups({ list, text, pills, found, add, onKeys }: GroupInput): readonly Group[] {
   const chats = useStore(list.chats, ({ byId }) => byId);
   const agents = useStore(catalog, (now) => now?.agents) ?? [];
   const go = useGo();
-  const words = withoutOffer(text).trim();
-  const filters = offered(
+  const words = withoutPartialPill(text).trim();
+  const filters = suggestedPills(
     text,
     agents.map(({ name }) => name),
-  ).map((pill) => ofPill(pill, () => add(pill)));
+  ).map((pill) => pillOption(pill, () => add(pill)));
   const isEmpty = words === "" && pills.length === 0;
-  const things = pills.length > 0 ? [] : commands(words, go, onKeys);
+  const actions = pills.length > 0 ? [] : commandOptions(words, go, onKeys);
   const groups = [
     { name: "Filters", options: filters },
     {
       name: "Recent chats",
-      options: isEmpty ? recent(chats.values(), RECENT).flatMap((chat) => ofChat(chat, go)) : [],
+      options: isEmpty
+        ? recentChats(chats.values(), RECENT).flatMap((chat) => chatOptions(chat, go))
+        : [],
     },
-    { name: "Actions", options: isEmpty ? things : things.slice(0, FEW) },
-    { name: "Chats", options: (found ?? []).flatMap((chat) => ofChat(chat, go)) },
+    { name: "Actions", options: isEmpty ? actions : actions.slice(0, FEW) },
+    { name: "Chats", options: (found ?? []).flatMap((chat) => chatOptions(chat, go)) },
   ];
   return groups.filter(({ options }) => options.length > 0);
 }
@@ -179,7 +181,7 @@ function useGo(): (address: string) => void {
   };
 }
 
-export interface Choice {
+export interface Selection {
   /** The key of the option that Enter chooses. */
   readonly active: string | null;
   readonly point: (key: string) => void;
@@ -187,12 +189,12 @@ export interface Choice {
   readonly press: (event: KeyboardEvent) => void;
 }
 
-function useChoice(options: readonly Option[], text: string, onClose: () => void): Choice {
-  const [pointed, setPointed] = useState<{ key: string; text: string } | null>(null);
+function useChoice(options: readonly Option[], text: string, onClose: () => void): Selection {
+  const [selected, setSelected] = useState<{ key: string; text: string } | null>(null);
   // With other words it begins at the top again.
-  const kept = pointed?.text === text && options.some(({ key }) => key === pointed.key);
-  const active = kept ? pointed.key : (options[0]?.key ?? null);
-  const point = (key: string) => setPointed({ key, text });
+  const isStillThere = selected?.text === text && options.some(({ key }) => key === selected.key);
+  const active = isStillThere ? selected.key : (options[0]?.key ?? null);
+  const point = (key: string) => setSelected({ key, text });
   const choose = (option: Option) => {
     if (!option.key.startsWith("pill-")) onClose();
     option.choose();

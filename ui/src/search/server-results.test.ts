@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Found, NOTHING, readSoon } from "./server-results";
+import { NO_RESULTS, type SearchResults, searchAfterPause } from "./server-results";
 
 interface Asked {
   readonly url: string;
@@ -8,15 +8,15 @@ interface Asked {
 }
 
 let asked: Asked[];
-let found: Found;
-const set = (change: (before: Found) => Found) => {
+let found: SearchResults;
+const set = (change: (before: SearchResults) => SearchResults) => {
   found = change(found);
 };
 
 beforeEach(() => {
   vi.useFakeTimers();
   asked = [];
-  found = { ...NOTHING, isReading: true };
+  found = { ...NO_RESULTS, isReading: true };
   vi.stubGlobal("fetch", (url: string, { signal }: { signal: AbortSignal }) => {
     return new Promise((resolve, reject) => {
       signal.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
@@ -40,14 +40,14 @@ const settled = () => vi.advanceTimersByTimeAsync(0);
 
 describe("what is looked for", () => {
   it("is asked when nothing was written for a moment", async () => {
-    readSoon({ limit: 50, q: "a" }, set)();
-    readSoon({ limit: 50, q: "ab" }, set);
+    searchAfterPause({ limit: 50, q: "a" }, set)();
+    searchAfterPause({ limit: 50, q: "ab" }, set);
     await vi.advanceTimersByTimeAsync(1_000);
     expect(asked.map(({ url }) => url)).toEqual(["/api/v1/chats?limit=50&q=ab"]);
   });
 
   it("is given up when something else is looked for, and its answer dropped", async () => {
-    const stop = readSoon({ limit: 50, q: "a" }, set);
+    const stop = searchAfterPause({ limit: 50, q: "a" }, set);
     await vi.advanceTimersByTimeAsync(200);
     stop();
     await settled();
@@ -56,7 +56,7 @@ describe("what is looked for", () => {
   });
 
   it("is asked again while not everything was looked at", async () => {
-    readSoon({ limit: 50, q: "a" }, set);
+    searchAfterPause({ limit: 50, q: "a" }, set);
     await vi.advanceTimersByTimeAsync(200);
     asked[0]?.answer({ ...page("c1"), complete: false });
     await settled();
@@ -69,8 +69,8 @@ describe("what is looked for", () => {
   });
 
   it("leaves what was found before when it cannot be had, and says why", async () => {
-    found = { ...NOTHING, chats: [], isReading: true };
-    readSoon({ limit: 50, q: "!!" }, set);
+    found = { ...NO_RESULTS, chats: [], isReading: true };
+    searchAfterPause({ limit: 50, q: "!!" }, set);
     await vi.advanceTimersByTimeAsync(200);
     asked[0]?.answer({ kind: "bad_request", status: 400, detail: "no word" }, 400);
     await settled();

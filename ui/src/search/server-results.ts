@@ -4,14 +4,14 @@ import { useEffect, useState } from "react";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
 import type { Chat } from "../api/types";
-import type { asked } from "./query";
+import type { searchQueryOf } from "./query";
 
 /** Letters come faster than answers. */
 const PAUSE = 180;
 /** Until it is asked again, when not everything was looked at. */
-const AGAIN = 1_500;
+const RETRY_AFTER = 1_500;
 
-export interface Found {
+export interface SearchResults {
   /** Null: nothing was looked for. What was found last stays until there is something else. */
   readonly chats: readonly Chat[] | null;
   readonly isReading: boolean;
@@ -22,7 +22,7 @@ export interface Found {
   readonly problem: Problem | null;
 }
 
-export const NOTHING: Found = {
+export const NO_RESULTS: SearchResults = {
   chats: null,
   isReading: false,
   more: false,
@@ -30,21 +30,21 @@ export const NOTHING: Found = {
   problem: null,
 };
 
-export function useServerResults(query: ReturnType<typeof asked>): Found {
-  const [found, setFound] = useState(NOTHING);
+export function useServerResults(query: ReturnType<typeof searchQueryOf>): SearchResults {
+  const [results, setResults] = useState(NO_RESULTS);
   const text = query === null ? null : JSON.stringify(query);
   useEffect(() => {
-    if (text === null) return setFound(NOTHING);
-    setFound((before) => ({ ...before, isReading: true }));
-    return readSoon(JSON.parse(text), setFound);
+    if (text === null) return setResults(NO_RESULTS);
+    setResults((before) => ({ ...before, isReading: true }));
+    return searchAfterPause(JSON.parse(text), setResults);
   }, [text]);
-  return found;
+  return results;
 }
 
 /** What it gives stops it. */
-export function readSoon(
-  query: NonNullable<ReturnType<typeof asked>>,
-  set: (change: (before: Found) => Found) => void,
+export function searchAfterPause(
+  query: NonNullable<ReturnType<typeof searchQueryOf>>,
+  set: (change: (before: SearchResults) => SearchResults) => void,
 ): () => void {
   const stop = new AbortController();
   let timer: ReturnType<typeof setTimeout>;
@@ -53,7 +53,7 @@ export function readSoon(
       const page = await call("GET /chats", { query, signal: stop.signal });
       const { chats, next, complete = true } = page;
       set(() => ({ chats, more: next !== null, complete, isReading: false, problem: null }));
-      if (!complete) timer = setTimeout(read, AGAIN);
+      if (!complete) timer = setTimeout(read, RETRY_AFTER);
     } catch (error) {
       if (stop.signal.aborted) return;
       set((before) => ({ ...before, isReading: false, problem: Problem.of(error) }));

@@ -1,10 +1,10 @@
 /** Settings: agents and their tools. */
 
 import type { Agent } from "../api/types";
-import { effortWords, short } from "../chat/model-options";
+import { effortName, shortName } from "../chat/model-options";
 import { Inline } from "../timeline/inline-markdown";
 import { count } from "../ui/format";
-import { effectWords, type Tool, waitWords, windowWords } from "./labels";
+import { effectLabel, type Tool, waitLabel, windowLabel } from "./labels";
 import { FromCatalog, Section } from "./section";
 
 export function Agents() {
@@ -14,18 +14,20 @@ export function Agents() {
       about="Agents are configured in holdfast.toml on the server. The first one is the default."
     >
       <FromCatalog>
-        {({ agents }) => agents.map((agent, at) => <One key={agent.name} agent={agent} at={at} />)}
+        {({ agents }) =>
+          agents.map((agent, at) => <AgentDetails key={agent.name} agent={agent} at={at} />)
+        }
       </FromCatalog>
     </Section>
   );
 }
 
-function One({ agent, at }: { readonly agent: Agent; readonly at: number }) {
+function AgentDetails({ agent, at }: { readonly agent: Agent; readonly at: number }) {
   const { name, model, effort, window, compacts_at, tools, provider_tools } = agent;
   const facts = [
-    short(model),
-    effort === null ? null : `effort ${effortWords(effort).toLowerCase()}`,
-    windowWords(window),
+    shortName(model),
+    effort === null ? null : `effort ${effortName(effort).toLowerCase()}`,
+    windowLabel(window),
     compacts_at === null ? "never summarized" : `summarized at ${count(compacts_at)}`,
   ];
   const many = tools.length === 1 ? "1 tool" : `${tools.length} tools`;
@@ -58,7 +60,7 @@ function One({ agent, at }: { readonly agent: Agent; readonly at: number }) {
 }
 
 function ToolLine({ tool }: { readonly tool: Tool }) {
-  const waits = waitWords(tool);
+  const waits = waitLabel(tool);
   const [first = ""] = tool.description.split("\n");
   return (
     <li>
@@ -69,7 +71,7 @@ function ToolLine({ tool }: { readonly tool: Tool }) {
       <p className="settings-facts">
         <Inline text={first} />
       </p>
-      {tool.waits_for === null && <p className="settings-fine">It {effectWords(tool.effect)}.</p>}
+      {tool.waits_for === null && <p className="settings-fine">It {effectLabel(tool.effect)}.</p>}
     </li>
   );
 }

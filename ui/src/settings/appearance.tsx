@@ -1,7 +1,7 @@
 /** Settings: theme, and how reasoning and tool output are shown. */
 
 import { useStore } from "../reactive/store";
-import { type Preferences, prefer, preferences } from "../store/preferences";
+import { type Preferences, preferences, setPreferences } from "../store/preferences";
 import { Section } from "./section";
 
 type Name = "theme" | "reasoning" | "output";
@@ -45,7 +45,7 @@ function Choice<N extends Name>({ name, title, choices }: ChoiceProps<N>) {
             type="radio"
             name={name}
             checked={chosen === value}
-            onChange={() => prefer({ [name]: value })}
+            onChange={() => setPreferences({ [name]: value })}
           />
           {words}
         </label>

@@ -1,48 +1,48 @@
 import { describe, expect, test } from "vitest";
 import type { Me, Provider } from "../api/types";
 import {
-  effortsWords,
-  inOrder,
-  keyMistake,
-  lifeOf,
+  changedModels,
+  defaultModelWarning,
+  effortsLabel,
+  keyError,
   mayAdminister,
-  movedWords,
-  moveWarning,
-  priceWords,
-  stateOf,
+  priceLabel,
+  providerStateOf,
+  sortedProviders,
   type Token,
   type Tool,
   takesKey,
-  tokenMistakes,
-  waitWords,
-  windowWords,
+  tokenErrors,
+  validityOf,
+  waitLabel,
+  windowLabel,
 } from "./labels";
 
 describe("a model", () => {
   test("says what is not known of it", () => {
-    expect(windowWords(null)).toBe("window unknown");
-    expect(effortsWords(null)).toBe("effort unknown");
-    expect(priceWords(null)).toBe("price unknown");
+    expect(windowLabel(null)).toBe("window unknown");
+    expect(effortsLabel(null)).toBe("effort unknown");
+    expect(priceLabel(null)).toBe("price unknown");
   });
 
   test("has a range of efforts", () => {
-    expect(effortsWords([])).toBe("fixed effort");
-    expect(effortsWords(["high"])).toBe("effort high");
-    expect(effortsWords(["low", "medium", "max"])).toBe("effort low to maximum");
+    expect(effortsLabel([])).toBe("fixed effort");
+    expect(effortsLabel(["high"])).toBe("effort high");
+    expect(effortsLabel(["low", "medium", "max"])).toBe("effort low to maximum");
   });
 
   test("has a price, which may be nothing", () => {
-    expect(priceWords({ input: 4, output: 20 })).toBe("$4 in, $20 out");
-    expect(priceWords({ input: 0.25, output: 0 })).toBe("$0.25 in, $0 out");
-    expect(priceWords({ input: 0, output: 0 })).toBe("free");
+    expect(priceLabel({ input: 4, output: 20 })).toBe("$4 in, $20 out");
+    expect(priceLabel({ input: 0.25, output: 0 })).toBe("$0.25 in, $0 out");
+    expect(priceLabel({ input: 0, output: 0 })).toBe("free");
   });
 
   test("may cost more when the prompt is long", () => {
     const long = { input: 4, output: 18, above: 200_000 };
-    expect(priceWords({ input: 2, output: 12, long })).toBe(
+    expect(priceLabel({ input: 2, output: 12, long })).toBe(
       "$2 in, $12 out ($4 in, $18 out for prompts over 200k)",
     );
-    expect(priceWords({ input: 2, output: 12, long: null })).toBe("$2 in, $12 out");
+    expect(priceLabel({ input: 2, output: 12, long: null })).toBe("$2 in, $12 out");
   });
 });
 
@@ -54,7 +54,7 @@ test.each([
   [{ waits_for: "client", approval: "never" }, "your program runs it"],
   [{ waits_for: "child", approval: "never" }, "waits for another chat"],
 ] as const)("a tool with %o", (tool, words) => {
-  expect(waitWords(tool as unknown as Tool)).toBe(words);
+  expect(waitLabel(tool as unknown as Tool)).toBe(words);
 });
 
 describe("a provider", () => {
@@ -64,25 +64,25 @@ describe("a provider", () => {
   };
 
   test("says where its key comes from", () => {
-    expect(stateOf(provider({ key: "stored" })).words).toMatch(/stored here/);
-    expect(stateOf(provider({ key: "environment" })).words).toMatch(/\(ONE_KEY\)/);
-    expect(stateOf(provider({ key: null })).words).toMatch(/no key/);
+    expect(providerStateOf(provider({ key: "stored" })).words).toMatch(/stored here/);
+    expect(providerStateOf(provider({ key: "environment" })).words).toMatch(/\(ONE_KEY\)/);
+    expect(providerStateOf(provider({ key: null })).words).toMatch(/no key/);
   });
 
   test("says what to do, and whether something is wrong", () => {
     const missing = provider({ usable: false, remedy: "set ONE_KEY" });
-    expect(stateOf(missing)).toEqual({ words: "Set ONE_KEY.", look: "off" });
-    expect(stateOf({ ...missing, url: "https://one.example" }, true).words).toBe(
+    expect(providerStateOf(missing)).toEqual({ words: "Set ONE_KEY.", look: "off" });
+    expect(providerStateOf({ ...missing, url: "https://one.example" }, true).words).toBe(
       "Store its key here, or set ONE_KEY.",
     );
-    expect(stateOf(missing, true).words).toBe("Set ONE_KEY.");
-    expect(stateOf({ ...missing, broken: true }).look).toBe("bad");
+    expect(providerStateOf(missing, true).words).toBe("Set ONE_KEY.");
+    expect(providerStateOf({ ...missing, broken: true }).look).toBe("bad");
   });
 
   test("that can be used comes first", () => {
     const off = provider({ name: "a", usable: false });
     const broken = provider({ name: "z", usable: false, broken: true });
-    const names = inOrder([off, broken, provider({ name: "m" })]).map(({ name }) => name);
+    const names = sortedProviders([off, broken, provider({ name: "m" })]).map(({ name }) => name);
     expect(names).toEqual(["m", "z", "a"]);
   });
 
@@ -96,9 +96,9 @@ describe("a provider", () => {
   });
 
   test("takes a key without white space", () => {
-    expect(keyMistake(" sk-1 \n")).toBeNull();
-    expect(keyMistake("  ")).toBe("Paste the key here.");
-    expect(keyMistake("sk 1")).toMatch(/white space/);
+    expect(keyError(" sk-1 \n")).toBeNull();
+    expect(keyError("  ")).toBe("Paste the key here.");
+    expect(keyError("sk 1")).toMatch(/white space/);
   });
 });
 
@@ -107,15 +107,15 @@ describe("a token", () => {
     ({ expires_at: null, revoked_at: null, ...more }) as Token;
 
   test("is good until it ends, or is revoked", () => {
-    expect(lifeOf(token({}), 5)).toEqual({ is: "good", until: null });
-    expect(lifeOf(token({ expires_at: 6_000 }), 5)).toEqual({ is: "good", until: 6_000 });
-    expect(lifeOf(token({ expires_at: 5_000 }), 5)).toEqual({ is: "expired" });
-    expect(lifeOf(token({ expires_at: 5_000, revoked_at: 1 }), 5)).toEqual({ is: "revoked" });
+    expect(validityOf(token({}), 5)).toEqual({ is: "good", until: null });
+    expect(validityOf(token({ expires_at: 6_000 }), 5)).toEqual({ is: "good", until: 6_000 });
+    expect(validityOf(token({ expires_at: 5_000 }), 5)).toEqual({ is: "expired" });
+    expect(validityOf(token({ expires_at: 5_000, revoked_at: 1 }), 5)).toEqual({ is: "revoked" });
   });
 
   test("needs a name and something to be good for", () => {
-    expect(tokenMistakes({ name: "ci", scopes: ["read"] })).toEqual({});
-    expect(tokenMistakes({ name: " ", scopes: [] })).toEqual({
+    expect(tokenErrors({ name: "ci", scopes: ["read"] })).toEqual({});
+    expect(tokenErrors({ name: " ", scopes: [] })).toEqual({
       name: "Say what it is for.",
       scopes: "Choose at least one.",
     });
@@ -133,9 +133,9 @@ describe("a key that changes who answers", () => {
   const provider = { usable: false, default: "acme:large" } as Provider;
 
   test("is warned of where that may be so", () => {
-    expect(moveWarning(provider)).toContain("acme:large may then answer");
-    expect(moveWarning({ ...provider, usable: true })).toBeNull();
-    expect(moveWarning({ ...provider, default: null })).toBeNull();
+    expect(defaultModelWarning(provider)).toContain("acme:large may then answer");
+    expect(defaultModelWarning({ ...provider, usable: true })).toBeNull();
+    expect(defaultModelWarning({ ...provider, default: null })).toBeNull();
   });
 
   test("is told of by the agents that have another model", () => {
@@ -144,10 +144,10 @@ describe("a key that changes who answers", () => {
       { name: "b", model: "acme:small" },
     ];
     const now = [{ name: "a", model: "acme:large" }, ...before.slice(1)];
-    expect(movedWords(before, now)).toBe(
+    expect(changedModels(before, now)).toBe(
       "a now answers with acme:large, including in chats where no other model is chosen.",
     );
-    expect(movedWords(before, before)).toBeNull();
-    expect(movedWords([], now)).toBeNull();
+    expect(changedModels(before, before)).toBeNull();
+    expect(changedModels([], now)).toBeNull();
   });
 });

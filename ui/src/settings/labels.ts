@@ -2,34 +2,34 @@
 
 import type { Schemas } from "../api/schema";
 import type { Agent, Effort, Me, Model, Provider } from "../api/types";
-import { effortWords } from "../chat/model-options";
+import { effortName } from "../chat/model-options";
 import { count } from "../ui/format";
 
 type Price = NonNullable<Model["price"]>;
 export type Tool = Schemas["CatalogTool"];
 export type Token = Schemas["Token"];
 
-export function windowWords(tokens: number | null): string {
+export function windowLabel(tokens: number | null): string {
   return tokens === null ? "window unknown" : `${count(tokens)} tokens`;
 }
 
-export function effortsWords(efforts: readonly Effort[] | null): string {
+export function effortsLabel(efforts: readonly Effort[] | null): string {
   if (efforts === null) return "effort unknown";
   const [first, ...others] = efforts;
   if (first === undefined) return "fixed effort";
   const last = others.at(-1);
-  const words = (effort: Effort) => effortWords(effort).toLowerCase();
+  const words = (effort: Effort) => effortName(effort).toLowerCase();
   return `effort ${last === undefined ? words(first) : `${words(first)} to ${words(last)}`}`;
 }
 
 /** Dollars for a million tokens. */
-export function priceWords(price: Price | null): string {
+export function priceLabel(price: Price | null): string {
   if (price === null) return "price unknown";
   if (price.input === 0 && price.output === 0) return "free";
   const words = `${dollars(price.input)} in, ${dollars(price.output)} out`;
   const { long } = price;
   if (long == null) return words;
-  return `${words} (${priceWords(long)} for prompts over ${count(long.above ?? 0)})`;
+  return `${words} (${priceLabel(long)} for prompts over ${count(long.above ?? 0)})`;
 }
 
 function dollars(value: number): string {
@@ -37,7 +37,7 @@ function dollars(value: number): string {
 }
 
 /** What a call of the tool waits for; null if nothing. */
-export function waitWords({ waits_for, approval }: Tool): string | null {
+export function waitLabel({ waits_for, approval }: Tool): string | null {
   if (waits_for === "answer") return "you answer";
   if (waits_for === "client") return "your program runs it";
   if (waits_for === "child") return "waits for another chat";
@@ -45,7 +45,7 @@ export function waitWords({ waits_for, approval }: Tool): string | null {
   return approval === "depends" ? "may ask you first" : null;
 }
 
-export function effectWords(effect: Tool["effect"]): string {
+export function effectLabel(effect: Tool["effect"]): string {
   switch (effect) {
     case "pure":
       return "changes nothing";
@@ -64,13 +64,13 @@ export interface ProviderState {
 }
 
 /** `mayStore`: whether the user can store a key here. */
-export function stateOf(provider: Provider, mayStore = false): ProviderState {
+export function providerStateOf(provider: Provider, mayStore = false): ProviderState {
   const { usable, broken, remedy, key, variables, needs_key, url, stored } = provider;
   if (!usable) {
     // Where it is asked cannot be set here.
     const isKeyAll = needs_key !== false && url !== null && !stored;
     const here = mayStore && isKeyAll && remedy != null ? "store its key here, or " : "";
-    const words = capital(here + (remedy ?? "it is not available"));
+    const words = asSentence(here + (remedy ?? "it is not available"));
     return { words, look: broken ? "bad" : "off" };
   }
   if (key === "stored") return { words: "Ready, with the key stored here.", look: "good" };
@@ -81,13 +81,13 @@ export function stateOf(provider: Provider, mayStore = false): ProviderState {
   return { words: "Ready. It needs no key.", look: "good" };
 }
 
-export function capital(text: string): string {
+export function asSentence(text: string): string {
   const whole = text.endsWith(".") ? text : `${text}.`;
   return whole.charAt(0).toUpperCase() + whole.slice(1);
 }
 
 /** Those that can be used first, then those whose settings are wrong, each by name. */
-export function inOrder(providers: readonly Provider[]): readonly Provider[] {
+export function sortedProviders(providers: readonly Provider[]): readonly Provider[] {
   const rank = ({ usable, broken }: Provider) => (usable ? 0 : broken ? 1 : 2);
   return providers.toSorted(
     (one, other) => rank(one) - rank(other) || one.name.localeCompare(other.name),
@@ -103,14 +103,14 @@ export function takesKey({ needs_key, stored, usable }: Provider): boolean {
 }
 
 /** What is wrong with a key before it is sent; null when nothing is seen. */
-export function keyMistake(key: string): string | null {
+export function keyError(key: string): string | null {
   if (key.trim() === "") return "Paste the key here.";
   if (/\s/.test(key.trim())) return "A key contains no white space: copy it again.";
   return null;
 }
 
 /** What else a first key of a provider may change; null when nothing else. */
-export function moveWarning({ usable, default: model }: Provider): string | null {
+export function defaultModelWarning({ usable, default: model }: Provider): string | null {
   if (usable || model === null) return null;
   return (
     `${model} may then answer wherever no other model is chosen, including in existing chats. ` +
@@ -118,24 +118,27 @@ export function moveWarning({ usable, default: model }: Provider): string | null
   );
 }
 
-type Answers = Pick<Agent, "name" | "model">;
+type AgentModel = Pick<Agent, "name" | "model">;
 
 /** Which agents have another model than before, in words; null when none has. */
-export function movedWords(before: readonly Answers[], now: readonly Answers[]): string | null {
+export function changedModels(
+  before: readonly AgentModel[],
+  now: readonly AgentModel[],
+): string | null {
   const old = new Map(before.map(({ name, model }) => [name, model]));
-  const moved = now.filter(({ name, model }) => (old.get(name) ?? model) !== model);
-  if (moved.length === 0) return null;
-  const each = moved.map(({ name, model }) => `${name} now answers with ${model}`);
+  const changed = now.filter(({ name, model }) => (old.get(name) ?? model) !== model);
+  if (changed.length === 0) return null;
+  const each = changed.map(({ name, model }) => `${name} now answers with ${model}`);
   return `${each.join(", ")}, including in chats where no other model is chosen.`;
 }
 
-export type Life =
+export type Validity =
   | { readonly is: "good"; readonly until: number | null }
   | { readonly is: "expired" }
   | { readonly is: "revoked" };
 
 /** `now` in milliseconds. */
-export function lifeOf({ expires_at, revoked_at }: Token, now: number): Life {
+export function validityOf({ expires_at, revoked_at }: Token, now: number): Validity {
   if (revoked_at != null) return { is: "revoked" };
   if (expires_at != null && expires_at / 1000 <= now) return { is: "expired" };
   return { is: "good", until: expires_at ?? null };
@@ -145,17 +148,17 @@ export function mayAdminister({ role, scopes }: Me): boolean {
   return role === "admin" && scopes.includes("admin");
 }
 
-export interface TokenWish {
+export interface TokenForm {
   readonly name: string;
   readonly scopes: readonly string[];
 }
 
-export interface Mistakes {
+export interface TokenErrors {
   readonly name?: string;
   readonly scopes?: string;
 }
 
-export function tokenMistakes({ name, scopes }: TokenWish): Mistakes {
+export function tokenErrors({ name, scopes }: TokenForm): TokenErrors {
   return {
     ...(name.trim() === "" && { name: "Say what it is for." }),
     ...(scopes.length === 0 && { scopes: "Choose at least one." }),

@@ -3,10 +3,10 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import type { Model } from "../api/types";
-import { short } from "../chat/model-options";
+import { shortName } from "../chat/model-options";
 import type { Catalog } from "../store/catalog";
 import { count } from "../ui/format";
-import { effortsWords, priceWords, windowWords } from "./labels";
+import { effortsLabel, priceLabel, windowLabel } from "./labels";
 import { FromCatalog, Section } from "./section";
 
 const MANY = 8;
@@ -23,15 +23,15 @@ export function Models() {
         </>
       }
     >
-      <FromCatalog>{(known) => <Known known={known} />}</FromCatalog>
+      <FromCatalog>{(known) => <ModelList known={known} />}</FromCatalog>
     </Section>
   );
 }
 
-function Known({ known: { models, pricedOn } }: { readonly known: Catalog }) {
+function ModelList({ known: { models, pricedOn } }: { readonly known: Catalog }) {
   const [query, setQuery] = useState("");
-  const wanted = models.filter(({ name }) => name.toLowerCase().includes(query.toLowerCase()));
-  const providers = [...new Set(wanted.map(({ provider }) => provider))];
+  const found = models.filter(({ name }) => name.toLowerCase().includes(query.toLowerCase()));
+  const providers = [...new Set(found.map(({ provider }) => provider))];
   return (
     <>
       {models.length > MANY && (
@@ -48,15 +48,15 @@ function Known({ known: { models, pricedOn } }: { readonly known: Catalog }) {
         <section key={provider} className="settings-group" aria-label={provider}>
           <h3>{provider}</h3>
           <ul className="settings-list">
-            {wanted
+            {found
               .filter((model) => model.provider === provider)
               .map((model) => (
-                <One key={model.name} model={model} />
+                <ModelRow key={model.name} model={model} />
               ))}
           </ul>
         </section>
       ))}
-      {wanted.length === 0 && <p className="settings-about">No model is called that.</p>}
+      {found.length === 0 && <p className="settings-about">No model is called that.</p>}
       <p className="settings-fine">
         Prices are in US dollars per million tokens, as of {pricedOn}.
       </p>
@@ -64,19 +64,19 @@ function Known({ known: { models, pricedOn } }: { readonly known: Catalog }) {
   );
 }
 
-function One({ model }: { readonly model: Model }) {
+function ModelRow({ model }: { readonly model: Model }) {
   const { name, window, max_output, efforts, price, files, used_by } = model;
   const facts = [
-    windowWords(window),
+    windowLabel(window),
     max_output === null ? null : `answers up to ${count(max_output)}`,
-    effortsWords(efforts),
-    priceWords(price),
+    effortsLabel(efforts),
+    priceLabel(price),
     files === null || files.length === 0 ? null : `accepts ${files.join(", ")}`,
   ];
   return (
     <li>
       <p className="settings-name">
-        <span>{short(name)}</span>
+        <span>{shortName(name)}</span>
         {used_by.map((agent) => (
           <span key={agent} className="settings-tag">
             {agent}

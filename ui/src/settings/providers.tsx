@@ -7,19 +7,19 @@ import type { Me, Provider } from "../api/types";
 import { type Catalog, catalog, readCatalog } from "../store/catalog";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
-import { useFocusInPlace } from "../ui/focus";
-import { moment } from "../ui/format";
+import { useFocusOnSwap } from "../ui/focus";
+import { fullTime } from "../ui/format";
 import { attempt, notify } from "../ui/notices";
 import {
-  inOrder,
-  keyMistake,
+  changedModels,
+  defaultModelWarning,
+  keyError,
   mayAdminister,
-  movedWords,
-  moveWarning,
-  stateOf,
+  providerStateOf,
+  sortedProviders,
   takesKey,
 } from "./labels";
-import { EndingButton, Field, FromCatalog, Section } from "./section";
+import { FormField, FromCatalog, Section, SelfRemovingButton } from "./section";
 
 export function Providers({ me }: { readonly me: Me }) {
   return (
@@ -27,12 +27,12 @@ export function Providers({ me }: { readonly me: Me }) {
       title="Providers"
       about="Providers serve the models. A key stored here is encrypted, used only by this server and never shown again."
     >
-      <FromCatalog>{(known) => <Known known={known} me={me} />}</FromCatalog>
+      <FromCatalog>{(known) => <ProviderList known={known} me={me} />}</FromCatalog>
     </Section>
   );
 }
 
-function Known({ known, me }: { readonly known: Catalog; readonly me: Me }) {
+function ProviderList({ known, me }: { readonly known: Catalog; readonly me: Me }) {
   const may = mayAdminister(me);
   return (
     <>
@@ -44,19 +44,19 @@ function Known({ known, me }: { readonly known: Catalog; readonly me: Me }) {
       )}
       {!may && <p className="settings-note">Only an administrator can set keys.</p>}
       <ul className="settings-list">
-        {inOrder(known.providers).map((provider) => (
-          <One key={provider.name} provider={provider} may={may && known.canStore} />
+        {sortedProviders(known.providers).map((provider) => (
+          <ProviderRow key={provider.name} provider={provider} may={may && known.canStore} />
         ))}
       </ul>
     </>
   );
 }
 
-function One({ provider, may }: { readonly provider: Provider; readonly may: boolean }) {
+function ProviderRow({ provider, may }: { readonly provider: Provider; readonly may: boolean }) {
   const [doing, setDoing] = useState<"nothing" | "setting" | "removing">("nothing");
   const [isChanging, change] = useChange();
-  const { words, look } = isChanging ? CHANGING : stateOf(provider, may);
-  const line = useFocusInPlace<HTMLLIElement>(doing);
+  const { words, look } = isChanging ? CHANGING : providerStateOf(provider, may);
+  const line = useFocusOnSwap<HTMLLIElement>(doing);
   const rest = () => setDoing("nothing");
   const mayChange = may && takesKey(provider);
   return (
@@ -69,7 +69,7 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
           </p>
           <p className="settings-facts">
             {words}
-            {provider.stored_at != null && !isChanging && ` Since ${moment(provider.stored_at)}.`}
+            {provider.stored_at != null && !isChanging && ` Since ${fullTime(provider.stored_at)}.`}
           </p>
           {provider.url !== null && <p className="settings-fine">{provider.url}</p>}
         </div>
@@ -80,22 +80,24 @@ function One({ provider, may }: { readonly provider: Provider; readonly may: boo
               <span className="hidden-text"> of {provider.name}</span>
             </Button>
             {provider.stored && (
-              <EndingButton onClick={() => setDoing("removing")}>
+              <SelfRemovingButton onClick={() => setDoing("removing")}>
                 Remove key
                 <span className="hidden-text"> of {provider.name}</span>
-              </EndingButton>
+              </SelfRemovingButton>
             )}
           </div>
         )}
       </div>
       {doing === "setting" && <KeyForm provider={provider} onChanged={change} onDone={rest} />}
-      {doing === "removing" && <Removing name={provider.name} onChanged={change} onDone={rest} />}
+      {doing === "removing" && (
+        <RemoveKeyDialog name={provider.name} onChanged={change} onDone={rest} />
+      )}
     </li>
   );
 }
 
 /** It takes the server a moment to use another key; what it says of itself until then is old. */
-const SOON = 4_000;
+const EFFECT_DELAY = 4_000;
 const CHANGING = { words: "Takes effect within a few seconds.", look: "off" } as const;
 
 function useChange(): [boolean, () => void] {
@@ -104,33 +106,33 @@ function useChange(): [boolean, () => void] {
     const before = catalog.get()?.agents ?? [];
     const reread = async () => {
       await readCatalog().catch(() => {});
-      return movedWords(before, catalog.get()?.agents ?? []);
+      return changedModels(before, catalog.get()?.agents ?? []);
     };
     setChanging(true);
     void reread();
     setTimeout(async () => {
-      const moved = await reread();
-      if (moved !== null) notify(moved);
+      const changed = await reread();
+      if (changed !== null) notify(changed);
       setChanging(false);
-    }, SOON);
+    }, EFFECT_DELAY);
   };
   return [isChanging, change];
 }
 
-interface DoingProps {
+interface KeyActionProps {
   readonly name: string;
   readonly onChanged: () => void;
   readonly onDone: () => void;
 }
 
-function useStoring({ name, onChanged, onDone }: DoingProps) {
+function useStoreKey({ name, onChanged, onDone }: KeyActionProps) {
   const [why, setWhy] = useState<string>();
   const [busy, setBusy] = useState(false);
   /** Whether it is stored. */
   const store = async (key: string): Promise<boolean> => {
-    const mistake = keyMistake(key);
-    setWhy(mistake ?? undefined);
-    if (mistake !== null) return false;
+    const invalid = keyError(key);
+    setWhy(invalid ?? undefined);
+    if (invalid !== null) return false;
     setBusy(true);
     try {
       await call("PUT /providers/{name}", { path: { name }, body: { key: key.trim() } });
@@ -147,22 +149,22 @@ function useStoring({ name, onChanged, onDone }: DoingProps) {
   return { why, busy, store };
 }
 
-type KeyFormProps = Omit<DoingProps, "name"> & { readonly provider: Provider };
+type KeyFormProps = Omit<KeyActionProps, "name"> & { readonly provider: Provider };
 
 function KeyForm({ provider, ...doing }: KeyFormProps) {
   const { name } = provider;
   const [key, setKey] = useState("");
-  const { why, busy, store } = useStoring({ name, ...doing });
+  const { why, busy, store } = useStoreKey({ name, ...doing });
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => field.current?.focus(), []);
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (!(await store(key))) field.current?.focus();
   };
-  const warning = moveWarning(provider);
+  const warning = defaultModelWarning(provider);
   return (
     <form className="settings-form" onSubmit={(event) => void submit(event)} noValidate>
-      <Field label={`Key for ${name}`} why={why}>
+      <FormField label={`Key for ${name}`} why={why}>
         {(id, described) => (
           <input
             ref={field}
@@ -177,7 +179,7 @@ function KeyForm({ provider, ...doing }: KeyFormProps) {
             onChange={(event) => setKey(event.target.value)}
           />
         )}
-      </Field>
+      </FormField>
       {warning !== null && <p className="settings-facts">{warning}</p>}
       <div className="settings-buttons">
         <Button look="main" type="submit" busy={busy}>
@@ -189,7 +191,7 @@ function KeyForm({ provider, ...doing }: KeyFormProps) {
   );
 }
 
-function Removing({ name, onChanged, onDone }: DoingProps) {
+function RemoveKeyDialog({ name, onChanged, onDone }: KeyActionProps) {
   const [busy, setBusy] = useState(false);
   const remove = async () => {
     setBusy(true);

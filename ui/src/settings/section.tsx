@@ -3,7 +3,7 @@
 import { type ReactNode, useId, useRef } from "react";
 import { type Catalog, useCatalog } from "../store/catalog";
 import { Button } from "../ui/button";
-import { useFocusHandedOn } from "../ui/focus";
+import { useFocusFallback } from "../ui/focus";
 
 interface SectionProps {
   readonly title: string;
@@ -24,33 +24,33 @@ export function Section({ title, about, children }: SectionProps) {
 
 /** Something made of the catalog, once that is there. */
 export function FromCatalog({ children }: { children: (catalog: Catalog) => ReactNode }) {
-  const known = useCatalog();
-  switch (known.is) {
+  const state = useCatalog();
+  switch (state.is) {
     case "reading":
       return <p className="settings-about">Reading…</p>;
     case "failed":
       return (
         <p className="settings-bad" role="alert">
-          {known.problem.message}{" "}
-          <Button busy={known.isTrying} onClick={known.again}>
+          {state.problem.message}{" "}
+          <Button busy={state.isTrying} onClick={state.again}>
             Try again
           </Button>
         </p>
       );
     case "read":
-      return children(known.catalog);
+      return children(state.catalog);
   }
 }
 
-interface EndingProps {
+interface SelfRemovingProps {
   readonly children: ReactNode;
   readonly onClick: () => void;
 }
 
 /** A button that is gone when it has done what it says: the one before it gets the focus. */
-export function EndingButton({ children, onClick }: EndingProps) {
+export function SelfRemovingButton({ children, onClick }: SelfRemovingProps) {
   const place = useRef<HTMLSpanElement>(null);
-  useFocusHandedOn(place, (gone) => {
+  useFocusFallback(place, (gone) => {
     const all = [...(gone.closest("section")?.querySelectorAll("button") ?? [])];
     return all[all.findIndex((button) => gone.contains(button)) - 1];
   });
@@ -70,7 +70,7 @@ interface FieldProps {
 }
 
 /** A field with its name, and what is wrong with it beside it. */
-export function Field({ label, why, children }: FieldProps) {
+export function FormField({ label, why, children }: FieldProps) {
   const id = useId();
   const described = why === undefined ? undefined : `${id}-why`;
   return (

@@ -4,9 +4,9 @@ import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { session } from "../api/session";
 import type { Me } from "../api/types";
-import { useOpenTitle } from "../approvals/tab-title";
+import { useTabTitle } from "../approvals/tab-title";
 import { useStore } from "../reactive/store";
-import { Back } from "../ui/back-link";
+import { BackLink } from "../ui/back-link";
 import { Account } from "./account";
 import { Agents } from "./agents";
 import { Appearance } from "./appearance";
@@ -60,7 +60,7 @@ const PARTS: readonly Part[] = [
 
 export function Settings({ section }: Props) {
   const now = useStore(session);
-  useOpenTitle("Settings");
+  useTabTitle("Settings");
   if (now.is !== "in") return null;
   const { me } = now;
   const all = PARTS.flatMap(({ sections }) => sections);
@@ -68,7 +68,7 @@ export function Settings({ section }: Props) {
   return (
     <div className="settings">
       <header className="settings-head">
-        <Back className="settings-back" />
+        <BackLink className="settings-back" />
         <h1>Settings</h1>
       </header>
       <div className="settings-columns">

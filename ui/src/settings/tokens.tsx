@@ -9,11 +9,11 @@ import type { Me } from "../api/types";
 import { Button } from "../ui/button";
 import { useNow } from "../ui/clock";
 import { Dialog } from "../ui/dialog";
-import { useFocusInPlace } from "../ui/focus";
-import { ago, moment } from "../ui/format";
+import { useFocusOnSwap } from "../ui/focus";
+import { fullTime, timeAgo } from "../ui/format";
 import { attempt, notify } from "../ui/notices";
-import { lifeOf, type Mistakes, type Token, tokenMistakes } from "./labels";
-import { EndingButton, Field } from "./section";
+import { type Token, type TokenErrors, tokenErrors, validityOf } from "./labels";
+import { FormField, SelfRemovingButton } from "./section";
 
 interface Props {
   readonly me: Me;
@@ -41,7 +41,7 @@ export function Tokens({ me, user }: Props) {
           {why}
         </p>
       )}
-      <NewToken me={me} user={user} onMade={() => void read()} />
+      <NewToken me={me} user={user} onCreated={() => void read()} />
       <TokenList tokens={tokens ?? []} onChange={() => void read()} />
     </>
   );
@@ -51,11 +51,11 @@ type Scope = Me["scopes"][number];
 
 const DAY = 86_400;
 /** Without a number the server gives what it can: no token outlives the one it was made with. */
-const USUAL = 0;
-const LIVES: readonly (readonly [number, string])[] = [
+const DEFAULT_LIFETIME = 0;
+const LIFETIMES: readonly (readonly [number, string])[] = [
   [7 * DAY, "7 days"],
   [30 * DAY, "30 days"],
-  [USUAL, "90 days, or until my own token expires"],
+  [DEFAULT_LIFETIME, "90 days, or until my own token expires"],
   [365 * DAY, "a year"],
 ];
 
@@ -68,31 +68,35 @@ const SCOPES: Readonly<Record<Scope, string>> = {
 interface NewTokenProps {
   readonly me: Me;
   readonly user: string | undefined;
-  readonly onMade: () => void;
+  readonly onCreated: () => void;
 }
 
-type Making = { readonly is: "nothing" | "form" } | { readonly is: "made"; readonly token: string };
+type Creation =
+  | { readonly is: "nothing" | "form" }
+  | { readonly is: "made"; readonly token: string };
 
-function NewToken({ me, user, onMade }: NewTokenProps) {
-  const [making, go] = useState<Making>({ is: "nothing" });
-  const place = useFocusInPlace<HTMLDivElement>(making.is);
+function NewToken({ me, user, onCreated }: NewTokenProps) {
+  const [creation, go] = useState<Creation>({ is: "nothing" });
+  const place = useFocusOnSwap<HTMLDivElement>(creation.is);
   return (
     <div ref={place}>
-      {making.is === "nothing" && (
+      {creation.is === "nothing" && (
         <Button onClick={() => go({ is: "form" })}>Create a token</Button>
       )}
-      {making.is === "form" && (
+      {creation.is === "form" && (
         <TokenForm
           me={me}
           user={user}
           onCancel={() => go({ is: "nothing" })}
-          onMade={(token) => {
+          onCreated={(token) => {
             go({ is: "made", token });
-            onMade();
+            onCreated();
           }}
         />
       )}
-      {making.is === "made" && <Made token={making.token} onDone={() => go({ is: "nothing" })} />}
+      {creation.is === "made" && (
+        <CreatedToken token={creation.token} onDone={() => go({ is: "nothing" })} />
+      )}
     </div>
   );
 }
@@ -101,38 +105,38 @@ interface FormProps {
   readonly me: Me;
   readonly user: string | undefined;
   readonly onCancel: () => void;
-  readonly onMade: (token: string) => void;
+  readonly onCreated: (token: string) => void;
 }
 
-function TokenForm({ me, user, onCancel, onMade }: FormProps) {
+function TokenForm({ me, user, onCancel, onCreated }: FormProps) {
   const [name, setName] = useState("");
   const [scopes, setScopes] = useState<readonly Scope[]>(["read", "write"]);
-  const [life, setLife] = useState(USUAL);
-  const { mistakes, busy, make } = useMaking(user, onMade);
+  const [life, setLife] = useState(DEFAULT_LIFETIME);
+  const { errors, busy, make: create } = useCreateToken(user, onCreated);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void make({ name, scopes, life });
+    void create({ name, scopes, life });
   };
   return (
     <form className="settings-form" onSubmit={submit} noValidate>
-      <Field label="What it is for" why={mistakes.name}>
+      <FormField label="What it is for" why={errors.name}>
         {(id, described) => (
           <input
             id={id}
             className="field"
             maxLength={200}
             value={name}
-            aria-invalid={mistakes.name !== undefined}
+            aria-invalid={errors.name !== undefined}
             aria-describedby={described}
             onChange={(event) => setName(event.target.value)}
           />
         )}
-      </Field>
-      <ScopeChoice mine={me.scopes} scopes={scopes} onChange={setScopes} why={mistakes.scopes} />
-      <LifeChoice life={life} onChange={setLife} />
-      {mistakes.form !== undefined && (
+      </FormField>
+      <ScopeChoice mine={me.scopes} scopes={scopes} onChange={setScopes} why={errors.scopes} />
+      <LifetimeChoice life={life} onChange={setLife} />
+      {errors.form !== undefined && (
         <p className="settings-bad" role="alert">
-          {mistakes.form}
+          {errors.form}
         </p>
       )}
       <div className="settings-buttons">
@@ -145,40 +149,40 @@ function TokenForm({ me, user, onCancel, onMade }: FormProps) {
   );
 }
 
-interface Wish {
+interface TokenOptions {
   readonly name: string;
   readonly scopes: readonly Scope[];
   readonly life: number;
 }
 
-function useMaking(user: string | undefined, onMade: (token: string) => void) {
-  const [mistakes, setMistakes] = useState<Mistakes & { form?: string }>({});
+function useCreateToken(user: string | undefined, onCreated: (token: string) => void) {
+  const [errors, setErrors] = useState<TokenErrors & { form?: string }>({});
   const [busy, setBusy] = useState(false);
   const [keys] = useState(() => new IdempotencyKeys());
-  const make = async ({ name, scopes, life }: Wish) => {
-    const wrong = tokenMistakes({ name, scopes });
-    setMistakes(wrong);
-    if (Object.keys(wrong).length > 0) return;
+  const create = async ({ name, scopes, life }: TokenOptions) => {
+    const invalid = tokenErrors({ name, scopes });
+    setErrors(invalid);
+    if (Object.keys(invalid).length > 0) return;
     setBusy(true);
     const whose = user === undefined ? {} : { user };
-    const until = life === USUAL ? {} : { expires_in: life };
+    const until = life === DEFAULT_LIFETIME ? {} : { expires_in: life };
     const body = { name: name.trim(), scopes: [...scopes], ...until, ...whose };
     try {
       const { token } = await call("POST /tokens", { body, key: keys.for(body) });
-      if (token !== null) return onMade(token);
+      if (token !== null) return onCreated(token);
       keys.done();
-      setMistakes({ form: "It was already created, and is shown only once: create another one." });
+      setErrors({ form: "It was already created, and is shown only once: create another one." });
     } catch (error) {
-      setMistakes({ form: Problem.of(error).message });
+      setErrors({ form: Problem.of(error).message });
     }
     setBusy(false);
   };
-  return { mistakes, busy, make };
+  return { errors, busy, make: create };
 }
 
-function LifeChoice({ life, onChange }: { life: number; onChange: (life: number) => void }) {
+function LifetimeChoice({ life, onChange }: { life: number; onChange: (life: number) => void }) {
   return (
-    <Field label="Valid for">
+    <FormField label="Valid for">
       {(id) => (
         <select
           id={id}
@@ -186,14 +190,14 @@ function LifeChoice({ life, onChange }: { life: number; onChange: (life: number)
           value={life}
           onChange={(event) => onChange(Number(event.target.value))}
         >
-          {LIVES.map(([seconds, words]) => (
+          {LIFETIMES.map(([seconds, words]) => (
             <option key={seconds} value={seconds}>
               {words}
             </option>
           ))}
         </select>
       )}
-    </Field>
+    </FormField>
   );
 }
 
@@ -206,11 +210,11 @@ interface ScopeProps {
 
 /** No more than one has oneself: the server would refuse it. */
 function ScopeChoice({ mine, scopes, onChange, why }: ScopeProps) {
-  const offered = (Object.keys(SCOPES) as Scope[]).filter((scope) => mine.includes(scope));
+  const choices = (Object.keys(SCOPES) as Scope[]).filter((scope) => mine.includes(scope));
   return (
     <fieldset className="settings-choice">
       <legend>Permissions</legend>
-      {offered.map((scope) => (
+      {choices.map((scope) => (
         <label key={scope}>
           <input
             type="checkbox"
@@ -234,7 +238,7 @@ function ScopeChoice({ mine, scopes, onChange, why }: ScopeProps) {
 }
 
 /** The one time that it is shown. */
-function Made({ token, onDone }: { readonly token: string; readonly onDone: () => void }) {
+function CreatedToken({ token, onDone }: { readonly token: string; readonly onDone: () => void }) {
   const [copied, setCopied] = useState(false);
   const secret = useRef<HTMLElement>(null);
   const copy = async () => {
@@ -281,7 +285,7 @@ function TokenList({ tokens, onChange }: ListProps) {
         ))}
       </ul>
       {revoking !== null && (
-        <Revoking
+        <RevokeDialog
           token={revoking}
           onDone={() => {
             setRevoking(null);
@@ -300,33 +304,33 @@ interface LineProps {
 }
 
 function TokenLine({ token, now, onRevoke }: LineProps) {
-  const life = lifeOf(token, now);
+  const validity = validityOf(token, now);
   const ends =
-    life.is !== "good"
-      ? life.is
-      : life.until === null
+    validity.is !== "good"
+      ? validity.is
+      : validity.until === null
         ? "never expires"
-        : `until ${moment(life.until)}`;
-  const used = token.used_at == null ? "never used" : `used ${ago(token.used_at, now)} ago`;
+        : `until ${fullTime(validity.until)}`;
+  const used = token.used_at == null ? "never used" : `used ${timeAgo(token.used_at, now)} ago`;
   return (
-    <li className="settings-line" data-off={life.is === "good" ? undefined : ""}>
+    <li className="settings-line" data-off={validity.is === "good" ? undefined : ""}>
       <div>
         <p className="settings-name">{token.name}</p>
         <p className="settings-facts">
           {token.scopes.join(", ")} · {ends} · {used.replace("now ago", "just now")}
         </p>
       </div>
-      {life.is === "good" && (
-        <EndingButton onClick={onRevoke}>
+      {validity.is === "good" && (
+        <SelfRemovingButton onClick={onRevoke}>
           Revoke
           <span className="hidden-text"> {token.name}</span>
-        </EndingButton>
+        </SelfRemovingButton>
       )}
     </li>
   );
 }
 
-function Revoking({ token, onDone }: { readonly token: Token; readonly onDone: () => void }) {
+function RevokeDialog({ token, onDone }: { readonly token: Token; readonly onDone: () => void }) {
   const [busy, setBusy] = useState(false);
   const revoke = async () => {
     setBusy(true);

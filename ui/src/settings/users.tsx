@@ -8,7 +8,7 @@ import type { Schemas } from "../api/schema";
 import type { Me } from "../api/types";
 import { Button } from "../ui/button";
 import { attempt } from "../ui/notices";
-import { Field, Section } from "./section";
+import { FormField, Section } from "./section";
 import { Tokens } from "./tokens";
 
 type User = Schemas["User"];
@@ -42,10 +42,10 @@ export function Users({ me }: { readonly me: Me }) {
           {why}
         </p>
       )}
-      <NewUser onMade={() => void read()} />
+      <NewUser onCreated={() => void read()} />
       <ul className="settings-list">
         {users?.map((user) => (
-          <One key={user.id} user={user} me={me} onChange={() => void read()} />
+          <UserRow key={user.id} user={user} me={me} onChange={() => void read()} />
         ))}
       </ul>
     </Section>
@@ -53,17 +53,17 @@ export function Users({ me }: { readonly me: Me }) {
 }
 
 async function readAll(): Promise<readonly User[]> {
-  const found: User[] = [];
+  const users: User[] = [];
   let after = "";
   for (;;) {
     const page = await call("GET /users", { query: { after, limit: 1000 } });
-    found.push(...page.users);
-    if (page.next == null) return found;
+    users.push(...page.users);
+    if (page.next == null) return users;
     after = page.next;
   }
 }
 
-function NewUser({ onMade }: { readonly onMade: () => void }) {
+function NewUser({ onCreated }: { readonly onCreated: () => void }) {
   const [name, setName] = useState("");
   const [role, setRole] = useState<Role>("member");
   const [why, setWhy] = useState<string>();
@@ -80,7 +80,7 @@ function NewUser({ onMade }: { readonly onMade: () => void }) {
       keys.done();
       setName("");
       setWhy(undefined);
-      onMade();
+      onCreated();
     } catch (error) {
       setWhy(Problem.of(error).message);
     }
@@ -88,7 +88,7 @@ function NewUser({ onMade }: { readonly onMade: () => void }) {
   };
   return (
     <form className="settings-form settings-row" onSubmit={(event) => void add(event)} noValidate>
-      <Field label="Name" why={why}>
+      <FormField label="Name" why={why}>
         {(id, described) => (
           <input
             id={id}
@@ -100,8 +100,10 @@ function NewUser({ onMade }: { readonly onMade: () => void }) {
             onChange={(event) => setName(event.target.value)}
           />
         )}
-      </Field>
-      <Field label="Role">{(id) => <RoleSelect id={id} role={role} onChange={setRole} />}</Field>
+      </FormField>
+      <FormField label="Role">
+        {(id) => <RoleSelect id={id} role={role} onChange={setRole} />}
+      </FormField>
       <Button look="main" type="submit" busy={busy}>
         Add
       </Button>
@@ -134,13 +136,13 @@ function RoleSelect({ id, label, role, onChange }: RoleProps) {
   );
 }
 
-interface OneProps {
+interface UserRowProps {
   readonly user: User;
   readonly me: Me;
   readonly onChange: () => void;
 }
 
-function One({ user, me, onChange }: OneProps) {
+function UserRow({ user, me, onChange }: UserRowProps) {
   const [isOpen, setOpen] = useState(false);
   const off = user.disabled_at != null;
   const change = async (body: Schemas["ChangeUser"]) => {

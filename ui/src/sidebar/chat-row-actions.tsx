@@ -8,7 +8,7 @@ import type { ChatList } from "../store/chat-list";
 import type { Item } from "../ui/menu";
 import { attempt, notify } from "../ui/notices";
 
-export interface Actions {
+export interface ChatRowActions {
   pin(chat: Chat): void;
   /** Null takes the title away. */
   rename(chat: Chat, title: string | null): void;
@@ -18,7 +18,7 @@ export interface Actions {
   remove(chat: Chat): void;
 }
 
-export function useActions(list: ChatList): readonly [Actions, React.ReactNode] {
+export function useChatRowActions(list: ChatList): readonly [ChatRowActions, React.ReactNode] {
   const [removing, setRemoving] = useState<Chat | null>(null);
   const actions = useMemo(() => actionsOf(list, setRemoving), [list]);
   const dialog = removing && (
@@ -27,7 +27,7 @@ export function useActions(list: ChatList): readonly [Actions, React.ReactNode] 
   return [actions, dialog];
 }
 
-function actionsOf(list: ChatList, remove: (chat: Chat) => void): Actions {
+function actionsOf(list: ChatList, remove: (chat: Chat) => void): ChatRowActions {
   const change = (chat: Chat, to: Parameters<ChatList["change"]>[1]) =>
     attempt(() => list.change(chat.id, to));
   return {
@@ -36,9 +36,9 @@ function actionsOf(list: ChatList, remove: (chat: Chat) => void): Actions {
     archive: async (chat) => {
       const archived = !chat.archived;
       if (!(await change(chat, { archived }))) return;
-      const said = archived ? "Chat archived." : "Chat unarchived.";
+      const notice = archived ? "Chat archived." : "Chat unarchived.";
       const undo = () => void change(chat, { archived: !archived });
-      notify(said, false, { name: "Undo", onChoose: undo });
+      notify(notice, false, { name: "Undo", onChoose: undo });
     },
     markUnread: (chat) => void attempt(() => list.markUnread(chat.id)),
     remove,
@@ -49,7 +49,7 @@ const SIZE = 15;
 
 export function itemsOf(
   chat: Chat,
-  actions: Actions,
+  actions: ChatRowActions,
   more: { readonly rename: () => void; readonly isOpen: boolean },
 ): readonly Item[] {
   const items: Item[] = [
@@ -63,12 +63,12 @@ export function itemsOf(
     const icon = <Circle size={SIZE} />;
     items.push({ name: "Mark as unread", icon, onChoose: () => actions.markUnread(chat) });
   }
-  return chat.mine === false ? items : [...items, ...ofOwner(chat, actions, more.rename)];
+  return chat.mine === false ? items : [...items, ...ownerItems(chat, actions, more.rename)];
 }
 
-function ofOwner(chat: Chat, actions: Actions, rename: () => void): readonly Item[] {
+function ownerItems(chat: Chat, actions: ChatRowActions, rename: () => void): readonly Item[] {
   return [
-    { name: "Rename", ...keyed("F2"), icon: <Pencil size={SIZE} />, onChoose: rename },
+    { name: "Rename", ...keyHint("F2"), icon: <Pencil size={SIZE} />, onChoose: rename },
     {
       name: chat.archived ? "Unarchive" : "Archive",
       icon: chat.archived ? <ArchiveRestore size={SIZE} /> : <Archive size={SIZE} />,
@@ -77,7 +77,7 @@ function ofOwner(chat: Chat, actions: Actions, rename: () => void): readonly Ite
     "line",
     {
       name: "Delete…",
-      ...keyed("Del"),
+      ...keyHint("Del"),
       look: "danger",
       icon: <Trash2 size={SIZE} />,
       onChoose: () => actions.remove(chat),
@@ -86,6 +86,6 @@ function ofOwner(chat: Chat, actions: Actions, rename: () => void): readonly Ite
 }
 
 /** Key hints are left out on touch devices. */
-function keyed(hint: string): { hint?: string } {
+function keyHint(hint: string): { hint?: string } {
   return matchMedia("(pointer: coarse)").matches ? {} : { hint };
 }

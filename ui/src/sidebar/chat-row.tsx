@@ -4,12 +4,12 @@ import { Ellipsis, MessageCircleQuestion, OctagonPause, TriangleAlert } from "lu
 import { type KeyboardEvent, type MouseEvent, memo, useRef, useState } from "react";
 import { Link } from "wouter";
 import type { Chat } from "../api/types";
-import { giveFocusBack, useFocusHandedOn } from "../ui/focus";
-import { moment, nameOf } from "../ui/format";
+import { returnFocus, useFocusFallback } from "../ui/focus";
+import { chatName, fullTime } from "../ui/format";
 import { Menu } from "../ui/menu";
 import { TitleField } from "../ui/title-field";
-import { type Actions, itemsOf } from "./chat-row-actions";
-import { type ChatStatus, chatStatusOf, statusLineOf, WORDS } from "./chat-status";
+import { type ChatRowActions, itemsOf } from "./chat-row-actions";
+import { type ChatStatus, chatStatusOf, STATUS_LABELS, statusLineOf } from "./chat-status";
 
 /** Null while it has none. */
 function titleOf(chat: Chat): string | null {
@@ -25,18 +25,18 @@ interface Props {
   /** How long ago it changed. */
   readonly time: string;
   /** When it began, where another one has its name. */
-  readonly begun: string | null;
+  readonly startTime: string | null;
   /** The model that its agent has. */
-  readonly usual: string | null;
-  readonly actions: Actions;
+  readonly defaultModel: string | null;
+  readonly actions: ChatRowActions;
 }
 
 export const ChatRow = memo(function ChatRow(props: Props) {
   const { chat, isOpen, actions } = props;
   const [isRenaming, setRenaming] = useState(false);
   const line = useRef<HTMLLIElement>(null);
-  useFocusHandedOn(line, rowBeside);
-  const menu = useMenu(() => giveFocusBack(line.current?.querySelector("a")));
+  useFocusFallback(line, rowBeside);
+  const menu = useMenu(() => returnFocus(line.current?.querySelector("a")));
   const mayChange = chat.mine !== false;
   const press = (event: KeyboardEvent) => {
     if (event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) {
@@ -48,7 +48,7 @@ export const ChatRow = memo(function ChatRow(props: Props) {
   };
   const finish = () => {
     setRenaming(false);
-    requestAnimationFrame(() => giveFocusBack(line.current?.querySelector("a")));
+    requestAnimationFrame(() => returnFocus(line.current?.querySelector("a")));
   };
   const rename = () => setRenaming(true);
   return (
@@ -63,7 +63,7 @@ export const ChatRow = memo(function ChatRow(props: Props) {
           label="Title"
           className="sidebar-row-input"
           title={chat.title ?? ""}
-          name={nameOf(chat)}
+          name={chatName(chat)}
           onSave={(title) => actions.rename(chat, title)}
           onDone={finish}
         />
@@ -109,8 +109,18 @@ interface LinkProps extends Props {
 }
 
 function RowLink(props: LinkProps) {
-  const { chat, isOpen, isStop, href, time, begun, usual, onKeyDown, onMenu } = props;
-  const standing = chatStatusOf(chat, isOpen);
+  const {
+    chat,
+    isOpen,
+    isStop,
+    href,
+    time,
+    startTime: begun,
+    defaultModel: usual,
+    onKeyDown,
+    onMenu,
+  } = props;
+  const status = chatStatusOf(chat, isOpen);
   const title = titleOf(chat);
   return (
     <Link
@@ -118,7 +128,7 @@ function RowLink(props: LinkProps) {
       className="sidebar-row-link"
       aria-current={isOpen ? "page" : undefined}
       tabIndex={isStop ? 0 : -1}
-      title={nameOf(chat)}
+      title={chatName(chat)}
       data-stop=""
       onKeyDown={onKeyDown}
       onContextMenu={(event: MouseEvent<HTMLAnchorElement>) =>
@@ -126,19 +136,19 @@ function RowLink(props: LinkProps) {
       }
     >
       <span className="sidebar-row-icon">
-        <Icon of={standing} />
+        <Icon of={status} />
       </span>
       <span className="sidebar-row-title" data-none={title === null || undefined}>
-        {nameOf(chat)}
+        {chatName(chat)}
       </span>
       <time className="sidebar-row-time" dateTime={new Date(chat.updated_at / 1000).toISOString()}>
-        <span title={moment(chat.updated_at)}>{time}</span>
+        <span title={fullTime(chat.updated_at)}>{time}</span>
       </time>
       <span className="sidebar-row-said">
         {begun !== null && `Begun ${begun} · `}
         {statusLineOf(chat, usual)}
       </span>
-      {WORDS[standing] && <span className="hidden-text">, {WORDS[standing]}</span>}
+      {STATUS_LABELS[status] && <span className="hidden-text">, {STATUS_LABELS[status]}</span>}
     </Link>
   );
 }

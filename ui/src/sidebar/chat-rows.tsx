@@ -7,58 +7,58 @@ import { isTyping } from "../shortcuts";
 import { catalog } from "../store/catalog";
 import type { ChatList } from "../store/chat-list";
 import { Button } from "../ui/button";
-import { ago } from "../ui/format";
+import { timeAgo } from "../ui/format";
 import { onNearEnd } from "../ui/infinite-scroll";
 import { ChatRow } from "./chat-row";
-import type { Actions } from "./chat-row-actions";
-import { begunOf } from "./duplicate-titles";
-import { Empty } from "./empty-list";
+import type { ChatRowActions } from "./chat-row-actions";
+import { startTimesOf } from "./duplicate-titles";
+import { EmptyList } from "./empty-list";
 import type { Section } from "./sections";
-import { fold, type VisibleChats } from "./visible-chats";
+import { setFolded, type VisibleChats } from "./visible-chats";
 
 interface Props {
   readonly list: ChatList;
   readonly shown: VisibleChats;
-  readonly actions: Actions;
+  readonly actions: ChatRowActions;
 }
 
-export function Rows({ list, shown, actions }: Props) {
+export function ChatRows({ list, shown, actions }: Props) {
   const is = useStore(list.chats, (chats) => chats.is);
   const { sections, now } = shown;
   const isEmpty = sections.length === 0;
-  const begun = useMemo(() => begunOf(sections, now), [sections, now]);
+  const startTimes = useMemo(() => startTimesOf(sections, now), [sections, now]);
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: keys move between what is inside
     <div className="sidebar-rows" onKeyDown={move}>
       {sections.map((section, index) => (
-        <Part
+        <SectionView
           key={section.key}
           section={section}
           shown={shown}
-          begun={begun}
+          startTimes={startTimes}
           actions={actions}
           isFirst={index === 0}
         />
       ))}
       {isEmpty && is === "reading" && <Skeleton />}
-      {isEmpty && is === "rest" && <Empty list={list} />}
+      {isEmpty && is === "rest" && <EmptyList list={list} />}
       <More list={list} isEmpty={isEmpty} />
     </div>
   );
 }
 
-interface PartProps {
+interface SectionViewProps {
   readonly section: Section;
   readonly shown: VisibleChats;
-  readonly begun: ReadonlyMap<string, string>;
-  readonly actions: Actions;
+  readonly startTimes: ReadonlyMap<string, string>;
+  readonly actions: ChatRowActions;
   readonly isFirst: boolean;
 }
 
-function Part({ section, shown, begun, actions, isFirst }: PartProps) {
+function SectionView({ section, shown, startTimes, actions, isFirst }: SectionViewProps) {
   const { key, rows } = section;
   const agents = useStore(catalog, (now) => now?.agents);
-  const usual = useMemo(
+  const defaultModels = useMemo(
     () => new Map(agents?.map(({ name: agent, model }) => [agent, model])),
     [agents],
   );
@@ -66,7 +66,7 @@ function Part({ section, shown, begun, actions, isFirst }: PartProps) {
   const id = `part-${key}`;
   return (
     <section className="sidebar-part" aria-labelledby={id}>
-      <PartHead id={id} section={section} />
+      <SectionHead id={id} section={section} />
       <ul>
         {rows.map((chat, index) => (
           <ChatRow
@@ -75,9 +75,9 @@ function Part({ section, shown, begun, actions, isFirst }: PartProps) {
             isOpen={chat.id === shown.open}
             isStop={hasOpen ? chat.id === shown.open : isFirst && index === 0}
             href={`/chats/${chat.id}${shown.query}`}
-            time={ago(chat.updated_at, shown.now)}
-            begun={begun.get(chat.id) ?? null}
-            usual={usual.get(chat.agent) ?? null}
+            time={timeAgo(chat.updated_at, shown.now)}
+            startTime={startTimes.get(chat.id) ?? null}
+            defaultModel={defaultModels.get(chat.agent) ?? null}
             actions={actions}
           />
         ))}
@@ -86,7 +86,7 @@ function Part({ section, shown, begun, actions, isFirst }: PartProps) {
   );
 }
 
-function PartHead({ id, section }: { readonly id: string; readonly section: Section }) {
+function SectionHead({ id, section }: { readonly id: string; readonly section: Section }) {
   const { key, name, isOpen, count } = section;
   return (
     <h2>
@@ -97,7 +97,7 @@ function PartHead({ id, section }: { readonly id: string; readonly section: Sect
         aria-expanded={isOpen}
         data-stop=""
         data-key={key}
-        onClick={() => fold(key, isOpen)}
+        onClick={() => setFolded(key, isOpen)}
       >
         <span>{name}</span>
         <span className="sidebar-part-count">
@@ -153,7 +153,7 @@ function move(event: KeyboardEvent<HTMLElement>): void {
   const on = event.target as HTMLElement;
   if (isTyping(on)) return;
   if (on.dataset.key !== undefined && (event.key === "ArrowLeft" || event.key === "ArrowRight")) {
-    fold(on.dataset.key as Section["key"], event.key === "ArrowLeft");
+    setFolded(on.dataset.key as Section["key"], event.key === "ArrowLeft");
     return;
   }
   const stops = [...event.currentTarget.querySelectorAll<HTMLElement>("[data-stop]")];

@@ -23,7 +23,7 @@ export function chatStatusOf(chat: Chat, isOpen = false): ChatStatus {
 }
 
 /** Labels of the status icons for screen readers; empty for an idle chat. */
-export const WORDS: Readonly<Record<ChatStatus, string>> = {
+export const STATUS_LABELS: Readonly<Record<ChatStatus, string>> = {
   working: "working",
   stopping: "stopping",
   waiting: "waiting for you",
@@ -34,7 +34,7 @@ export const WORDS: Readonly<Record<ChatStatus, string>> = {
 };
 
 /** The second line: what matters most of it. `usual`: the model that its agent has. */
-export function statusLineOf(chat: Chat, usual: string | null = null): string {
+export function statusLineOf(chat: Chat, defaultModel: string | null = null): string {
   if (chat.status === "error") return chat.error?.message ?? "It failed.";
   if (chat.stranded) return `No worker runs the agent ${chat.agent}.`;
   if (chat.needs_me) return "Needs your answer";
@@ -46,7 +46,7 @@ export function statusLineOf(chat: Chat, usual: string | null = null): string {
   if (chat.status === "interrupting") return "Stopping…";
   if (chat.mine === false) return chat.owner_name ?? "Someone else";
   if (chat.outcome?.reason === "max_steps") return "Stopped at the step limit";
-  return modelName(chat.model ?? usual) ?? chat.agent;
+  return modelName(chat.model ?? defaultModel) ?? chat.agent;
 }
 
 /** A chat of another user that waits: for whom is unknown. One's own waits for a chat instead. */

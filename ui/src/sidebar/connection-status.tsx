@@ -9,15 +9,15 @@ import { IconButton } from "../ui/button";
 import { useSecondsUntil } from "../ui/clock";
 
 /** A line that is back before is not worth a word. */
-const WORTH_SAYING = 2_000;
+const SHOWN_AFTER = 2_000;
 
 /** Whether the line is broken, once that is worth saying. */
 function useIsDisconnected(list: ChatList): boolean {
-  const isBroken = useStore(list.line.state, ({ is }) => is === "broken");
+  const isBroken = useStore(list.stream.state, ({ is }) => is === "broken");
   const [isLong, setLong] = useState(false);
   useEffect(() => {
     if (!isBroken) return;
-    const timer = setTimeout(() => setLong(true), WORTH_SAYING);
+    const timer = setTimeout(() => setLong(true), SHOWN_AFTER);
     return () => {
       clearTimeout(timer);
       setLong(false);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Chat } from "../api/types";
-import { second, when } from "../ui/format";
-import { begunOf } from "./duplicate-titles";
+import { shortTime, timeWithSeconds } from "../ui/format";
+import { startTimesOf } from "./duplicate-titles";
 import type { Section } from "./sections";
 
 const NOW = new Date(2026, 10, 16, 14, 0).getTime();
@@ -19,11 +19,11 @@ function partOf(...rows: Chat[]): Section {
 test("chats of one name say when they began, wherever they stand in the list", () => {
   const [first, later] = [NOW * 1000, NOW * 1000 + 5 * MINUTE];
   const shown = [partOf(chatOf("a", "Prices", first), chatOf("b", "Other", first))];
-  expect([...begunOf(shown, NOW)]).toEqual([]);
+  expect([...startTimesOf(shown, NOW)]).toEqual([]);
   const more = [...shown, partOf(chatOf("c", "prices", later))];
-  expect([...begunOf(more, NOW)]).toEqual([
-    ["a", when(first, NOW)],
-    ["c", when(later, NOW)],
+  expect([...startTimesOf(more, NOW)]).toEqual([
+    ["a", shortTime(first, NOW)],
+    ["c", shortTime(later, NOW)],
   ]);
 });
 
@@ -31,9 +31,9 @@ test("those that began in one minute say it to the second", () => {
   const began = NOW * 1000;
   const times = [began, began + 5 * SECOND, began - 5 * MINUTE];
   const shown = [partOf(...times.map((each, at) => chatOf(`${at}`, "Prices", each)))];
-  expect([...begunOf(shown, NOW).values()]).toEqual([
-    second(began),
-    second(began + 5 * SECOND),
-    when(began - 5 * MINUTE, NOW),
+  expect([...startTimesOf(shown, NOW).values()]).toEqual([
+    timeWithSeconds(began),
+    timeWithSeconds(began + 5 * SECOND),
+    shortTime(began - 5 * MINUTE, NOW),
   ]);
 });

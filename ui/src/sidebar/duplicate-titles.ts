@@ -1,28 +1,28 @@
 /** Start times for chats with the same title, such as forks, to tell them apart. Pure. */
 
 import type { Chat } from "../api/types";
-import { nameOf, second, when } from "../ui/format";
+import { chatName, shortTime, timeWithSeconds } from "../ui/format";
 import type { Section } from "./sections";
 
 /** When those in the list began that are called as another one there is; by their ids. */
-export function begunOf(shown: readonly Section[], now: number): ReadonlyMap<string, string> {
+export function startTimesOf(shown: readonly Section[], now: number): ReadonlyMap<string, string> {
   const byName = new Map<string, Chat[]>();
   for (const chat of shown.flatMap(({ rows }) => rows)) {
     // A fork is called by its first words at first, and those may become a title.
-    const name = nameOf(chat).toLowerCase();
-    const together = byName.get(name);
-    if (together === undefined) byName.set(name, [chat]);
-    else together.push(chat);
+    const name = chatName(chat).toLowerCase();
+    const sameName = byName.get(name);
+    if (sameName === undefined) byName.set(name, [chat]);
+    else sameName.push(chat);
   }
   const groups = [...byName.values()].filter(({ length }) => length > 1);
-  return new Map(groups.flatMap((chats) => told(chats, now)));
+  return new Map(groups.flatMap((chats) => timesOf(chats, now)));
 }
 
-function told(chats: readonly Chat[], now: number): [string, string][] {
-  const times = chats.map(({ created_at }) => when(created_at, now));
+function timesOf(chats: readonly Chat[], now: number): [string, string][] {
+  const times = chats.map(({ created_at }) => shortTime(created_at, now));
   return chats.map(({ id, created_at }, at) => {
     const time = times[at] ?? "";
     const isAlone = times.indexOf(time) === times.lastIndexOf(time);
-    return [id, isAlone ? time : second(created_at)];
+    return [id, isAlone ? time : timeWithSeconds(created_at)];
   });
 }

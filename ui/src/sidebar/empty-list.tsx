@@ -4,15 +4,15 @@ import { useLocation } from "wouter";
 import { useStore } from "../reactive/store";
 import type { ChatList } from "../store/chat-list";
 import { Button } from "../ui/button";
-import { howMany, NO_FILTERS } from "./filters";
+import { countFilters, NO_FILTERS } from "./filters";
 import { useFilters } from "./visible-chats";
 
 /** Why there is no chat to see, and what one can do about it. */
-export function Empty({ list }: { readonly list: ChatList }) {
+export function EmptyList({ list }: { readonly list: ChatList }) {
   const [filters, change] = useFilters();
   const [, navigate] = useLocation();
   const isAll = useStore(list.chats, ({ next }) => next === null);
-  if (howMany(filters) === 0) {
+  if (countFilters(filters) === 0) {
     return (
       <div className="sidebar-rows-empty">
         <p>No chats yet. Give an agent something to do.</p>
@@ -22,11 +22,11 @@ export function Empty({ list }: { readonly list: ChatList }) {
       </div>
     );
   }
-  const isArchiveOnly = filters.archived && howMany(filters) === 1;
-  const none = isArchiveOnly ? "Nothing is archived." : "No chats match.";
+  const isArchiveOnly = filters.archived && countFilters(filters) === 1;
+  const words = isArchiveOnly ? "Nothing is archived." : "No chats match.";
   return (
     <div className="sidebar-rows-empty" role="status">
-      <p>{isAll ? none : "None so far. Searching older chats…"}</p>
+      <p>{isAll ? words : "None so far. Searching older chats…"}</p>
       <Button onClick={() => change(NO_FILTERS)}>
         {isArchiveOnly ? "Show the list" : "Show all chats"}
       </Button>

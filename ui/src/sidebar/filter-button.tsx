@@ -6,7 +6,13 @@ import { useStore } from "../reactive/store";
 import { catalog } from "../store/catalog";
 import { Button, IconButton } from "../ui/button";
 import { Popover } from "../ui/popover";
-import { DOING, type Doing, type Filters, howMany, NO_FILTERS } from "./filters";
+import {
+  countFilters,
+  type Filters,
+  NO_FILTERS,
+  STATUS_FILTERS,
+  type StatusFilter,
+} from "./filters";
 import { useFilters } from "./visible-chats";
 
 /** Which chats the list shows. */
@@ -14,7 +20,7 @@ export function FilterButton() {
   const [filters, change] = useFilters();
   const [isOpen, setOpen] = useState(false);
   const button = useRef<HTMLSpanElement>(null);
-  const many = howMany(filters);
+  const many = countFilters(filters);
   return (
     <span ref={button} className="sidebar-filter-button" data-on={many > 0 || undefined}>
       <IconButton
@@ -41,9 +47,13 @@ export function FilterButton() {
 /** The active filters, so that a missing chat is explained. */
 export function FilterLine() {
   const [filters, change] = useFilters();
-  if (howMany(filters) === 0) return null;
-  const { archived, doing, agent } = filters;
-  const names = [archived && "Archived", doing && DOING[doing], agent && `Agent ${agent}`];
+  if (countFilters(filters) === 0) return null;
+  const { archived, status, agent } = filters;
+  const names = [
+    archived && "Archived",
+    status && STATUS_FILTERS[status],
+    agent && `Agent ${agent}`,
+  ];
   return (
     <div className="sidebar-filter-line">
       <span>{names.filter(Boolean).join(", ")}</span>
@@ -66,15 +76,15 @@ function FilterForm({ filters, onChange }: FormProps) {
     <form className="sidebar-filter" onSubmit={(event) => event.preventDefault()}>
       <fieldset>
         <legend>Show</legend>
-        {[null, ...(Object.keys(DOING) as Doing[])].map((doing) => (
+        {[null, ...(Object.keys(STATUS_FILTERS) as StatusFilter[])].map((doing) => (
           <label key={doing}>
             <input
               type="radio"
               name={name}
-              checked={filters.doing === doing}
-              onChange={() => onChange({ ...filters, doing })}
+              checked={filters.status === doing}
+              onChange={() => onChange({ ...filters, status: doing })}
             />
-            {doing === null ? "Everything" : DOING[doing]}
+            {doing === null ? "Everything" : STATUS_FILTERS[doing]}
           </label>
         ))}
       </fieldset>
@@ -101,7 +111,9 @@ function FilterForm({ filters, onChange }: FormProps) {
         />
         Archived chats only
       </label>
-      {howMany(filters) > 0 && <Button onClick={() => onChange(NO_FILTERS)}>Show all chats</Button>}
+      {countFilters(filters) > 0 && (
+        <Button onClick={() => onChange(NO_FILTERS)}>Show all chats</Button>
+      )}
     </form>
   );
 }

@@ -1,31 +1,32 @@
 /** Filters of the sidebar, kept in the URL. Pure. */
 
 import type { Chat, Status } from "../api/types";
-import type { Wanted } from "../store/chat-list";
+import type { ListQuery } from "../store/chat-list";
 import { chatStatusOf } from "./chat-status";
 
-export type Doing = "working" | "waiting" | "failed";
+export type StatusFilter = "working" | "waiting" | "failed";
 
 export interface Filters {
   readonly archived: boolean;
-  readonly doing: Doing | null;
+  readonly status: StatusFilter | null;
   readonly agent: string | null;
 }
 
-export const NO_FILTERS: Filters = { archived: false, doing: null, agent: null };
-export const DOING: Readonly<Record<Doing, string>> = {
+export const NO_FILTERS: Filters = { archived: false, status: null, agent: null };
+export const STATUS_FILTERS: Readonly<Record<StatusFilter, string>> = {
   working: "Working",
   waiting: "Waiting for you",
   failed: "Failed",
 };
 
 export function filtersOf(query: string): Filters {
-  const given = new URLSearchParams(query);
-  const doing = given.get("status");
+  const params = new URLSearchParams(query);
+  const status = params.get("status");
   return {
-    archived: given.get("archived") === "yes",
-    doing: doing !== null && Object.hasOwn(DOING, doing) ? (doing as Doing) : null,
-    agent: given.get("agent") || null,
+    archived: params.get("archived") === "yes",
+    status:
+      status !== null && Object.hasOwn(STATUS_FILTERS, status) ? (status as StatusFilter) : null,
+    agent: params.get("agent") || null,
   };
 }
 
@@ -33,34 +34,34 @@ export function filtersOf(query: string): Filters {
 export function queryOf(filters: Filters): string {
   const query = new URLSearchParams();
   if (filters.archived) query.set("archived", "yes");
-  if (filters.doing !== null) query.set("status", filters.doing);
+  if (filters.status !== null) query.set("status", filters.status);
   if (filters.agent !== null) query.set("agent", filters.agent);
   return query.size === 0 ? "" : `?${query}`;
 }
 
-export function howMany({ archived, doing, agent }: Filters): number {
-  return Number(archived) + Number(doing !== null) + Number(agent !== null);
+export function countFilters({ archived, status, agent }: Filters): number {
+  return Number(archived) + Number(status !== null) + Number(agent !== null);
 }
 
-export function fits(chat: Chat, { archived, doing, agent }: Filters): boolean {
+export function matchesFilters(chat: Chat, { archived, status: doing, agent }: Filters): boolean {
   if (chat.archived !== archived) return false;
   if (agent !== null && chat.agent !== agent) return false;
   if (doing === null) return true;
-  const standing = chatStatusOf(chat);
-  return standing === doing || (standing === "stopping" && doing === "working");
+  const chatStatus = chatStatusOf(chat);
+  return chatStatus === doing || (chatStatus === "stopping" && doing === "working");
 }
 
 const STATUS = {
   working: "running",
   waiting: "requires_action",
   failed: "error",
-} as const satisfies Record<Doing, Status>;
+} as const satisfies Record<StatusFilter, Status>;
 
 /** What to ask the server for. What else fits is told by the stream. */
-export function wantedFor({ archived, doing, agent }: Filters): Wanted {
+export function serverQueryOf({ archived, status, agent }: Filters): ListQuery {
   return {
     ...(archived && { archived }),
     ...(agent !== null && { agent }),
-    ...(doing !== null && { status: STATUS[doing] }),
+    ...(status !== null && { status: STATUS[status] }),
   };
 }

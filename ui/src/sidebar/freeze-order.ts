@@ -11,7 +11,7 @@ export function useFrozenOrder(
   list: ChatList,
   region: RefObject<HTMLElement | null>,
 ): FrozenOrder | null {
-  const [hold, setHold] = useState<FrozenOrder | null>(null);
+  const [frozen, setFrozen] = useState<FrozenOrder | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
     const element = region.current;
@@ -19,11 +19,11 @@ export function useFrozenOrder(
     let isPointed = false;
     const begin = () => {
       clearTimeout(timer.current);
-      setHold((now) => now ?? freezeOrder(list.chats.get().byId.values(), Date.now()));
+      setFrozen((now) => now ?? freezeOrder(list.chats.get().byId.values(), Date.now()));
     };
     const end = () => {
       clearTimeout(timer.current);
-      if (!isPointed) setHold(null);
+      if (!isPointed) setFrozen(null);
     };
     const enter = () => {
       isPointed = true;
@@ -49,5 +49,5 @@ export function useFrozenOrder(
       element.removeEventListener("keydown", press);
     };
   }, [list, region]);
-  return hold;
+  return frozen;
 }

@@ -2,15 +2,15 @@
 
 import { type KeyboardEvent, type PointerEvent, useRef } from "react";
 import { useStore } from "../reactive/store";
-import { prefer, preferences } from "../store/preferences";
+import { preferences, setPreferences } from "../store/preferences";
 
-export const NARROWEST = 200;
-export const WIDEST = 420;
-const USUAL = 272;
+export const MIN_WIDTH = 200;
+export const MAX_WIDTH = 420;
+const DEFAULT_WIDTH = 272;
 const STEP = 16;
 
 export function clamped(width: number): number {
-  return Math.round(Math.min(WIDEST, Math.max(NARROWEST, width)));
+  return Math.round(Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, width)));
 }
 
 /** Where the list ends: dragged, or moved by arrow keys. Twice clicked, it is as at first. */
@@ -30,7 +30,7 @@ export function ResizeHandle() {
   const end = () => {
     if (drag.current === null) return;
     drag.current = null;
-    prefer({});
+    setPreferences({});
   };
   return (
     // biome-ignore lint/a11y/useSemanticElements: an <hr> cannot be moved
@@ -40,14 +40,14 @@ export function ResizeHandle() {
       aria-orientation="vertical"
       aria-label="Width of the list"
       aria-valuenow={width}
-      aria-valuemin={NARROWEST}
-      aria-valuemax={WIDEST}
+      aria-valuemin={MIN_WIDTH}
+      aria-valuemax={MAX_WIDTH}
       tabIndex={0}
       onPointerDown={begin}
       onPointerMove={move}
       onPointerUp={end}
       onPointerCancel={end}
-      onDoubleClick={() => prefer({ sidebarWidth: USUAL })}
+      onDoubleClick={() => setPreferences({ sidebarWidth: DEFAULT_WIDTH })}
       onKeyDown={(event) => moveByKey(event, width)}
     />
   );
@@ -57,10 +57,10 @@ function moveByKey(event: KeyboardEvent, width: number): void {
   const to = {
     ArrowLeft: width - STEP,
     ArrowRight: width + STEP,
-    Home: NARROWEST,
-    End: WIDEST,
+    Home: MIN_WIDTH,
+    End: MAX_WIDTH,
   }[event.key];
   if (to === undefined) return;
   event.preventDefault();
-  prefer({ sidebarWidth: clamped(to) });
+  setPreferences({ sidebarWidth: clamped(to) });
 }

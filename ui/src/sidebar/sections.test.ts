@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Chat } from "../api/types";
 import { chatStatusOf, statusLineOf } from "./chat-status";
-import { type Filters, filtersOf, NO_FILTERS, queryOf, wantedFor } from "./filters";
-import { beside, type FrozenOrder, freezeOrder, sections } from "./sections";
+import { type Filters, filtersOf, NO_FILTERS, queryOf, serverQueryOf } from "./filters";
+import { type FrozenOrder, freezeOrder, neighbourOf, sectionsOf } from "./sections";
 
 const NOW = new Date(2026, 10, 16, 14, 0).getTime();
 const HOUR = 3_600_000;
@@ -14,12 +14,12 @@ function chatOf(id: string, hoursAgo = 0, more: Partial<Chat> = {}): Chat {
   return { id, updated_at, ...rest, ...marks, ...more } as unknown as Chat;
 }
 
-function shown(chats: readonly Chat[], more: Partial<Parameters<typeof sections>[0]> = {}) {
+function shown(chats: readonly Chat[], more: Partial<Parameters<typeof sectionsOf>[0]> = {}) {
   const byId = new Map(chats.map((chat) => [chat.id, chat]));
-  return sections({ chats: byId, now: NOW, filters: NO_FILTERS, collapsed: new Set(), ...more });
+  return sectionsOf({ chats: byId, now: NOW, filters: NO_FILTERS, collapsed: new Set(), ...more });
 }
 
-const outline = (of: ReturnType<typeof sections>) =>
+const outline = (of: ReturnType<typeof sectionsOf>) =>
   of.map(({ name, rows }) => `${name}: ${rows.map(({ id }) => id).join(" ")}`);
 
 describe("parts of the list", () => {
@@ -70,23 +70,25 @@ describe("while somebody points at the list", () => {
 
   it("a chat that is at work stays where it was", () => {
     const worked = [chatOf("a", 1), chatOf("b", 2), chatOf("c", -0.1)];
-    expect(outline(shown(worked, { hold }))).toEqual(outline(shown(before)));
+    expect(outline(shown(worked, { frozen: hold }))).toEqual(outline(shown(before)));
     expect(outline(shown(worked))).toEqual(["Today: c a b"]);
   });
 
   it("a new chat waits, unless it is the one on the screen", () => {
     const more = [...before, chatOf("new", -0.1)];
-    expect(outline(shown(more, { hold }))).toEqual(outline(shown(before)));
-    expect(outline(shown(more, { hold, open: "new" }))[0]).toBe("Today: new a b");
+    expect(outline(shown(more, { frozen: hold }))).toEqual(outline(shown(before)));
+    expect(outline(shown(more, { frozen: hold, open: "new" }))[0]).toBe("Today: new a b");
   });
 
   it("older ones that were read meanwhile are there", () => {
-    expect(outline(shown([...before, chatOf("old", 900)], { hold }))).toContain("Older: old");
+    expect(outline(shown([...before, chatOf("old", 900)], { frozen: hold }))).toContain(
+      "Older: old",
+    );
   });
 
   it("what the person does to a chat is seen at once", () => {
     const pinned = [chatOf("a", 1), chatOf("b", 2, { pinned: true }), chatOf("c", 20)];
-    expect(outline(shown(pinned, { hold }))[0]).toBe("Pinned: b");
+    expect(outline(shown(pinned, { frozen: hold }))[0]).toBe("Pinned: b");
   });
 });
 
@@ -102,7 +104,7 @@ describe("the chat beside", () => {
     [null, -1, "c"],
     ["gone", 1, "a"],
   ] as const)("%s, %i: %s", (id, step, other) => {
-    expect(beside(found, id, step)).toBe(other);
+    expect(neighbourOf(found, id, step)).toBe(other);
   });
 });
 
@@ -125,14 +127,14 @@ describe("filters", () => {
   it("show what fits and nothing else", () => {
     expect(found({})).not.toContain("put-away");
     expect(found({ archived: true })).toEqual(["put-away"]);
-    expect(found({ doing: "working" })).toEqual(["above", "running", "stopping"]);
-    expect(found({ doing: "waiting" })).toEqual(["asks", "below-asks"]);
-    expect(found({ doing: "failed" })).toEqual(["broken"]);
+    expect(found({ status: "working" })).toEqual(["above", "running", "stopping"]);
+    expect(found({ status: "waiting" })).toEqual(["asks", "below-asks"]);
+    expect(found({ status: "failed" })).toEqual(["broken"]);
     expect(found({ agent: "reviewer" })).toEqual(["other"]);
   });
 
   it("survive the address", () => {
-    const filters: Filters = { archived: true, doing: "failed", agent: "a b&c" };
+    const filters: Filters = { archived: true, status: "failed", agent: "a b&c" };
     expect(filtersOf(queryOf(filters))).toEqual(filters);
     expect(queryOf(NO_FILTERS)).toBe("");
   });
@@ -142,12 +144,12 @@ describe("filters", () => {
   });
 
   it("ask the server for what it can find by", () => {
-    expect(wantedFor({ archived: true, doing: "failed", agent: "x" })).toEqual({
+    expect(serverQueryOf({ archived: true, status: "failed", agent: "x" })).toEqual({
       archived: true,
       status: "error",
       agent: "x",
     });
-    expect(wantedFor(NO_FILTERS)).toEqual({});
+    expect(serverQueryOf(NO_FILTERS)).toEqual({});
   });
 });
 

@@ -1,12 +1,12 @@
 /** Sections of the sidebar: which chats belong to which, in which order. Pure. */
 
 import type { Chat } from "../api/types";
-import { type Filters, fits } from "./filters";
+import { type Filters, matchesFilters } from "./filters";
 
-export type Key = "pinned" | "shared" | "today" | "yesterday" | "week" | "older";
+export type SectionKey = "pinned" | "shared" | "today" | "yesterday" | "week" | "older";
 
 export interface Section {
-  readonly key: Key;
+  readonly key: SectionKey;
   readonly name: string;
   readonly isOpen: boolean;
   /** Also of those that are not shown. */
@@ -15,7 +15,7 @@ export interface Section {
   readonly rows: readonly Chat[];
 }
 
-const NAMES: Readonly<Record<Key, string>> = {
+const NAMES: Readonly<Record<SectionKey, string>> = {
   pinned: "Pinned",
   shared: "Shared with you",
   today: "Today",
@@ -23,7 +23,7 @@ const NAMES: Readonly<Record<Key, string>> = {
   week: "Past week",
   older: "Older",
 };
-const ORDER = Object.keys(NAMES) as Key[];
+const ORDER = Object.keys(NAMES) as SectionKey[];
 
 /**
  * The order as it was when somebody began to point at the list. Rows stay where they are until they
@@ -41,28 +41,28 @@ export function freezeOrder(chats: Iterable<Chat>, now: number): FrozenOrder {
   return { times, since: now * 1000 };
 }
 
-interface Given {
+interface SectionInput {
   readonly chats: ReadonlyMap<string, Chat>;
   /** Milliseconds. */
   readonly now: number;
   readonly filters: Filters;
   readonly collapsed: ReadonlySet<string>;
-  readonly hold?: FrozenOrder | null;
+  readonly frozen?: FrozenOrder | null;
   /** The one on the screen: it is there, however new it is. */
   readonly open?: string | null;
 }
 
-export function sections(given: Given): readonly Section[] {
-  const { now, filters, collapsed, hold = null, open = null } = given;
+export function sectionsOf(input: SectionInput): readonly Section[] {
+  const { now, filters, collapsed, frozen: hold = null, open = null } = input;
   const timeOf = (chat: Chat) => hold?.times.get(chat.id) ?? chat.updated_at;
-  const byKey = new Map<Key, Chat[]>();
-  for (const chat of given.chats.values()) {
-    if (!isTop(chat, given.chats) || !fits(chat, filters)) continue;
+  const byKey = new Map<SectionKey, Chat[]>();
+  for (const chat of input.chats.values()) {
+    if (!isTopLevel(chat, input.chats) || !matchesFilters(chat, filters)) continue;
     if (isNew(chat, hold) && chat.id !== open) continue;
     const key = keyOf(chat, timeOf(chat), now);
-    const together = byKey.get(key);
-    if (together === undefined) byKey.set(key, [chat]);
-    else together.push(chat);
+    const section = byKey.get(key);
+    if (section === undefined) byKey.set(key, [chat]);
+    else section.push(chat);
   }
   return ORDER.flatMap((key) => {
     const chats = byKey.get(key);
@@ -74,7 +74,11 @@ export function sections(given: Given): readonly Section[] {
 }
 
 /** The one above or below in the list; null at its ends. From none: the first, or the last. */
-export function beside(shown: readonly Section[], id: string | null, step: 1 | -1): string | null {
+export function neighbourOf(
+  shown: readonly Section[],
+  id: string | null,
+  step: 1 | -1,
+): string | null {
   const ids = shown.flatMap(({ rows }) => rows.map(({ id }) => id));
   const at = id === null ? -1 : ids.indexOf(id);
   if (at === -1) return ids.at(step === 1 ? 0 : -1) ?? null;
@@ -82,21 +86,21 @@ export function beside(shown: readonly Section[], id: string | null, step: 1 | -
 }
 
 /** No other chat in the list set it to work. */
-function isTop(chat: Chat, chats: ReadonlyMap<string, Chat>): boolean {
+function isTopLevel(chat: Chat, chats: ReadonlyMap<string, Chat>): boolean {
   return chat.parent_id === null || (chat.mine === false && !chats.has(chat.parent_id));
 }
 
-function isNew(chat: Chat, hold: FrozenOrder | null): boolean {
-  return hold !== null && !hold.times.has(chat.id) && chat.updated_at > hold.since;
+function isNew(chat: Chat, frozen: FrozenOrder | null): boolean {
+  return frozen !== null && !frozen.times.has(chat.id) && chat.updated_at > frozen.since;
 }
 
-function keyOf(chat: Chat, updated: number, now: number): Key {
+function keyOf(chat: Chat, updated: number, now: number): SectionKey {
   if (chat.pinned) return "pinned";
   if (chat.mine === false) return "shared";
   return dayOf(updated / 1000, now);
 }
 
-function dayOf(then: number, now: number): Key {
+function dayOf(then: number, now: number): SectionKey {
   if (then >= midnight(now, 0)) return "today";
   if (then >= midnight(now, 1)) return "yesterday";
   return then >= midnight(now, 7) ? "week" : "older";

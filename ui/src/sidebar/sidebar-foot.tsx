@@ -4,7 +4,7 @@ import { Keyboard, LogOut, Monitor, Moon, Settings, Sun } from "lucide-react";
 import { Link, useRoute } from "wouter";
 import { session, signOut } from "../api/session";
 import { useStore } from "../reactive/store";
-import { prefer, preferences } from "../store/preferences";
+import { preferences, setPreferences } from "../store/preferences";
 import { IconButton } from "../ui/button";
 import { type Item, MenuButton } from "../ui/menu";
 import { attempt } from "../ui/notices";
@@ -15,7 +15,7 @@ export const THEMES = [
   { theme: "dark", name: "Dark", Icon: Moon },
 ] as const;
 
-export function Foot({ onKeys }: { readonly onKeys: () => void }) {
+export function SidebarFoot({ onKeys }: { readonly onKeys: () => void }) {
   const [isHere] = useRoute("/settings/*?");
   return (
     <div className="sidebar-foot">
@@ -23,7 +23,7 @@ export function Foot({ onKeys }: { readonly onKeys: () => void }) {
         <Settings size={17} />
         <span>Settings</span>
       </Link>
-      <Who />
+      <UserMenu />
       <span className="sidebar-keys">
         <IconButton label="Keyboard shortcuts" onClick={onKeys}>
           <Keyboard size={17} />
@@ -41,7 +41,7 @@ function ThemeButton() {
       name,
       icon: <Icon size={15} />,
       chosen: theme === chosen,
-      onChoose: () => prefer({ theme }),
+      onChoose: () => setPreferences({ theme }),
     }),
   );
   const { Icon } = THEMES.find(({ theme }) => theme === chosen) ?? THEMES[0];
@@ -53,7 +53,7 @@ function ThemeButton() {
 }
 
 /** Alone on a machine, everybody knows who they are. */
-function Who() {
+function UserMenu() {
   const now = useStore(session);
   if (now.is !== "in" || now.me.mode === "local") return null;
   const { name, role } = now.me;

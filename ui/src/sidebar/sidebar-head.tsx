@@ -3,12 +3,12 @@
 import { Inbox, PanelLeftClose, PanelLeftOpen, Search, SquarePen } from "lucide-react";
 import { type ReactNode, type RefObject, useRef } from "react";
 import { Link, useRoute } from "wouter";
-import { useNeeds } from "../approvals/tab-title";
+import { usePendingCount } from "../approvals/tab-title";
 import { Keys } from "../shortcuts";
 import type { ChatList } from "../store/chat-list";
-import { prefer } from "../store/preferences";
+import { setPreferences } from "../store/preferences";
 import { IconButton } from "../ui/button";
-import { useFocusHandedOn } from "../ui/focus";
+import { useFocusFallback } from "../ui/focus";
 import { useNarrow } from "../ui/media-query";
 import { SmallConnectionStatus } from "./connection-status";
 import { FilterButton } from "./filter-button";
@@ -21,8 +21,8 @@ interface Props {
 
 const SIZE = 17;
 
-export function Head({ list, onSearch }: Props) {
-  const needs = useNeeds(list);
+export function SidebarHead({ list, onSearch }: Props) {
+  const needs = usePendingCount(list);
   const narrow = useNarrow();
   return (
     <header className="sidebar-head">
@@ -36,13 +36,13 @@ export function Head({ list, onSearch }: Props) {
           <IconButton
             label="Hide the list (Alt+B)"
             data-toggle="list"
-            onClick={() => prefer({ sidebar: false })}
+            onClick={() => setPreferences({ sidebar: false })}
           >
             <PanelLeftClose size={SIZE} />
           </IconButton>
         )}
       </div>
-      <Place
+      <NavLink
         href="/new"
         icon={<SquarePen size={SIZE} />}
         name="New chat"
@@ -53,19 +53,24 @@ export function Head({ list, onSearch }: Props) {
         <span>Search</span>
         <Keys of="Ctrl+K" />
       </button>
-      <Place href="/inbox" icon={<Inbox size={SIZE} />} name="Inbox" hint={<Count of={needs} />} />
+      <NavLink
+        href="/inbox"
+        icon={<Inbox size={SIZE} />}
+        name="Inbox"
+        hint={<Count of={needs} />}
+      />
     </header>
   );
 }
 
-interface PlaceProps {
+interface NavLinkProps {
   readonly href: string;
   readonly icon: ReactNode;
   readonly name: string;
   readonly hint: ReactNode;
 }
 
-function Place({ href, icon, name, hint }: PlaceProps) {
+function NavLink({ href, icon, name, hint }: NavLinkProps) {
   const [isHere] = useRoute(href);
   return (
     <Link href={href} className="sidebar-link" aria-current={isHere ? "page" : undefined}>
@@ -88,12 +93,12 @@ function Count({ of }: { readonly of: number }) {
 
 /** Of what is hidden or shown in place of the other: the way back has the focus then. */
 export function useFocusToToggle(ref: RefObject<HTMLElement | null>): void {
-  useFocusHandedOn(ref, () => null, '[data-toggle="list"]');
+  useFocusFallback(ref, () => null, '[data-toggle="list"]');
 }
 
 /** What is left of the list when it is hidden. */
 export function Rail({ list, onSearch }: Props) {
-  const needs = useNeeds(list);
+  const needs = usePendingCount(list);
   const rail = useRef<HTMLElement>(null);
   useFocusToToggle(rail);
   return (
@@ -101,7 +106,7 @@ export function Rail({ list, onSearch }: Props) {
       <IconButton
         label="Show the list (Alt+B)"
         data-toggle="list"
-        onClick={() => prefer({ sidebar: true })}
+        onClick={() => setPreferences({ sidebar: true })}
       >
         <PanelLeftOpen size={SIZE} />
       </IconButton>

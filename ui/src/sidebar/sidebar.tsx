@@ -3,18 +3,18 @@
 import { useRef } from "react";
 import { useLocation } from "wouter";
 import { useStore } from "../reactive/store";
-import { useKey } from "../shortcuts";
+import { useShortcut } from "../shortcuts";
 import type { ChatList } from "../store/chat-list";
-import { prefer, preferences } from "../store/preferences";
+import { preferences, setPreferences } from "../store/preferences";
 import { useNarrow } from "../ui/media-query";
-import { useActions } from "./chat-row-actions";
-import { Rows } from "./chat-rows";
+import { useChatRowActions } from "./chat-row-actions";
+import { ChatRows } from "./chat-rows";
 import { FilterLine } from "./filter-button";
 import { useFrozenOrder } from "./freeze-order";
 import { ResizeHandle } from "./resize-handle";
-import { beside } from "./sections";
-import { Foot } from "./sidebar-foot";
-import { Head, Rail, useFocusToToggle } from "./sidebar-head";
+import { neighbourOf } from "./sections";
+import { SidebarFoot } from "./sidebar-foot";
+import { Rail, SidebarHead, useFocusToToggle } from "./sidebar-head";
 import { useVisibleChats, type VisibleChats } from "./visible-chats";
 import "./sidebar.css";
 import { ConnectionStatus } from "./connection-status";
@@ -29,29 +29,29 @@ export function Sidebar(props: Props) {
   const { list, onSearch } = props;
   const isWanted = useStore(preferences, ({ sidebar }) => sidebar);
   const narrow = useNarrow();
-  useKey("alt+b", () => prefer({ sidebar: !isWanted }));
+  useShortcut("alt+b", () => setPreferences({ sidebar: !isWanted }));
   if (!isWanted && !narrow) {
     return (
       <>
         <Rail list={list} onSearch={onSearch} />
-        <KeysOfHidden list={list} />
+        <HiddenListKeys list={list} />
       </>
     );
   }
-  return <Whole {...props} />;
+  return <WholeSidebar {...props} />;
 }
 
-function Whole({ list, onSearch, onKeys = () => {} }: Props) {
+function WholeSidebar({ list, onSearch, onKeys = () => {} }: Props) {
   const narrow = useNarrow();
   const nav = useRef<HTMLElement>(null);
   useFocusToToggle(nav);
   return (
     <nav ref={nav} className="sidebar" aria-label="Chats">
-      <Head list={list} onSearch={onSearch} />
+      <SidebarHead list={list} onSearch={onSearch} />
       <FilterLine />
       <Scroller list={list} />
       <ConnectionStatus list={list} />
-      <Foot onKeys={onKeys} />
+      <SidebarFoot onKeys={onKeys} />
       {!narrow && <ResizeHandle />}
     </nav>
   );
@@ -60,18 +60,18 @@ function Whole({ list, onSearch, onKeys = () => {} }: Props) {
 function Scroller({ list }: { readonly list: ChatList }) {
   const region = useRef<HTMLDivElement>(null);
   const shown = useVisibleChats(list, useFrozenOrder(list, region));
-  const [actions, dialog] = useActions(list);
+  const [actions, dialog] = useChatRowActions(list);
   useListKeys(shown);
   return (
     <div ref={region} className="sidebar-list">
-      <Rows list={list} shown={shown} actions={actions} />
+      <ChatRows list={list} shown={shown} actions={actions} />
       {dialog}
     </div>
   );
 }
 
 /** The chats beside are there, also for those who do not see the list. */
-function KeysOfHidden({ list }: { readonly list: ChatList }) {
+function HiddenListKeys({ list }: { readonly list: ChatList }) {
   useListKeys(useVisibleChats(list, null));
   return null;
 }
@@ -79,9 +79,9 @@ function KeysOfHidden({ list }: { readonly list: ChatList }) {
 function useListKeys({ sections, open, query }: VisibleChats): void {
   const [, navigate] = useLocation();
   const go = (step: 1 | -1) => {
-    const id = beside(sections, open, step);
+    const id = neighbourOf(sections, open, step);
     if (id !== null) navigate(`/chats/${id}${query}`);
   };
-  useKey("alt+arrowup", () => go(-1));
-  useKey("alt+arrowdown", () => go(1));
+  useShortcut("alt+arrowup", () => go(-1));
+  useShortcut("alt+arrowdown", () => go(1));
 }

@@ -4,11 +4,11 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "react";
 import { useLocation, useRoute, useSearch } from "wouter";
 import { useStore } from "../reactive/store";
 import type { ChatList } from "../store/chat-list";
-import { prefer, preferences } from "../store/preferences";
+import { preferences, setPreferences } from "../store/preferences";
 import { useNow } from "../ui/clock";
-import { type Filters, filtersOf, howMany, queryOf, wantedFor } from "./filters";
-import type { FrozenOrder, Key, Section } from "./sections";
-import { sections } from "./sections";
+import { countFilters, type Filters, filtersOf, queryOf, serverQueryOf } from "./filters";
+import type { FrozenOrder, Section, SectionKey } from "./sections";
+import { sectionsOf } from "./sections";
 
 const EVERY = 30_000;
 
@@ -21,17 +21,17 @@ export interface VisibleChats {
   readonly now: number;
 }
 
-export function useVisibleChats(list: ChatList, hold: FrozenOrder | null): VisibleChats {
+export function useVisibleChats(list: ChatList, frozen: FrozenOrder | null): VisibleChats {
   const chats = useStore(list.chats, ({ byId }) => byId);
   const folded = useStore(preferences, (now) => now.folded);
   const [filters] = useFilters();
   const open = useOpenChat();
   const now = useNow(EVERY);
   const shown = useMemo(
-    () => sections({ chats, now, filters, collapsed: new Set(folded), hold, open }),
-    [chats, now, filters, folded, hold, open],
+    () => sectionsOf({ chats, now, filters, collapsed: new Set(folded), frozen, open }),
+    [chats, now, filters, folded, frozen, open],
   );
-  useEffect(() => list.show(wantedFor(filters)), [list, filters]);
+  useEffect(() => list.setQuery(serverQueryOf(filters)), [list, filters]);
   return { sections: shown, filters, query: queryOf(filters), open, now };
 }
 
@@ -47,7 +47,9 @@ export function useFilters(): readonly [Filters, (filters: Filters) => void] {
   const named = useMemo(() => filtersOf(search), [search]);
   const last = useRef({ path, filters: named });
   const areLost =
-    path !== last.current.path && howMany(named) === 0 && howMany(last.current.filters) > 0;
+    path !== last.current.path &&
+    countFilters(named) === 0 &&
+    countFilters(last.current.filters) > 0;
   const filters = areLost ? last.current.filters : named;
   useLayoutEffect(() => {
     last.current = { path, filters };
@@ -60,7 +62,7 @@ export function useFilters(): readonly [Filters, (filters: Filters) => void] {
   return [filters, change];
 }
 
-export function fold(key: Key, isFolded: boolean): void {
+export function setFolded(key: SectionKey, isFolded: boolean): void {
   const others = preferences.get().folded.filter((each) => each !== key);
-  prefer({ folded: isFolded ? [...others, key] : others });
+  setPreferences({ folded: isFolded ? [...others, key] : others });
 }

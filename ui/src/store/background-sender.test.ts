@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { LineState } from "../api/event-stream";
+import type { StreamState } from "../api/event-stream";
 import { Store } from "../reactive/store";
 import { chatClosed, chatOpened, sendInBackground } from "./background-sender";
 import { Outbox } from "./outbox";
@@ -45,7 +45,7 @@ afterEach(() => {
 /** A message that could not be sent, in a chat that was left. */
 async function unsentIn(chat: string): Promise<void> {
   const outbox = new Outbox(chat);
-  outbox.open(new Store<LineState>({ is: "open" }));
+  outbox.open(new Store<StreamState>({ is: "open" }));
   outbox.put(`hello ${chat}`, "queue", {});
   await settle();
   outbox.close();
@@ -54,7 +54,7 @@ async function unsentIn(chat: string): Promise<void> {
 test("what could not be sent is sent when the server is back, wherever one is by then", async () => {
   await unsentIn("a");
   await unsentIn("b.c");
-  const line = new Store<LineState>({ is: "broken", retryAt: 0, tries: 1 });
+  const line = new Store<StreamState>({ is: "broken", retryAt: 0, tries: 1 });
   stop = sendInBackground(line);
   await settle();
   expect(sent).toEqual([]);
@@ -72,7 +72,7 @@ test("a chat that is open sends its own", async () => {
   await unsentIn("a");
   reachable = true;
   chatOpened("a");
-  stop = sendInBackground(new Store<LineState>({ is: "open" }));
+  stop = sendInBackground(new Store<StreamState>({ is: "open" }));
   await settle();
   expect(sent).toEqual([]);
   chatClosed("a");
@@ -83,7 +83,7 @@ test("a chat that is open sends its own", async () => {
 test("what another tab left behind is sent too, in a chat where this page has sent before", async () => {
   await unsentIn("a");
   reachable = true;
-  const line = new Store<LineState>({ is: "open" });
+  const line = new Store<StreamState>({ is: "open" });
   stop = sendInBackground(line);
   await settle();
   reachable = false;

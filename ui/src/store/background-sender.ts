@@ -1,9 +1,9 @@
 /** Sends unsent messages of chats that are no longer open. */
 
-import type { LineState } from "../api/event-stream";
+import type { StreamState } from "../api/event-stream";
 import { storedNames } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
-import { Outbox, PREFIX } from "./outbox";
+import { OUTBOX_PREFIX, Outbox } from "./outbox";
 
 /** The chats that are open on this page: they send what is theirs. */
 const open = new Store<ReadonlySet<string>>(new Set());
@@ -17,9 +17,9 @@ export function chatClosed(chat: string): void {
 }
 
 /** Whenever the server can be reached, and when a chat is left; until what it gives is called. */
-export function sendInBackground(line: Store<LineState>): () => void {
+export function sendInBackground(line: Store<StreamState>): () => void {
   const sending = new Map<string, Outbox>();
-  const look = () => {
+  const sync = () => {
     for (const [chat, outbox] of [...sending]) {
       // One that is done knows nothing of what other tabs have left since.
       if (open.get().has(chat) || outbox.isDone) end(sending, chat);
@@ -32,8 +32,8 @@ export function sendInBackground(line: Store<LineState>): () => void {
       outbox.open(line);
     }
   };
-  const stops = [line.subscribe(look), open.subscribe(look)];
-  look();
+  const stops = [line.subscribe(sync), open.subscribe(sync)];
+  sync();
   return () => {
     for (const stop of stops) stop();
     for (const chat of [...sending.keys()]) end(sending, chat);
@@ -46,6 +46,6 @@ function end(sending: Map<string, Outbox>, chat: string): void {
 }
 
 function chatsWithUnsent(): ReadonlySet<string> {
-  const names = storedNames(PREFIX).map((name) => name.slice(PREFIX.length));
+  const names = storedNames(OUTBOX_PREFIX).map((name) => name.slice(OUTBOX_PREFIX.length));
   return new Set(names.map((name) => name.slice(0, name.lastIndexOf("."))));
 }

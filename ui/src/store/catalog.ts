@@ -27,13 +27,13 @@ export async function readCatalog(): Promise<void> {
   catalog.set({ agents, models, providers, pricedOn: priced_on, canStore: can_store });
 }
 
-export type Known =
+export type CatalogState =
   | { readonly is: "read"; readonly catalog: Catalog }
   | { readonly is: "reading" }
-  | Unread;
+  | CatalogFailure;
 
 /** It could not be read. While it is tried again, too: so that what tries it keeps the focus. */
-export interface Unread {
+export interface CatalogFailure {
   readonly is: "failed";
   readonly problem: Problem;
   readonly isTrying: boolean;
@@ -41,8 +41,8 @@ export interface Unread {
 }
 
 /** The catalog for a part of the page that is nothing without it. */
-export function useCatalog(): Known {
-  const known = useStore(catalog);
+export function useCatalog(): CatalogState {
+  const current = useStore(catalog);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [tries, setTries] = useState(0);
   const [isTrying, setTrying] = useState(true);
@@ -53,7 +53,7 @@ export function useCatalog(): Known {
       .catch((error: unknown) => setProblem(Problem.of(error)))
       .finally(() => setTrying(false));
   }, [tries]);
-  if (known !== null) return { is: "read", catalog: known };
+  if (current !== null) return { is: "read", catalog: current };
   if (problem === null) return { is: "reading" };
   return { is: "failed", problem, isTrying, again: () => setTries(tries + 1) };
 }

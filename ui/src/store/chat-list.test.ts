@@ -155,8 +155,8 @@ describe("pages", () => {
     );
     await opened();
     server.hold();
-    list.show({ archived: true });
-    list.show({});
+    list.setQuery({ archived: true });
+    list.setQuery({});
     await server.release();
     expect(list.chats.get()).toMatchObject({ is: "rest", next: null });
     expect(ids()).toHaveLength(55);
@@ -279,7 +279,7 @@ describe("a chat that is looked at", () => {
   it("is known, wherever it stands", async () => {
     server.chats = [chatOf(1, { archived: true })];
     await opened();
-    await list.know(idOf(1));
+    await list.ensureLoaded(idOf(1));
     expect(ids()).toEqual([idOf(1)]);
   });
 
@@ -287,9 +287,9 @@ describe("a chat that is looked at", () => {
     server.chats = [chatOf(1)];
     await opened();
     server.asked = [];
-    await list.know(idOf(1));
+    await list.ensureLoaded(idOf(1));
     expect(server.asked).toEqual([]);
-    await list.know(idOf(2));
+    await list.ensureLoaded(idOf(2));
     expect(ids()).toEqual([idOf(1)]);
   });
 });

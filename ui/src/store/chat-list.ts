@@ -1,16 +1,16 @@
 /** The list of chats: fetched by page, kept up to date by one stream. */
 
-import { Line } from "../api/event-stream";
+import { EventStream } from "../api/event-stream";
 import { newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
-import { isStillIn } from "../api/session";
+import { isStillSignedIn } from "../api/session";
 import type { Chat, ListEvent, Prompt, Status } from "../api/types";
 import { removeAllStored } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
 import { sendInBackground } from "./background-sender";
-import { type Choice, changeChat, deleteChat } from "./open-chat";
-import { PREFIX } from "./outbox";
+import { changeChat, deleteChat, type ModelChoice } from "./open-chat";
+import { OUTBOX_PREFIX } from "./outbox";
 
 export interface Chats {
   /** All that are known: also archived ones, and those that other chats started. */
@@ -22,7 +22,7 @@ export interface Chats {
 }
 
 /** Which of them are read. */
-export interface Wanted {
+export interface ListQuery {
   readonly archived?: boolean;
   readonly status?: Status;
   readonly agent?: string;
@@ -37,42 +37,42 @@ const EMPTY: Chats = { byId: new Map(), next: null, is: "reading", problem: null
 
 export class ChatList {
   readonly chats = new Store<Chats>(EMPTY);
-  readonly line = new Line<ListEvent>({
+  readonly stream = new EventStream<ListEvent>({
     path: "/api/v1/stream",
-    take: (events) => this.#take(events),
-    mayRetry: isStillIn,
+    onEvents: (events) => this.#apply(events),
+    mayRetry: isStillSignedIn,
     // Pages go by when a chat was begun. So it is also told which have changed since yesterday.
     from: () => String((Date.now() - DAY) * 1000),
   });
-  readonly #known = new Known();
-  #wanted: Wanted = {};
+  readonly #cache = new ChatCache();
+  #query: ListQuery = {};
   /** Of the last page that was asked for. What comes from one before it moves nothing. */
-  #asked = 0;
+  #lastRequest = 0;
   /** The id down to which the list was read. */
-  #reach: string | null = null;
-  #stop: (() => void) | null = null;
-  #unsent: (() => void) | null = null;
+  #loadedDownTo: string | null = null;
+  #unsubscribe: (() => void) | null = null;
+  #stopSending: (() => void) | null = null;
 
   open(): void {
-    this.#stop ??= this.#follow();
-    this.#unsent ??= sendInBackground(this.line.state);
-    this.line.open();
+    this.#unsubscribe ??= this.#reloadAfterOutage();
+    this.#stopSending ??= sendInBackground(this.stream.state);
+    this.stream.open();
     void this.read();
   }
 
   close(): void {
-    this.#stop?.();
-    this.#stop = null;
-    this.#unsent?.();
-    this.#unsent = null;
-    this.line.close();
+    this.#unsubscribe?.();
+    this.#unsubscribe = null;
+    this.#stopSending?.();
+    this.#stopSending = null;
+    this.stream.close();
   }
 
   /** Who was away for long is not told of all that was deleted: so it is read again. */
-  #follow(): () => void {
+  #reloadAfterOutage(): () => void {
     let wasAway = false;
-    return this.line.state.subscribe(() => {
-      const now = this.line.state.get();
+    return this.stream.state.subscribe(() => {
+      const now = this.stream.state.get();
       if (now.is === "open" && wasAway) void this.read();
       wasAway = now.is === "broken" || (now.is !== "open" && wasAway);
     });
@@ -81,25 +81,26 @@ export class ChatList {
   // --- reading ---
 
   /** Other ones from now on. Those that are known stay known. */
-  show(wanted: Wanted): void {
-    if (JSON.stringify(wanted) === JSON.stringify(this.#wanted)) return;
-    this.#wanted = wanted;
-    this.#reach = null;
+  setQuery(query: ListQuery): void {
+    if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
+    this.#query = query;
+    this.#loadedDownTo = null;
     this.chats.change((before) => ({ ...before, next: null }));
     void this.read();
   }
 
   /** The newest, as far down as was read before, and those that are pinned however old they are. */
   async read(): Promise<void> {
-    const wanted = this.#wanted;
-    const since = this.#known.now;
-    await this.#ask(async () => {
+    const query = this.#query;
+    const since = this.#cache.eventCount;
+    await this.#request(async () => {
       const pinned = call("GET /chats", {
-        query: { pinned: true, archived: wanted.archived ?? false, limit: LARGEST_PAGE },
+        query: { pinned: true, archived: query.archived ?? false, limit: LARGEST_PAGE },
       });
-      const [read, { chats }] = await Promise.all([readDownTo(wanted, this.#reach), pinned]);
-      this.#known.answer([...chats, ...read.chats], since);
-      if (isPlain(wanted)) this.#known.miss(missing(this.#known.all, read, chats), since);
+      const [read, { chats }] = await Promise.all([readDownTo(query, this.#loadedDownTo), pinned]);
+      this.#cache.applyResponse([...chats, ...read.chats], since);
+      if (isUnfiltered(query))
+        this.#cache.removeMissing(missingFrom(this.#cache.all, read, chats), since);
       return read;
     });
   }
@@ -107,11 +108,11 @@ export class ChatList {
   async readMore(): Promise<void> {
     const { next, is } = this.chats.get();
     if (next === null || is === "reading") return;
-    const query = { ...this.#wanted, cursor: next, limit: PAGE };
-    const since = this.#known.now;
-    await this.#ask(async () => {
+    const query = { ...this.#query, cursor: next, limit: PAGE };
+    const since = this.#cache.eventCount;
+    await this.#request(async () => {
       const page = await call("GET /chats", { query });
-      this.#known.answer(page.chats, since);
+      this.#cache.applyResponse(page.chats, since);
       return page;
     });
   }
@@ -121,20 +122,20 @@ export class ChatList {
     await (this.chats.get().next === null ? this.read() : this.readMore());
   }
 
-  async #ask(what: () => Promise<Read>): Promise<void> {
-    this.#asked += 1;
-    const asked = this.#asked;
+  async #request(what: () => Promise<ChatPage>): Promise<void> {
+    this.#lastRequest += 1;
+    const request = this.#lastRequest;
     this.chats.change((before) => ({ ...before, is: "reading", problem: null }));
     try {
       const { chats, next } = await what();
-      if (asked === this.#asked) {
-        this.#reach = chats.at(-1)?.id ?? this.#reach;
+      if (request === this.#lastRequest) {
+        this.#loadedDownTo = chats.at(-1)?.id ?? this.#loadedDownTo;
         this.chats.change((before) => ({ ...before, next: next ?? null, is: "rest" }));
       }
     } catch (error) {
       const problem = Problem.of(error);
-      if (problem.status === 401) void isStillIn();
-      if (asked === this.#asked) {
+      if (problem.status === 401) void isStillSignedIn();
+      if (request === this.#lastRequest) {
         this.chats.change((before) => ({ ...before, is: "failed", problem }));
       }
     }
@@ -142,44 +143,44 @@ export class ChatList {
   }
 
   /** One that is looked at, wherever it stands. That it is not there is said where it is looked at. */
-  async know(id: string): Promise<void> {
-    if (this.#known.all.has(id)) return;
-    const since = this.#known.now;
+  async ensureLoaded(id: string): Promise<void> {
+    if (this.#cache.all.has(id)) return;
+    const since = this.#cache.eventCount;
     const chat = await call("GET /chats/{chat}", { path: { chat: id } }).catch(() => null);
-    if (chat !== null) this.#known.answer([chat], since);
+    if (chat !== null) this.#cache.applyResponse([chat], since);
     this.#publish();
   }
 
   /** A chat from the response to a request, instead of the stream. */
-  learn(chat: Chat): void {
-    this.#known.tell({ ...this.#known.all.get(chat.id), ...chat });
+  add(chat: Chat): void {
+    this.#cache.applyEvent({ ...this.#cache.all.get(chat.id), ...chat });
     this.#publish();
   }
 
   // --- changing: each is seen at once, and taken back when the server refuses, with a Problem ---
 
   async change(id: string, change: Change): Promise<void> {
-    const since = this.#known.now;
-    await this.#wish(id, seenOf(change), async () => {
+    const since = this.#cache.eventCount;
+    await this.#optimistically(id, patchOf(change), async () => {
       const answer = await changeChat(id, change);
-      this.#known.settle(answer, seenOf(change), since);
+      this.#cache.applyChange(answer, patchOf(change), since);
     });
   }
 
   async remove(id: string): Promise<void> {
-    await this.#wish(id, "gone", async () => {
+    await this.#optimistically(id, "gone", async () => {
       await deleteChat(id);
-      this.#gone(id);
+      this.#forget(id);
     });
   }
 
   /** As if its last answer had not been seen. */
   async markUnread(id: string): Promise<void> {
-    await this.#wish(id, { unread: true }, async () => {
+    await this.#optimistically(id, { unread: true }, async () => {
       const body = { number: 0 };
       const { unread = false } = await call("PUT /chats/{chat}/read", { path: { chat: id }, body });
       // The stream says so too, a moment later: until then it must not look read again.
-      this.#known.mark(id, { unread });
+      this.#cache.patch(id, { unread });
     });
   }
 
@@ -187,60 +188,66 @@ export class ChatList {
   async create(
     prompt: Prompt | null,
     agent: string | null,
-    choice: Choice,
+    choice: ModelChoice,
     key: string = newKey(),
   ): Promise<Chat> {
     const body = { prompt, agent, ...choice };
     const chat = await call("POST /chats", { body, key });
-    this.learn(chat);
+    this.add(chat);
     return chat;
   }
 
-  async #wish(id: string, wish: Wish, what: () => Promise<void>): Promise<void> {
-    const fulfilled = this.#known.wish(id, wish);
+  async #optimistically(
+    id: string,
+    change: Optimistic,
+    request: () => Promise<void>,
+  ): Promise<void> {
+    const undo = this.#cache.addOptimistic(id, change);
     this.#publish();
     try {
-      await what();
+      await request();
     } finally {
-      fulfilled();
+      undo();
       this.#publish();
     }
   }
 
-  #take(events: readonly ListEvent[]): void {
-    let isVoid = false;
-    for (const said of events) {
-      if (said.event === "chat") this.#known.tell(said.data);
-      else if (said.event === "deleted") this.#gone(said.data.id);
-      else if (said.event === "reset") isVoid = true;
+  #apply(events: readonly ListEvent[]): void {
+    let isReset = false;
+    for (const event of events) {
+      if (event.event === "chat") this.#cache.applyEvent(event.data);
+      else if (event.event === "deleted") this.#forget(event.data.id);
+      else if (event.event === "reset") isReset = true;
     }
     this.#publish();
-    if (isVoid) void this.read();
+    if (isReset) void this.read();
   }
 
   /** Deleted: also removes what this browser stored for it. */
-  #gone(id: string): void {
-    this.#known.remove(id);
+  #forget(id: string): void {
+    this.#cache.remove(id);
     removeAllStored(`draft.${id}`);
-    removeAllStored(`${PREFIX}${id}.`);
+    removeAllStored(`${OUTBOX_PREFIX}${id}.`);
   }
 
   #publish(): void {
-    const byId = this.#known.seen();
+    const byId = this.#cache.view();
     this.chats.change((before) => (before.byId === byId ? before : { ...before, byId }));
   }
 }
 
 // --- what is known, and by whom it was said ---
 
-type Seen = Partial<Pick<Chat, "title" | "archived" | "pinned" | "model" | "effort" | "unread">>;
+type ChatPatch = Partial<
+  Pick<Chat, "title" | "archived" | "pinned" | "model" | "effort" | "unread">
+>;
 /** Optimistic state, before the server has confirmed it. */
-type Wish = Seen | "gone";
+type Optimistic = ChatPatch | "gone";
 
-function seenOf(change: Change): Seen {
+function patchOf(change: Change): ChatPatch {
   return Object.fromEntries(
     Object.entries(change).filter(([, value]) => value !== undefined),
-  ) as Seen;
+  ) as ChatPatch;
 }
 
 /**
@@ -248,34 +255,34 @@ function seenOf(change: Change): Seen {
  * a chat is to its reader (read, pinned, needs_me) has no version of its own. So of two with the same
  * version, an answer yields to what was told since it was asked for.
  */
-class Known {
+class ChatCache {
   readonly #all = new Map<string, Chat>();
-  readonly #told = new Map<string, number>();
-  readonly #wishes = new Map<string, Set<Wish>>();
-  #seen: ReadonlyMap<string, Chat> | null = null;
+  readonly #eventTimes = new Map<string, number>();
+  readonly #optimistic = new Map<string, Set<Optimistic>>();
+  #view: ReadonlyMap<string, Chat> | null = null;
   /** How much was told so far. */
-  now = 0;
+  eventCount = 0;
 
   get all(): ReadonlyMap<string, Chat> {
     return this.#all;
   }
 
-  tell(chat: Chat): void {
-    this.now += 1;
+  applyEvent(chat: Chat): void {
+    this.eventCount += 1;
     const known = this.#all.get(chat.id);
     if (known !== undefined && known.snapshot_version > chat.snapshot_version) return;
-    this.#told.set(chat.id, this.now);
+    this.#eventTimes.set(chat.id, this.eventCount);
     this.#put(chat);
   }
 
   remove(id: string): void {
-    this.now += 1;
-    this.#told.set(id, this.now);
+    this.eventCount += 1;
+    this.#eventTimes.set(id, this.eventCount);
     this.#all.delete(id);
-    this.#seen = null;
+    this.#view = null;
   }
 
-  answer(chats: readonly Chat[], since: number): void {
+  applyResponse(chats: readonly Chat[], since: number): void {
     for (const chat of chats) {
       const known = this.#all.get(chat.id);
       if (this.#isOvertaken(chat.id, since)) {
@@ -286,7 +293,7 @@ class Known {
   }
 
   /** The answer to a change: of what was told meanwhile it overrules what was changed. */
-  settle(chat: Chat, change: Seen, since: number): void {
+  applyChange(chat: Chat, change: ChatPatch, since: number): void {
     const known = this.#all.get(chat.id);
     if (known === undefined || known.snapshot_version > chat.snapshot_version) return;
     const overtaken =
@@ -295,87 +302,87 @@ class Known {
   }
 
   /** The answer to a change of what a chat is to its reader. */
-  mark(id: string, change: Seen): void {
+  patch(id: string, change: ChatPatch): void {
     const known = this.#all.get(id);
     if (known !== undefined) this.#put({ ...known, ...change });
   }
 
   /** They are not where an answer would have had them. */
-  miss(ids: readonly string[], since: number): void {
+  removeMissing(ids: readonly string[], since: number): void {
     for (const id of ids) if (!this.#isOvertaken(id, since)) this.remove(id);
   }
 
   /** Seen from now on. What it gives takes the wish back, fulfilled or not. */
-  wish(id: string, wish: Wish): () => void {
-    const wishes = this.#wishes.get(id) ?? new Set();
-    this.#wishes.set(id, wishes.add(wish));
-    this.#seen = null;
+  addOptimistic(id: string, wish: Optimistic): () => void {
+    const wishes = this.#optimistic.get(id) ?? new Set();
+    this.#optimistic.set(id, wishes.add(wish));
+    this.#view = null;
     return () => {
       wishes.delete(wish);
-      if (wishes.size === 0 && this.#wishes.get(id) === wishes) this.#wishes.delete(id);
-      this.#seen = null;
+      if (wishes.size === 0 && this.#optimistic.get(id) === wishes) this.#optimistic.delete(id);
+      this.#view = null;
     };
   }
 
   /** The same one until something changes. */
-  seen(): ReadonlyMap<string, Chat> {
-    if (this.#seen !== null) return this.#seen;
-    const seen = new Map(this.#all);
-    for (const [id, wishes] of this.#wishes) {
-      let chat = seen.get(id);
+  view(): ReadonlyMap<string, Chat> {
+    if (this.#view !== null) return this.#view;
+    const view = new Map(this.#all);
+    for (const [id, wishes] of this.#optimistic) {
+      let chat = view.get(id);
       for (const wish of wishes) {
         if (wish === "gone") chat = undefined;
         else if (chat !== undefined) chat = { ...chat, ...wish };
       }
-      if (chat === undefined) seen.delete(id);
-      else seen.set(id, chat);
+      if (chat === undefined) view.delete(id);
+      else view.set(id, chat);
     }
-    this.#seen = seen;
-    return seen;
+    this.#view = view;
+    return view;
   }
 
   #isOvertaken(id: string, since: number): boolean {
-    return (this.#told.get(id) ?? 0) > since;
+    return (this.#eventTimes.get(id) ?? 0) > since;
   }
 
   #put(chat: Chat): void {
     this.#all.set(chat.id, chat);
-    this.#seen = null;
+    this.#view = null;
   }
 }
 
 // --- pages ---
 
-interface Read {
+interface ChatPage {
   readonly chats: readonly Chat[];
   readonly next?: string | null;
 }
 
-function isPlain(wanted: Wanted): boolean {
-  return !wanted.archived && wanted.status === undefined && wanted.agent === undefined;
+function isUnfiltered(query: ListQuery): boolean {
+  return !query.archived && query.status === undefined && query.agent === undefined;
 }
 
-async function readDownTo(wanted: Wanted, reach: string | null): Promise<Read> {
-  const limit = reach === null ? PAGE : LARGEST_PAGE;
-  let page = await call("GET /chats", { query: { ...wanted, limit } });
+async function readDownTo(query: ListQuery, lastId: string | null): Promise<ChatPage> {
+  const limit = lastId === null ? PAGE : LARGEST_PAGE;
+  let page = await call("GET /chats", { query: { ...query, limit } });
   const chats = [...page.chats];
-  while (reach !== null && page.next !== null && (chats.at(-1)?.id ?? "") > reach) {
-    page = await call("GET /chats", { query: { ...wanted, cursor: page.next, limit } });
+  while (lastId !== null && page.next !== null && (chats.at(-1)?.id ?? "") > lastId) {
+    page = await call("GET /chats", { query: { ...query, cursor: page.next, limit } });
     chats.push(...page.chats);
   }
   return { chats, next: page.next };
 }
 
 /** Those that ought to be among what was read, and are not: deleted, put away, or not shared any more. */
-function missing(
+function missingFrom(
   known: ReadonlyMap<string, Chat>,
-  read: Read,
+  read: ChatPage,
   pinned: readonly Chat[],
 ): readonly string[] {
-  const there = new Set([...read.chats, ...pinned].map(({ id }) => id));
+  const present = new Set([...read.chats, ...pinned].map(({ id }) => id));
   const last = read.next == null ? "" : (read.chats.at(-1)?.id ?? "");
   return [...known.values()]
-    .filter(({ id, archived }) => id >= last && !archived && !there.has(id))
+    .filter(({ id, archived }) => id >= last && !archived && !present.has(id))
     .filter(({ parent_id, mine }) => parent_id === null || mine === false)
     .map(({ id }) => id);
 }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Browser, connected, fakeBrowser, restoreBrowser } from "../api/fake-browser";
 import type { ChatEvent, Stored } from "../api/types";
-import { chatIs, message, prompt, reset } from "./fixtures";
+import { chatEvent, messageEvent, prompt, reset } from "./fixtures";
 import { OpenChat } from "./open-chat";
 
 let browser: Browser;
@@ -30,7 +30,7 @@ afterEach(() => {
   restoreBrowser();
 });
 
-function tell(...events: readonly ChatEvent[]): void {
+function applyToChat(...events: readonly ChatEvent[]): void {
   for (const { event, data, id } of events) browser.last.say(event, data, id);
   vi.advanceTimersByTime(16);
 }
@@ -39,12 +39,17 @@ const numbers = () => chat.transcript.get().messages.map(({ number }) => number)
 const said = (number: number) => prompt(number, String(number));
 
 test("what an edit took out while it was read is not shown", async () => {
-  tell(chatIs({ messages: 5 }), reset("history", 4), message(said(4)), message(said(5)));
+  applyToChat(
+    chatEvent({ messages: 5 }),
+    reset("history", 4),
+    messageEvent(said(4)),
+    messageEvent(said(5)),
+  );
   void chat.readEarlier();
-  tell(
+  applyToChat(
     { id: null, event: "superseded", data: { numbers: [2, 3, 4, 5] } },
-    message(said(6)),
-    chatIs({ messages: 6, snapshot_version: 2 }),
+    messageEvent(said(6)),
+    chatEvent({ messages: 6, snapshot_version: 2 }),
   );
   await answer([said(2), said(3)], 2);
   expect(numbers()).toEqual([6]);
@@ -55,9 +60,14 @@ test("what an edit took out while it was read is not shown", async () => {
 });
 
 test("what was read of a history that began anew is of no use", async () => {
-  tell(chatIs({ messages: 5 }), reset("history", 4), message(said(4)), message(said(5)));
+  applyToChat(
+    chatEvent({ messages: 5 }),
+    reset("history", 4),
+    messageEvent(said(4)),
+    messageEvent(said(5)),
+  );
   void chat.readEarlier();
-  tell(reset("history", 5), message(said(5)));
+  applyToChat(reset("history", 5), messageEvent(said(5)));
   await answer([said(2), said(3)], 2);
   expect(numbers()).toEqual([5]);
   expect(asked).toEqual(["4"]);

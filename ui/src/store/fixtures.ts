@@ -1,7 +1,7 @@
 /** Fixtures for tests and measurements: chats, messages and events. */
 
 import type { ChatEvent, Fragment, Message, Part, Snapshot, Stored } from "../api/types";
-import { applied, EMPTY, type Transcript } from "./transcript";
+import { applyEvents, EMPTY, type Transcript } from "./transcript";
 
 export const BEGAN = 1_760_000_000_000_000;
 
@@ -54,8 +54,8 @@ export function answer(
   parts: string | Part[],
   change: Partial<Message> = {},
 ): Stored {
-  const made: Part[] = typeof parts === "string" ? [{ type: "text", text: parts }] : parts;
-  return stored(number, { role: "assistant", kind: "answer", parts: made, ...change });
+  const content: Part[] = typeof parts === "string" ? [{ type: "text", text: parts }] : parts;
+  return stored(number, { role: "assistant", kind: "answer", parts: content, ...change });
 }
 
 export function call(id: string, tool: string, values: unknown = {}): Part & { type: "call" } {
@@ -70,11 +70,11 @@ export function results(number: number, parts: Part[]): Stored {
   return stored(number, { role: "tool", kind: "results", parts });
 }
 
-export function message(data: Stored): ChatEvent {
+export function messageEvent(data: Stored): ChatEvent {
   return { id: null, event: "message", data };
 }
 
-export function chatIs(change: Partial<Snapshot>): ChatEvent {
+export function chatEvent(change: Partial<Snapshot>): ChatEvent {
   return { id: null, event: "chat", data: snapshot(change) };
 }
 
@@ -92,6 +92,6 @@ export function reset(what: "history" | "live", more_before: number | null = nul
 }
 
 /** What a page knows that was told this. */
-export function told(events: readonly ChatEvent[], before: Transcript = EMPTY): Transcript {
-  return applied(before, events, 1_000);
+export function transcriptOf(events: readonly ChatEvent[], before: Transcript = EMPTY): Transcript {
+  return applyEvents(before, events, 1_000);
 }

@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Fragment } from "../api/types";
-import { type Delta, heard, type Live, NOTHING } from "./live-output";
+import { type Delta, type LiveOutput, NO_OUTPUT, withDelta } from "./live-output";
 
 const ATTEMPT = { epoch: 1, history_version: 1, attempt: 1 };
 
-function told(fragments: readonly Fragment[], from: Live = NOTHING): Live {
+function told(fragments: readonly Fragment[], from: LiveOutput = NO_OUTPUT): LiveOutput {
   let seq = from.seq;
   return fragments.reduce((live, fragment) => {
     seq += 1;
-    return heard(live, { ...ATTEMPT, first: seq, last: seq, fragment }, 1_000);
+    return withDelta(live, { ...ATTEMPT, first: seq, last: seq, fragment }, 1_000);
   }, from);
 }
 
@@ -37,16 +37,16 @@ describe("fragments", () => {
   it("that were heard already change nothing", () => {
     const live = told([text("a"), text("b")]);
     const again: Delta = { ...ATTEMPT, first: 2, last: 2, fragment: text("b") };
-    expect(heard(live, again, 0)).toBe(live);
+    expect(withDelta(live, again, 0)).toBe(live);
   });
 
   it("of an attempt that was left behind change nothing", () => {
-    const now = heard(
-      NOTHING,
+    const now = withDelta(
+      NO_OUTPUT,
       { ...ATTEMPT, attempt: 2, first: 1, last: 1, fragment: text("new") },
       0,
     );
-    expect(heard(now, { ...ATTEMPT, first: 9, last: 9, fragment: text("old") }, 0)).toBe(now);
+    expect(withDelta(now, { ...ATTEMPT, first: 9, last: 9, fragment: text("old") }, 0)).toBe(now);
   });
 
   it.each([
@@ -55,7 +55,11 @@ describe("fragments", () => {
     ["epoch", { epoch: 2 }],
   ])("of the next %s begin anew", (_, next) => {
     const live = told([text("old"), { type: "warning", text: "w" }]);
-    const now = heard(live, { ...ATTEMPT, ...next, first: 1, last: 1, fragment: text("new") }, 0);
+    const now = withDelta(
+      live,
+      { ...ATTEMPT, ...next, first: 1, last: 1, fragment: text("new") },
+      0,
+    );
     expect(now.parts).toEqual([{ type: "text", text: "new" }]);
     expect(now.warnings).toEqual([]);
   });

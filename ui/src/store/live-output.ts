@@ -32,7 +32,7 @@ export interface LiveCall {
   readonly omitted: boolean;
 }
 
-export interface Live {
+export interface LiveOutput {
   readonly attempt: Attempt | null;
   readonly seq: number;
   /** The answer as far as it goes. */
@@ -43,7 +43,7 @@ export interface Live {
   readonly warnings: readonly string[];
 }
 
-export const NOTHING: Live = {
+export const NO_OUTPUT: LiveOutput = {
   attempt: null,
   seq: 0,
   parts: [],
@@ -71,16 +71,16 @@ export interface Delta extends Attempt {
 }
 
 /** A delta of an attempt that was left behind changes nothing; one of the next begins anew. */
-export function heard(live: Live, delta: Delta, now: number): Live {
-  const order = live.attempt === null ? 1 : compared(delta, live.attempt);
+export function withDelta(live: LiveOutput, delta: Delta, now: number): LiveOutput {
+  const order = live.attempt === null ? 1 : compareAttempts(delta, live.attempt);
   if (order < 0 || (order === 0 && delta.last <= live.seq)) return live;
   const { epoch, history_version, attempt } = delta;
-  const base = order > 0 ? NOTHING : live;
+  const base = order > 0 ? NO_OUTPUT : live;
   const at = order > 0 ? { epoch, history_version, attempt } : live.attempt;
-  return said({ ...base, attempt: at, seq: delta.last }, delta.fragment, now);
+  return withFragment({ ...base, attempt: at, seq: delta.last }, delta.fragment, now);
 }
 
-function compared(one: Attempt, other: Attempt): number {
+function compareAttempts(one: Attempt, other: Attempt): number {
   return (
     one.epoch - other.epoch ||
     one.history_version - other.history_version ||
@@ -88,7 +88,7 @@ function compared(one: Attempt, other: Attempt): number {
   );
 }
 
-function said(live: Live, fragment: Fragment, now: number): Live {
+function withFragment(live: LiveOutput, fragment: Fragment, now: number): LiveOutput {
   switch (fragment.type) {
     case "text_delta":
       return { ...live, parts: withText(live.parts, "text", fragment.text) };
@@ -107,18 +107,18 @@ function said(live: Live, fragment: Fragment, now: number): Live {
       return { ...live, parts: withCall(live.parts, fragment.call) };
     case "tool_started": {
       const { call_id, label } = fragment;
-      return withLive(live, call_id, { label, running: true, since: now });
+      return withCallChange(live, call_id, { label, running: true, since: now });
     }
     case "tool_progressed": {
       const { call_id, text } = fragment;
-      if (fragment.what === "preview") return withLive(live, call_id, { preview: text });
+      if (fragment.what === "preview") return withCallChange(live, call_id, { preview: text });
       const before = live.calls.get(call_id);
       const data = fragment.data ?? before?.data ?? null;
-      return withLive(live, call_id, { output: (before?.output ?? "") + text, data });
+      return withCallChange(live, call_id, { output: (before?.output ?? "") + text, data });
     }
     case "tool_finished": {
       const { result, seconds } = fragment;
-      return withLive(live, result.call_id, { running: false, result, seconds });
+      return withCallChange(live, result.call_id, { running: false, result, seconds });
     }
     case "compacting":
       // An empty piece begins the summary anew.
@@ -127,7 +127,10 @@ function said(live: Live, fragment: Fragment, now: number): Live {
       if (live.warnings.includes(fragment.text)) return live;
       return { ...live, warnings: [...live.warnings, fragment.text] };
     case "omitted":
-      return fragment.call_ids.reduce((all, id) => withLive(all, id, { omitted: true }), live);
+      return fragment.call_ids.reduce(
+        (all, id) => withCallChange(all, id, { omitted: true }),
+        live,
+      );
     default:
       return live; // of a newer server
   }
@@ -155,7 +158,7 @@ function withCall(parts: readonly Part[], call: Part & { type: "call" }): readon
   return parts.map((part) => (part.type === "call" && part.id === call.id ? call : part));
 }
 
-function withLive(live: Live, id: string, change: Partial<LiveCall>): Live {
+function withCallChange(live: LiveOutput, id: string, change: Partial<LiveCall>): LiveOutput {
   const calls = new Map(live.calls);
   calls.set(id, { ...NEW_CALL, ...live.calls.get(id), ...change });
   return { ...live, calls };

@@ -2,79 +2,79 @@
 
 import type { Message, Prompt } from "../api/types";
 import type { Unsent } from "./outbox";
-import { isRead, type Transcript } from "./transcript";
+import { isLoaded, type Transcript } from "./transcript";
 
 /** What a chat had when a message was sent to it: the message itself can only come behind that. */
-export interface Before {
+export interface ChatPosition {
   readonly number: number;
   readonly queue: readonly string[];
 }
 
 /** Nothing when the chat has not said yet what it has. */
-export function beforeNow(transcript: Transcript): { readonly before?: Before } {
+export function positionNow(transcript: Transcript): { readonly before?: ChatPosition } {
   if (transcript.chat === null) return {};
   const queue = transcript.queue.map((each) => each.id);
-  return { before: { number: last(transcript), queue } };
+  return { before: { number: lastNumber(transcript), queue } };
 }
 
 /** For certain: it has the place that the server gave it, or had it and went on from there. */
-export function hasArrived(one: Unsent, transcript: Transcript): boolean {
-  if (one.number !== undefined) return last(transcript) >= one.number;
+export function isInChat(one: Unsent, transcript: Transcript): boolean {
+  if (one.number !== undefined) return lastNumber(transcript) >= one.number;
   if (one.queued === undefined) return false;
   if (transcript.queue.some((each) => each.id === one.queued)) return true;
-  return one.version !== undefined && isToldUpTo(transcript, one.version);
+  return one.version !== undefined && hasReached(transcript, one.version);
 }
 
-function last({ messages }: Transcript): number {
+function lastNumber({ messages }: Transcript): number {
   return messages.at(-1)?.number ?? 0;
 }
 
 /** The chat itself may be told before its messages are: those must be here as well. */
-function isToldUpTo(transcript: Transcript, version: number): boolean {
+function hasReached(transcript: Transcript, version: number): boolean {
   const { chat } = transcript;
   if (chat === null || chat.snapshot_version < version) return false;
-  return isRead(transcript);
+  return isLoaded(transcript);
 }
 
 /**
  * Those that are still to be shown. The stream may be faster than the answer to the request: what
  * has just come and says the same is taken for the message, until the answer says where it is.
  */
-export function stillToShow(all: readonly Unsent[], transcript: Transcript): readonly Unsent[] {
-  const taken = new Set<number | string>();
-  const left = all.filter((one) => {
+export function notYetShown(all: readonly Unsent[], transcript: Transcript): readonly Unsent[] {
+  const matched = new Set<number | string>();
+  const unmatched = all.filter((one) => {
     const place = one.number ?? one.queued;
     if (place !== undefined || one.refused !== undefined) return true;
-    const found = lookalike(one, transcript, taken);
-    if (found !== null) taken.add(found);
-    return found === null;
+    const match = findMatch(one, transcript, matched);
+    if (match !== null) matched.add(match);
+    return match === null;
   });
-  return left.length === all.length ? all : left;
+  return unmatched.length === all.length ? all : unmatched;
 }
 
-function lookalike(
+function findMatch(
   { prompt, before }: Unsent,
   { messages, queue }: Transcript,
-  taken: ReadonlySet<number | string>,
+  matched: ReadonlySet<number | string>,
 ): number | string | null {
   if (before === undefined) return null;
-  const said = messages.find(
+  const stored = messages.find(
     ({ number, message }) =>
-      number > before.number && !taken.has(number) && isSame(prompt, message),
+      number > before.number && !matched.has(number) && isSame(prompt, message),
   );
-  if (said !== undefined) return said.number;
-  const waiting = queue.find(
-    ({ id, message }) => !before.queue.includes(id) && !taken.has(id) && isSame(prompt, message),
+  if (stored !== undefined) return stored.number;
+  const queued = queue.find(
+    ({ id, message }) => !before.queue.includes(id) && !matched.has(id) && isSame(prompt, message),
   );
-  return waiting?.id ?? null;
+  return queued?.id ?? null;
 }
 
 function isSame(prompt: Prompt, { kind, parts }: Message): boolean {
   if (kind !== "prompt") return false;
-  const given = typeof prompt === "string" ? [{ type: "text" as const, text: prompt }] : prompt;
+  const sentParts = typeof prompt === "string" ? [{ type: "text" as const, text: prompt }] : prompt;
   return (
-    given.length === parts.length &&
-    given.every((one, at) => {
+    sentParts.length === parts.length &&
+    sentParts.every((one, at) => {
       const part = parts[at];
       if (one.type !== part?.type) return false;
       return one.type !== "text" || part.type !== "text" || one.text === part.text;

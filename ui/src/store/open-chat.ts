@@ -1,6 +1,6 @@
 /** An open chat: its transcript, and every operation on it. */
 
-import { Line } from "../api/event-stream";
+import { EventStream } from "../api/event-stream";
 import { IdempotencyKeys } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
@@ -18,12 +18,12 @@ import type {
 import { Store } from "../reactive/store";
 import { chatClosed, chatOpened } from "./background-sender";
 import { Outbox } from "./outbox";
-import { applied, EMPTY, type Transcript, withEarlier } from "./transcript";
+import { applyEvents, EMPTY, type Transcript, withEarlier } from "./transcript";
 
 const PAGE = 100;
 
 /** How a message is to be answered, when not as the chat always does. */
-export interface Choice {
+export interface ModelChoice {
   readonly model?: string;
   readonly effort?: Effort;
 }
@@ -54,23 +54,23 @@ export class OpenChat {
   /** How often an edit took messages out. */
   #edits = 0;
   /** Why there is nothing to see: it does not exist, or one may not know. */
-  readonly missing = new Store<Problem | null>(null);
+  readonly notFound = new Store<Problem | null>(null);
   /** This page has asked for a stop that the server has not taken up yet. */
   readonly stopping = new Store(false);
   /** The version of the chat at which the server took it up. */
-  #stopAt: number | null = null;
+  #stopVersion: number | null = null;
   readonly editing = new Store<Editing | null>(null);
   /** Idempotency keys of requests that are retried after a lost response. */
   readonly #keys = new IdempotencyKeys();
   readonly outbox: Outbox;
-  readonly line: Line<ChatEvent>;
+  readonly stream: EventStream<ChatEvent>;
 
   constructor(id: string) {
     this.id = id;
     this.outbox = new Outbox(id);
-    this.line = new Line<ChatEvent>({
+    this.stream = new EventStream<ChatEvent>({
       path: `/api/v1/chats/${encodeURIComponent(id)}/stream`,
-      take: (events) => this.#take(events),
+      onEvents: (events) => this.#apply(events),
       mayRetry: () => this.#exists(),
     });
   }
@@ -78,32 +78,32 @@ export class OpenChat {
   open(): void {
     onScreen.set(this.id, this);
     chatOpened(this.id);
-    this.line.open();
-    this.outbox.open(this.line.state);
+    this.stream.open();
+    this.outbox.open(this.stream.state);
   }
 
   close(): void {
     if (onScreen.get(this.id) === this) onScreen.delete(this.id);
-    this.line.close();
+    this.stream.close();
     this.outbox.close();
     chatClosed(this.id);
   }
 
-  #take(events: readonly ChatEvent[]): void {
+  #apply(events: readonly ChatEvent[]): void {
     const before = this.transcript.get();
-    const transcript = applied(before, events, Date.now());
+    const transcript = applyEvents(before, events, Date.now());
     this.#edits += events.filter(({ event }) => event === "superseded").length;
     this.transcript.set(transcript);
-    this.outbox.arrived(transcript);
-    this.#noteStop();
+    this.outbox.reconcile(transcript);
+    this.#clearStopping();
   }
 
   /** It may go on with what waits before this page is told that it stopped. */
-  #noteStop(): void {
+  #clearStopping(): void {
     const { chat } = this.transcript.get();
     if (chat === null || !this.stopping.get()) return;
-    const goesOn = this.#stopAt !== null && chat.snapshot_version > this.#stopAt;
-    if (chat.status !== "running" || goesOn) this.stopping.set(false);
+    const hasContinued = this.#stopVersion !== null && chat.snapshot_version > this.#stopVersion;
+    if (chat.status !== "running" || hasContinued) this.stopping.set(false);
   }
 
   async #exists(): Promise<boolean> {
@@ -111,8 +111,8 @@ export class OpenChat {
       await call("GET /chats/{chat}", { path: { chat: this.id } });
     } catch (error) {
       const problem = Problem.of(error);
-      if (!problem.passing) this.missing.set(problem);
-      return problem.passing;
+      if (!problem.isTransient) this.notFound.set(problem);
+      return problem.isTransient;
     }
     return true;
   }
@@ -147,17 +147,17 @@ export class OpenChat {
 
   // --- what one can do: each raises a Problem when the server refuses ---
 
-  send(prompt: Prompt, deliver: Deliver, choice: Choice = {}): void {
+  send(prompt: Prompt, deliver: Deliver, choice: ModelChoice = {}): void {
     this.outbox.put(prompt, deliver, choice);
   }
 
   async interrupt(): Promise<void> {
-    this.#stopAt = null;
+    this.#stopVersion = null;
     this.stopping.set(true);
     try {
-      const taken = await call("POST /chats/{chat}/interrupt", { path: { chat: this.id } });
-      this.#stopAt = taken.snapshot_version;
-      this.#noteStop();
+      const snapshot = await call("POST /chats/{chat}/interrupt", { path: { chat: this.id } });
+      this.#stopVersion = snapshot.snapshot_version;
+      this.#clearStopping();
     } catch (error) {
       this.stopping.set(false);
       throw error;
@@ -177,7 +177,7 @@ export class OpenChat {
     await call("POST /chats/{chat}/compact", { path: { chat: this.id } });
   }
 
-  async edit(number: number, prompt: Prompt, choice: Choice = {}): Promise<void> {
+  async edit(number: number, prompt: Prompt, choice: ModelChoice = {}): Promise<void> {
     const body = { prompt, ...choice };
     await call("PATCH /chats/{chat}/messages/{number}", {
       path: { chat: this.id, number },
@@ -191,9 +191,9 @@ export class OpenChat {
   async fork(number: number, prompt?: Prompt): Promise<Snapshot> {
     const body = prompt === undefined ? { number } : { number, prompt };
     const key = this.#keys.for(["fork", body]);
-    const made = await call("POST /chats/{chat}/fork", { path: { chat: this.id }, body, key });
+    const forked = await call("POST /chats/{chat}/fork", { path: { chat: this.id }, body, key });
     this.#keys.done();
-    return made;
+    return forked;
   }
 
   async editQueued(id: string, prompt: Prompt): Promise<void> {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { LineState } from "../api/event-stream";
+import type { StreamState } from "../api/event-stream";
 import type { Queued, Snapshot, Stored } from "../api/types";
 import { Store } from "../reactive/store";
 import { Outbox, type Unsent } from "./outbox";
@@ -76,7 +76,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-function opened(line = new Store<LineState>({ is: "open" })): Outbox {
+function opened(line = new Store<StreamState>({ is: "open" })): Outbox {
   const outbox = new Outbox("c");
   outbox.open(line);
   return outbox;
@@ -113,7 +113,7 @@ describe("sending", () => {
     await asked[0]?.answer(202, { number: 1 });
     expect(asked.map((each) => each.prompt)).toEqual(["one", "two"]);
     await asked[1]?.answer(202, { number: 2 });
-    outbox.arrived(told(2, [said(1, "one"), said(2, "two")]));
+    outbox.reconcile(told(2, [said(1, "one"), said(2, "two")]));
     expect(words(outbox)).toEqual([]);
     expect(asked).toHaveLength(2);
   });
@@ -129,7 +129,7 @@ describe("sending", () => {
   });
 
   test("what is still on its way when the line has broken is sent again once it is back", async () => {
-    const line = new Store<LineState>({ is: "opening" });
+    const line = new Store<StreamState>({ is: "opening" });
     const outbox = opened(line);
     outbox.put("one", "queue", {});
     line.set({ is: "open" });
@@ -148,7 +148,7 @@ describe("sending", () => {
     await asked[0]?.answer(422, { kind: "x", status: 422, detail: "Not so." });
     expect(outbox.unsent.get()[0]?.refused).toBe("Not so.");
     expect(asked[1]?.prompt).toBe("two");
-    outbox.arrived(told(9, [said(9, "else")]));
+    outbox.reconcile(told(9, [said(9, "else")]));
     expect(words(outbox)).toEqual(["one", "two"]);
   });
 
@@ -180,7 +180,7 @@ describe("sending", () => {
     outbox.put("one", "queue", {});
     await asked[0]?.answer(422, { kind: "x", status: 422, detail: "Not so." });
     outbox.put("two", "queue", {});
-    outbox.again(outbox.unsent.get()[0]?.key ?? "");
+    outbox.resend(outbox.unsent.get()[0]?.key ?? "");
     expect(words(outbox)).toEqual(["one", "two"]);
     await asked[1]?.answer(202, { number: 1 });
     expect(asked[2]?.prompt).toBe("one");
@@ -254,7 +254,7 @@ describe("a reload", () => {
     const outbox = opened();
     outbox.put("one", "queue", {});
     await asked[0]?.answer(202, { number: 1 });
-    outbox.arrived(told(1, [said(1, "one")]));
+    outbox.reconcile(told(1, [said(1, "one")]));
     expect(words(opened())).toEqual([]);
   });
 
@@ -269,21 +269,21 @@ describe("a reload", () => {
 describe("a message in the history", () => {
   test("is shown here until the stream shows it", async () => {
     const outbox = opened();
-    outbox.arrived(told(1, [said(1, "before")]));
+    outbox.reconcile(told(1, [said(1, "before")]));
     outbox.put("one", "queue", {});
     await asked[0]?.answer(202, { number: 3 });
-    outbox.arrived(told(2, [said(1, "before"), said(2, "else")]));
+    outbox.reconcile(told(2, [said(1, "before"), said(2, "else")]));
     expect(words(outbox)).toEqual(["one"]);
-    outbox.arrived(told(3, [said(1, "before"), said(2, "else"), said(3, "one")]));
+    outbox.reconcile(told(3, [said(1, "before"), said(2, "else"), said(3, "one")]));
     expect(words(outbox)).toEqual([]);
   });
 
   test("is not shown twice when the stream is faster than the answer", async () => {
     const outbox = opened();
-    outbox.arrived(told(1, [said(1, "one")]));
+    outbox.reconcile(told(1, [said(1, "one")]));
     outbox.put("one", "queue", {});
     expect(words(outbox)).toEqual(["one"]);
-    outbox.arrived(told(2, [said(1, "one"), said(2, "one")]));
+    outbox.reconcile(told(2, [said(1, "one"), said(2, "one")]));
     expect(words(outbox)).toEqual([]);
     await asked[0]?.answer(202, { number: 2 });
     expect(words(opened())).toEqual([]);
@@ -291,19 +291,19 @@ describe("a message in the history", () => {
 
   test("is shown again when somebody else said the same", async () => {
     const outbox = opened();
-    outbox.arrived(told(1, []));
+    outbox.reconcile(told(1, []));
     outbox.put("one", "queue", {});
-    outbox.arrived(told(2, [said(1, "one")]));
+    outbox.reconcile(told(2, [said(1, "one")]));
     await asked[0]?.answer(202, { number: 2 });
     expect(words(outbox)).toEqual(["one"]);
   });
 
   test("one that has come stands for one message and not for two", () => {
     const outbox = opened();
-    outbox.arrived(told(1, []));
+    outbox.reconcile(told(1, []));
     outbox.put("one", "queue", {});
     outbox.put("one", "queue", {});
-    outbox.arrived(told(2, [said(1, "one")]));
+    outbox.reconcile(told(2, [said(1, "one")]));
     expect(words(outbox)).toEqual(["one"]);
   });
 });
@@ -311,20 +311,20 @@ describe("a message in the history", () => {
 describe("a message in the queue", () => {
   test("is shown here until the queue shows it, whatever else is told", async () => {
     const outbox = opened();
-    outbox.arrived(told(1, [said(1, "before")]));
+    outbox.reconcile(told(1, [said(1, "before")]));
     outbox.put("one", "queue", {});
     await asked[0]?.answer(202, { queued: "q" });
-    outbox.arrived(told(2, [said(1, "before")]));
+    outbox.reconcile(told(2, [said(1, "before")]));
     expect(words(outbox)).toEqual(["one"]);
-    outbox.arrived(told(3, [said(1, "before")], [waiting("q", "one")]));
+    outbox.reconcile(told(3, [said(1, "before")], [waiting("q", "one")]));
     expect(words(outbox)).toEqual([]);
   });
 
   test("is gone at once when the queue showed it before the answer came", async () => {
     const outbox = opened();
-    outbox.arrived(told(1, []));
+    outbox.reconcile(told(1, []));
     outbox.put("one", "queue", {});
-    outbox.arrived(told(2, [], [waiting("q", "one")]));
+    outbox.reconcile(told(2, [], [waiting("q", "one")]));
     expect(words(outbox)).toEqual([]);
     await asked[0]?.answer(202, { queued: "q" });
     expect(words(opened())).toEqual([]);
@@ -333,16 +333,16 @@ describe("a message in the queue", () => {
 
   test("is gone when it was delivered before the queue was told", async () => {
     const outbox = opened();
-    outbox.arrived(told(1, [said(1, "before")]));
+    outbox.reconcile(told(1, [said(1, "before")]));
     outbox.put("one", "queue", {});
     await asked[0]?.answer(202, { queued: "q" });
     expect(asked[1]?.method).toBe("GET");
     await asked[1]?.answer(200, { snapshot_version: 5 });
     // Told of the chat, and not yet of its messages.
     const half = told(5, [said(1, "before")]);
-    outbox.arrived({ ...half, chat: { ...half.chat, messages: 2 } as Snapshot });
+    outbox.reconcile({ ...half, chat: { ...half.chat, messages: 2 } as Snapshot });
     expect(words(outbox)).toEqual(["one"]);
-    outbox.arrived(told(5, [said(1, "before"), said(2, "one")]));
+    outbox.reconcile(told(5, [said(1, "before"), said(2, "one")]));
     expect(words(outbox)).toEqual([]);
     expect(words(opened())).toEqual([]);
   });
@@ -351,7 +351,7 @@ describe("a message in the queue", () => {
     const outbox = opened();
     outbox.put("one", "queue", {});
     await asked[0]?.answer(202, { queued: "q" });
-    outbox.arrived(told(4, [said(1, "before")]));
+    outbox.reconcile(told(4, [said(1, "before")]));
     await asked[1]?.answer(200, { snapshot_version: 4 });
     expect(words(outbox)).toEqual([]);
   });
@@ -362,7 +362,7 @@ describe("a message in the queue", () => {
     await asked[0]?.answer(202, { queued: "q" });
     const after = opened();
     await asked[2]?.answer(200, { snapshot_version: 7 });
-    after.arrived(told(7, [said(1, "one")]));
+    after.reconcile(told(7, [said(1, "one")]));
     expect(words(after)).toEqual([]);
     expect(asked.filter((each) => each.method === "POST")).toHaveLength(1);
   });

@@ -6,16 +6,16 @@
  * that two tabs do not write over what the other has to send.
  */
 
-import type { LineState } from "../api/event-stream";
+import type { StreamState } from "../api/event-stream";
 import { newKey } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
-import { isStillIn } from "../api/session";
+import { isStillSignedIn } from "../api/session";
 import type { Deliver, Effort, Prompt } from "../api/types";
 import { readStored, removeStored, storedNames, writeStored } from "../reactive/local-storage";
-import { same } from "../reactive/same-items";
+import { sameItems } from "../reactive/same-items";
 import { Store } from "../reactive/store";
-import { type Before, beforeNow, hasArrived, stillToShow } from "./match-sent";
+import { type ChatPosition, isInChat, notYetShown, positionNow } from "./match-sent";
 import { EMPTY, type Transcript } from "./transcript";
 
 export interface Unsent {
@@ -26,7 +26,7 @@ export interface Unsent {
   readonly model?: string;
   readonly effort?: Effort;
   readonly at: number;
-  readonly before?: Before;
+  readonly before?: ChatPosition;
   /** Where it is in the chat, once the server has said so. */
   readonly number?: number;
   readonly queued?: string;
@@ -37,9 +37,9 @@ export interface Unsent {
 }
 
 /** Of all names under which something is kept that was not sent: then the chat, and the key. */
-export const PREFIX = "outbox.";
+export const OUTBOX_PREFIX = "outbox.";
 const FIRST_WAIT = 1_000;
-const LONGEST_WAIT = 15_000;
+const MAX_WAIT = 15_000;
 
 export class Outbox {
   /** What the chat does not show, in the order in which it was said. */
@@ -48,30 +48,30 @@ export class Outbox {
   readonly #name: string;
   #all: readonly Unsent[];
   /** The keys of those that this browser keeps. */
-  readonly #kept: Set<string>;
+  readonly #storedKeys: Set<string>;
   #transcript: Transcript = EMPTY;
   #sending = false;
   /** The message that is on its way, and what stops the request. */
-  #onWay: string | null = null;
+  #inFlight: string | null = null;
   #stop = new AbortController();
   #tries = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #leave: (() => void) | null = null;
+  #unsubscribe: (() => void) | null = null;
 
   constructor(chat: string) {
     this.#chat = chat;
-    this.#name = `${PREFIX}${chat}.`;
+    this.#name = `${OUTBOX_PREFIX}${chat}.`;
     const names = storedNames(this.#name);
-    const found = names.map((name) => readStored<Unsent | null>(name, null));
-    this.#all = found.filter((one) => one !== null).sort((one, other) => one.at - other.at);
-    this.#kept = new Set(this.#all.map(({ key }) => key));
+    const stored = names.map((name) => readStored<Unsent | null>(name, null));
+    this.#all = stored.filter((one) => one !== null).sort((one, other) => one.at - other.at);
+    this.#storedKeys = new Set(this.#all.map(({ key }) => key));
     this.unsent = new Store(this.#all);
   }
 
-  open(line: Store<LineState>): void {
+  open(streamState: Store<StreamState>): void {
     let wasBroken = false;
-    this.#leave = line.subscribe(() => {
-      const { is } = line.get();
+    this.#unsubscribe = streamState.subscribe(() => {
+      const { is } = streamState.get();
       if (is === "broken") wasBroken = true;
       if (is !== "open") return;
       // What was sent over the network of before may wait for its answer for many minutes.
@@ -83,8 +83,8 @@ export class Outbox {
   }
 
   close(): void {
-    this.#leave?.();
-    this.#leave = null;
+    this.#unsubscribe?.();
+    this.#unsubscribe = null;
     clearTimeout(this.#timer);
   }
 
@@ -96,31 +96,31 @@ export class Outbox {
   put(prompt: Prompt, deliver: Deliver, choice: { model?: string; effort?: Effort }): void {
     // Behind whatever is there, also when the clock does not move.
     const at = Math.max(Date.now(), (this.#all.at(-1)?.at ?? 0) + 1);
-    this.#add({ key: newKey(), prompt, deliver, ...choice, at, ...beforeNow(this.#transcript) });
+    this.#add({ key: newKey(), prompt, deliver, ...choice, at, ...positionNow(this.#transcript) });
     void this.#send();
   }
 
   /** Discards a message; one in transit may still have reached the server. */
   discard(key: string): void {
     this.#drop((each) => each.key === key);
-    if (this.#onWay === key) this.#stop.abort();
+    if (this.#inFlight === key) this.#stop.abort();
   }
 
   /** Send again what was refused. */
-  again(key: string): void {
+  resend(key: string): void {
     const one = this.#all.find((each) => each.key === key);
     if (one === undefined) return;
     const { refused: _, ...rest } = one;
     this.discard(key);
     // Under another key: the first one stands for the refusal.
-    this.#add({ ...rest, key: newKey(), ...beforeNow(this.#transcript) });
+    this.#add({ ...rest, key: newKey(), ...positionNow(this.#transcript) });
     void this.#send();
   }
 
   /** What the chat shows is no longer ours to show. */
-  arrived(transcript: Transcript): void {
+  reconcile(transcript: Transcript): void {
     this.#transcript = transcript;
-    if (this.#all.length > 0) this.#drop((each) => hasArrived(each, transcript));
+    if (this.#all.length > 0) this.#drop((each) => isInChat(each, transcript));
   }
 
   /** One after the other, so that they arrive in their order. */
@@ -144,12 +144,12 @@ export class Outbox {
   /** Another tab had it too, and has seen it arrive or discarded it. */
   #isDoneElsewhere({ key, number, queued }: Unsent): boolean {
     const isSent = number !== undefined || queued !== undefined;
-    return !isSent && this.#kept.has(key) && readStored(this.#name + key, null) === null;
+    return !isSent && this.#storedKeys.has(key) && readStored(this.#name + key, null) === null;
   }
 
   #tryLater(): void {
-    if (this.#leave === null) return;
-    const wait = Math.min(FIRST_WAIT * 2 ** this.#tries, LONGEST_WAIT);
+    if (this.#unsubscribe === null) return;
+    const wait = Math.min(FIRST_WAIT * 2 ** this.#tries, MAX_WAIT);
     this.#tries += 1;
     this.#timer = setTimeout(() => void this.#send(), wait);
   }
@@ -165,15 +165,15 @@ export class Outbox {
   /** False when it is to be tried again when the server can be reached. */
   async #attempt(one: Unsent): Promise<boolean> {
     this.#stop = new AbortController();
-    this.#onWay = one.key;
+    this.#inFlight = one.key;
     try {
-      this.#mark(one.key, await (one.queued === undefined ? this.#post(one) : this.#look()));
+      this.#mark(one.key, await (one.queued === undefined ? this.#post(one) : this.#readVersion()));
     } catch (error) {
       if (this.#all.every(({ key }) => key !== one.key)) return true; // discarded meanwhile
       const problem = Problem.of(error);
       // After signing in again the user continues, also if that was in another tab.
-      if (problem.status === 401) await isStillIn();
-      if (problem.passing || problem.status === 401) return false;
+      if (problem.status === 401) await isStillSignedIn();
+      if (problem.isTransient || problem.status === 401) return false;
       if (one.queued === undefined) this.#mark(one.key, { refused: problem.message });
       else this.discard(one.key); // there is no such chat to look at
     }
@@ -191,7 +191,7 @@ export class Outbox {
   }
 
   /** A message may leave the queue before the stream tells of it: then it never says its name. */
-  async #look(): Promise<Partial<Unsent>> {
+  async #readVersion(): Promise<Partial<Unsent>> {
     const { signal } = this.#stop;
     const chat = await call("GET /chats/{chat}", { path: { chat: this.#chat }, signal });
     return { version: chat.snapshot_version };
@@ -201,7 +201,7 @@ export class Outbox {
     this.#all = [...this.#all, one].sort((each, other) => each.at - other.at);
     const name = this.#name + one.key;
     writeStored<Unsent | null>(name, one, null);
-    if (readStored(name, null) !== null) this.#kept.add(one.key);
+    if (readStored(name, null) !== null) this.#storedKeys.add(one.key);
     this.#show();
   }
 
@@ -213,7 +213,7 @@ export class Outbox {
     if (marked !== undefined && readStored(name, null) !== null)
       writeStored<Unsent | null>(name, marked, null);
     // The stream may have been faster.
-    this.#drop((each) => hasArrived(each, this.#transcript));
+    this.#drop((each) => isInChat(each, this.#transcript));
   }
 
   #drop(isDone: (each: Unsent) => boolean): void {
@@ -224,7 +224,7 @@ export class Outbox {
   }
 
   #show(): void {
-    const shown = stillToShow(this.#all, this.#transcript);
-    if (!same(shown, this.unsent.get())) this.unsent.set(shown);
+    const shown = notYetShown(this.#all, this.#transcript);
+    if (!sameItems(shown, this.unsent.get())) this.unsent.set(shown);
   }
 }

@@ -15,7 +15,7 @@ export interface Preferences {
   readonly folded: readonly string[];
 }
 
-const USUAL: Preferences = {
+const DEFAULTS: Preferences = {
   theme: "system",
   reasoning: "auto",
   output: "auto",
@@ -25,27 +25,29 @@ const USUAL: Preferences = {
 };
 
 /** What was kept by another version of this page, or by hand, is taken as far as it fits. */
-export function fitting(found: unknown): Preferences {
-  const given = Object.entries(typeof found === "object" && found !== null ? found : {});
-  const good = given.filter(([name, value]) => {
-    const usual: unknown = Object.hasOwn(USUAL, name)
-      ? USUAL[name as keyof Preferences]
+export function validPreferences(stored: unknown): Preferences {
+  const entries = Object.entries(typeof stored === "object" && stored !== null ? stored : {});
+  const valid = entries.filter(([name, value]) => {
+    const standard: unknown = Object.hasOwn(DEFAULTS, name)
+      ? DEFAULTS[name as keyof Preferences]
       : undefined;
-    return typeof value === typeof usual && Array.isArray(value) === Array.isArray(usual);
+    return typeof value === typeof standard && Array.isArray(value) === Array.isArray(standard);
   });
-  return { ...USUAL, ...Object.fromEntries(good) };
+  return { ...DEFAULTS, ...Object.fromEntries(valid) };
 }
 
-export const preferences = new Store<Preferences>(fitting(readStored<unknown>("preferences", {})));
+export const preferences = new Store<Preferences>(
+  validPreferences(readStored<unknown>("preferences", {})),
+);
 
-export function prefer(change: Partial<Preferences>): void {
+export function setPreferences(change: Partial<Preferences>): void {
   preferences.change((before) => ({ ...before, ...change }));
-  writeStored("preferences", preferences.get(), USUAL);
+  writeStored("preferences", preferences.get(), DEFAULTS);
 }
 
 // Another tab of this browser follows.
 addEventListener("storage", ({ key }) => {
   if (key === "holdfast.preferences") {
-    preferences.set(fitting(readStored<unknown>("preferences", {})));
+    preferences.set(validPreferences(readStored<unknown>("preferences", {})));
   }
 });

@@ -5,17 +5,17 @@ import {
   answer,
   BEGAN,
   call,
-  chatIs,
+  chatEvent,
   delta,
-  message,
+  messageEvent,
   prompt,
   reset,
   result,
   results,
   stored,
-  told,
+  transcriptOf,
 } from "./fixtures";
-import { type Row, Rows } from "./rows";
+import { type Row, RowBuilder } from "./rows";
 
 function blocksOf(row: Row | undefined) {
   return row?.kind === "answer" ? row.blocks : [];
@@ -35,14 +35,14 @@ const PENDING: Pending = {
 
 describe("rows", () => {
   it("show people what is for people, and results with their calls", () => {
-    const transcript = told([
-      message(prompt(1, "hi")),
-      message(answer(2, [call("a", "read_file")])),
-      message(results(3, [result("a", "read_file", "text")])),
-      message(prompt(4, "only the model sees it", { visibility: "model" })),
-      message(stored(5, { role: "system", kind: "note", parts: [], visibility: "user" })),
+    const transcript = transcriptOf([
+      messageEvent(prompt(1, "hi")),
+      messageEvent(answer(2, [call("a", "read_file")])),
+      messageEvent(results(3, [result("a", "read_file", "text")])),
+      messageEvent(prompt(4, "only the model sees it", { visibility: "model" })),
+      messageEvent(stored(5, { role: "system", kind: "note", parts: [], visibility: "user" })),
     ]);
-    const rows = new Rows().of(transcript);
+    const rows = new RowBuilder().of(transcript);
     expect(rows.map(({ kind, key }) => [kind, key])).toEqual([
       ["prompt", "m1"],
       ["answer", "m2"],
@@ -59,13 +59,13 @@ describe("rows", () => {
     ];
     const half = answer(3, parts).message;
     const stopped = stored(3, { ...half, visibility: "user", finish: "interrupted" });
-    const transcript = told([
-      chatIs({ status: "idle" }),
-      message(prompt(1, "hi")),
-      message(answer(2, [{ type: "text", text: "I will" }])),
-      message(stopped),
+    const transcript = transcriptOf([
+      chatEvent({ status: "idle" }),
+      messageEvent(prompt(1, "hi")),
+      messageEvent(answer(2, [{ type: "text", text: "I will" }])),
+      messageEvent(stopped),
     ]);
-    const rows = new Rows().of(transcript);
+    const rows = new RowBuilder().of(transcript);
     const block = callIn(rows[2]);
     expect(block?.call.arguments).toBe('{"wh');
     expect(block === null ? null : stateOf(block)).toBe("interrupted");
@@ -75,8 +75,10 @@ describe("rows", () => {
   it("show a summary, which is for the model, once: not what is said about it as well", () => {
     const summary: Message = { role: "user", kind: "checkpoint", visibility: "model", parts: [] };
     const note: Message = { role: "system", kind: "note", visibility: "user", parts: [] };
-    const transcript = told([1, 2, 3].map((at) => message(stored(at, at === 1 ? summary : note))));
-    const rows = new Rows().of(transcript);
+    const transcript = transcriptOf(
+      [1, 2, 3].map((at) => messageEvent(stored(at, at === 1 ? summary : note))),
+    );
+    const rows = new RowBuilder().of(transcript);
     expect(rows.map(({ kind, key }) => [kind, key])).toEqual([
       ["checkpoint", "m1"],
       ["note", "m3"],
@@ -84,26 +86,29 @@ describe("rows", () => {
   });
 
   it("are the same objects while an answer grows", () => {
-    const rows = new Rows();
-    const first = told([message(prompt(1, "hi")), delta(1, { type: "text_delta", text: "a" })]);
+    const rows = new RowBuilder();
+    const first = transcriptOf([
+      messageEvent(prompt(1, "hi")),
+      delta(1, { type: "text_delta", text: "a" }),
+    ]);
     const before = rows.of(first);
-    const now = rows.of(told([delta(2, { type: "text_delta", text: "b" })], first));
+    const now = rows.of(transcriptOf([delta(2, { type: "text_delta", text: "b" })], first));
     expect(now[0]).toBe(before[0]);
     expect(now[1]).not.toBe(before[1]);
-    expect(rows.committed(first)).toBe(rows.committed(told([], first)));
+    expect(rows.committed(first)).toBe(rows.committed(transcriptOf([], first)));
   });
 
   it("are the same objects when another message comes", () => {
-    const rows = new Rows();
-    const first = told([
-      chatIs({}),
-      message(prompt(1, "hi")),
-      message(answer(2, [call("a", "x")])),
-      message(results(3, [result("a", "x", "1")])),
-      message(answer(4, "done")),
+    const rows = new RowBuilder();
+    const first = transcriptOf([
+      chatEvent({}),
+      messageEvent(prompt(1, "hi")),
+      messageEvent(answer(2, [call("a", "x")])),
+      messageEvent(results(3, [result("a", "x", "1")])),
+      messageEvent(answer(4, "done")),
     ]);
     const before = rows.of(first);
-    const now = rows.of(told([message(prompt(5, "more"))], first));
+    const now = rows.of(transcriptOf([messageEvent(prompt(5, "more"))], first));
     expect(now.slice(0, before.length)).toEqual(before);
     now.slice(0, before.length).forEach((row, at) => {
       expect(row).toBe(before[at]);
@@ -111,15 +116,15 @@ describe("rows", () => {
   });
 
   it("change when a call of theirs says something, and no other does", () => {
-    const rows = new Rows();
-    const first = told([
-      message(answer(1, "text")),
-      message(answer(2, [call("a", "execute")])),
+    const rows = new RowBuilder();
+    const first = transcriptOf([
+      messageEvent(answer(1, "text")),
+      messageEvent(answer(2, [call("a", "execute")])),
       delta(1, { type: "tool_started", call_id: "a", tool: "execute", label: "run" }),
     ]);
     const before = rows.of(first);
     const now = rows.of(
-      told(
+      transcriptOf(
         [
           delta(2, {
             type: "tool_progressed",
@@ -137,41 +142,54 @@ describe("rows", () => {
   });
 
   it("change when a call of theirs begins to wait, and when it no longer does", () => {
-    const rows = new Rows();
-    const first = told([message(answer(1, [call("a", "execute")]))]);
+    const rows = new RowBuilder();
+    const first = transcriptOf([messageEvent(answer(1, [call("a", "execute")]))]);
     rows.of(first);
-    const waits = told([{ id: null, event: "actions", data: { actions: [PENDING] } }], first);
+    const waits = transcriptOf(
+      [{ id: null, event: "actions", data: { actions: [PENDING] } }],
+      first,
+    );
     expect(callIn(rows.of(waits)[0])?.action).toBe(PENDING);
-    const over = told([{ id: null, event: "actions", data: { actions: [] } }], waits);
+    const over = transcriptOf([{ id: null, event: "actions", data: { actions: [] } }], waits);
     expect(callIn(rows.of(over)[0])?.action).toBeNull();
   });
 
   it("show what a restart cut off, until the next attempt speaks", () => {
     const partial = answer(2, "So far").message;
-    const cut = told([message(prompt(1, "hi")), chatIs({ status: "running", partial })]);
-    const row = new Rows().of(cut).at(-1);
+    const cut = transcriptOf([
+      messageEvent(prompt(1, "hi")),
+      chatEvent({ status: "running", partial }),
+    ]);
+    const row = new RowBuilder().of(cut).at(-1);
     expect(blocksOf(row)).toMatchObject([{ type: "text", text: "So far", growing: false }]);
     expect(row?.kind === "answer" && row.isCut).toBe(true);
-    const anew = new Rows().of(told([delta(1, { type: "text_delta", text: "A" })], cut)).at(-1);
+    const anew = new RowBuilder()
+      .of(transcriptOf([delta(1, { type: "text_delta", text: "A" })], cut))
+      .at(-1);
     expect(blocksOf(anew)).toMatchObject([{ type: "text", text: "A" }]);
     expect(anew?.kind === "answer" && anew.isCut).toBe(false);
   });
 
   it("say how long a call took from what is stored, as after a reload", () => {
     const ran = { ...result("a", "execute", "x"), started_at: 1_000_000, finished_at: 3_500_000 };
-    const stored = [message(answer(1, [call("a", "execute")])), message(results(2, [ran]))];
-    expect(callIn(new Rows().of(told(stored))[0])?.seconds).toBe(2.5);
-    const old = [
-      message(answer(1, [call("a", "execute")])),
-      message(results(2, [result("a", "execute", "x")])),
+    const stored = [
+      messageEvent(answer(1, [call("a", "execute")])),
+      messageEvent(results(2, [ran])),
     ];
-    expect(callIn(new Rows().of(told(old))[0])?.seconds).toBeNull();
+    expect(callIn(new RowBuilder().of(transcriptOf(stored))[0])?.seconds).toBe(2.5);
+    const old = [
+      messageEvent(answer(1, [call("a", "execute")])),
+      messageEvent(results(2, [result("a", "execute", "x")])),
+    ];
+    expect(callIn(new RowBuilder().of(transcriptOf(old))[0])?.seconds).toBeNull();
   });
 
   it("say how long the model took in a turn, where each of its answers says it", () => {
     const turnOf = (...runtimes: (number | null)[]) => {
-      const answers = runtimes.map((runtime, at) => message(answer(at + 2, "x", { runtime })));
-      const row = new Rows().of(told([message(prompt(1, "hi")), ...answers])).at(-1);
+      const answers = runtimes.map((runtime, at) => messageEvent(answer(at + 2, "x", { runtime })));
+      const row = new RowBuilder()
+        .of(transcriptOf([messageEvent(prompt(1, "hi")), ...answers]))
+        .at(-1);
       return row?.kind === "answer" ? row.turn : null;
     };
     expect(turnOf(1_500, 250)?.model).toBe(1_750);
@@ -179,36 +197,41 @@ describe("rows", () => {
   });
 
   it("keep how long a call took when what was live of it is gone", () => {
-    const rows = new Rows();
-    const first = told([
-      message(answer(1, [call("a", "execute")])),
+    const rows = new RowBuilder();
+    const first = transcriptOf([
+      messageEvent(answer(1, [call("a", "execute")])),
       delta(1, { type: "tool_finished", result: result("a", "execute", "x"), seconds: 1.25 }),
     ]);
     expect(callIn(rows.of(first)[0])?.seconds).toBe(1.25);
     const ran = { ...result("a", "execute", "x"), started_at: 0, finished_at: 1_250_000 };
-    const over = told([message(results(2, [ran])), reset("live")], first);
+    const over = transcriptOf([messageEvent(results(2, [ran])), reset("live")], first);
     expect(callIn(rows.of(over)[0])?.seconds).toBe(1.25);
   });
 });
 
 describe("an answer that is being written", () => {
   it("has the key that its message will have", () => {
-    const rows = new Rows();
-    const live = told([message(prompt(1, "hi")), delta(1, { type: "text_delta", text: "hello" })]);
+    const rows = new RowBuilder();
+    const live = transcriptOf([
+      messageEvent(prompt(1, "hi")),
+      delta(1, { type: "text_delta", text: "hello" }),
+    ]);
     const growing = rows.of(live).at(-1);
-    const committed = told([message(answer(2, "hello"))], live);
+    const committed = transcriptOf([messageEvent(answer(2, "hello"))], live);
     expect(rows.of(committed).map(({ key }) => key)).toEqual(["m1", growing?.key]);
     expect(rows.of(committed)).toHaveLength(2);
   });
 
   it("keeps the blocks that no longer grow", () => {
-    const rows = new Rows();
-    const first = told([
+    const rows = new RowBuilder();
+    const first = transcriptOf([
       delta(1, { type: "reasoning_delta", text: "hm" }),
       delta(2, { type: "text_delta", text: "a" }),
     ]);
     const before = blocksOf(rows.of(first)[0]);
-    const now = blocksOf(rows.of(told([delta(3, { type: "text_delta", text: "b" })], first))[0]);
+    const now = blocksOf(
+      rows.of(transcriptOf([delta(3, { type: "text_delta", text: "b" })], first))[0],
+    );
     expect(now[0]).toBe(before[0]);
     expect(now[1]).toEqual({ type: "text", text: "ab", growing: true });
   });
@@ -219,19 +242,19 @@ describe("a turn", () => {
 
   it("is told with its last answer, once it is over", () => {
     const events = [
-      message(prompt(1, "hi")),
-      message(answer(2, [call("a", "x")], { usage: usage(10, 5, 0.25) })),
-      message(results(3, [result("a", "x", "1")])),
-      message(answer(4, "done", { usage: usage(20, 7, 0.5) })),
+      messageEvent(prompt(1, "hi")),
+      messageEvent(answer(2, [call("a", "x")], { usage: usage(10, 5, 0.25) })),
+      messageEvent(results(3, [result("a", "x", "1")])),
+      messageEvent(answer(4, "done", { usage: usage(20, 7, 0.5) })),
     ];
-    const busy = told([chatIs({ status: "running" }), ...events]);
-    const rows = new Rows();
+    const busy = transcriptOf([chatEvent({ status: "running" }), ...events]);
+    const rows = new RowBuilder();
     expect(rows.of(busy).map((row) => row.kind === "answer" && row.turn)).toEqual([
       false,
       null,
       null,
     ]);
-    const over = told([chatIs({ status: "idle", snapshot_version: 2 })], busy);
+    const over = transcriptOf([chatEvent({ status: "idle", snapshot_version: 2 })], busy);
     const last = rows.of(over).at(-1);
     expect(last?.kind === "answer" && last.turn).toEqual({
       steps: 2,
@@ -244,36 +267,45 @@ describe("a turn", () => {
   });
 
   it("has no price when one of its answers has none", () => {
-    const transcript = told([
-      message(prompt(1, "hi")),
-      message(answer(2, "a", { usage: usage(1, 1, null) })),
-      message(answer(3, "b", { usage: usage(1, 1, 0.5) })),
+    const transcript = transcriptOf([
+      messageEvent(prompt(1, "hi")),
+      messageEvent(answer(2, "a", { usage: usage(1, 1, null) })),
+      messageEvent(answer(3, "b", { usage: usage(1, 1, 0.5) })),
     ]);
-    const last = new Rows().of(transcript).at(-1);
+    const last = new RowBuilder().of(transcript).at(-1);
     expect(last?.kind === "answer" && last.turn?.cost).toBeNull();
   });
 
   it("is not told of one whose beginning has not been read", () => {
-    const transcript = told([message(answer(8, "end")), message(prompt(9, "next"))]);
-    const first = new Rows().of(transcript)[0];
+    const transcript = transcriptOf([
+      messageEvent(answer(8, "end")),
+      messageEvent(prompt(9, "next")),
+    ]);
+    const first = new RowBuilder().of(transcript)[0];
     expect(first?.kind === "answer" && first.turn).toBeNull();
   });
 });
 
 it("rows of which one call prints are those that would be made from nothing", () => {
-  const asks = (number: number) => message(answer(number, [call("a", "execute"), call("b", "x")]));
+  const asks = (number: number) =>
+    messageEvent(answer(number, [call("a", "execute"), call("b", "x")]));
   const prints = (seq: number, text: string) =>
     delta(seq, { type: "tool_progressed", call_id: "a", tool: "execute", what: "progress", text });
   // Some providers give the same id in another answer.
-  let transcript = told([chatIs({ status: "running" }), asks(1), message(prompt(2, "x")), asks(3)]);
-  const rows = new Rows();
+  let transcript = transcriptOf([
+    chatEvent({ status: "running" }),
+    asks(1),
+    messageEvent(prompt(2, "x")),
+    asks(3),
+  ]);
+  const rows = new RowBuilder();
   const first = rows.committed(transcript);
   for (const seq of [1, 2, 3]) {
-    transcript = told([prints(seq, `${seq}\n`)], transcript);
-    expect(rows.committed(transcript)).toEqual(new Rows().committed(transcript));
+    transcript = transcriptOf([prints(seq, `${seq}\n`)], transcript);
+    expect(rows.committed(transcript)).toEqual(new RowBuilder().committed(transcript));
   }
   expect(callIn(rows.committed(transcript)[2])?.live?.output).toBe("1\n2\n3\n");
   expect(rows.committed(transcript)[1]).toBe(first[1]);
-  transcript = told([reset("live")], transcript);
-  expect(rows.committed(transcript)).toEqual(new Rows().committed(transcript));
+  transcript = transcriptOf([reset("live")], transcript);
+  expect(rows.committed(transcript)).toEqual(new RowBuilder().committed(transcript));
 });

@@ -13,7 +13,7 @@ import type {
   ToolCall,
   ToolResult,
 } from "../api/types";
-import { same } from "../reactive/same-items";
+import { sameItems } from "../reactive/same-items";
 import type { LiveCall } from "./live-output";
 import type { Transcript } from "./transcript";
 
@@ -71,26 +71,26 @@ export type Row =
   /** Something that neither the person nor the model said. */
   | { readonly kind: "note"; readonly key: string; readonly stored: Stored };
 
-interface Answered {
+interface StoredResult {
   readonly result: ToolResult;
   readonly at: number;
 }
 
-interface Kept<T> {
+interface Cached<T> {
   readonly from: readonly unknown[];
-  readonly made: T;
+  readonly value: T;
 }
 
-export class Rows {
-  #kept = new Map<number, Kept<Row | null>>();
+export class RowBuilder {
+  #cachedRows = new Map<number, Cached<Row | null>>();
   #from: readonly unknown[] = [];
   #calls: Transcript["live"]["calls"] = new Map();
   #rows: readonly Row[] = [];
   /** By call: the rows that show it. An id may come again in another answer. */
-  #places = new Map<string, number[]>();
-  #seen: { readonly from: readonly unknown[]; readonly known: Seen } | null = null;
+  #rowsByCall = new Map<string, number[]>();
+  #derived: { readonly from: readonly unknown[]; readonly derived: Derived } | null = null;
   /** By the part that it shows. */
-  readonly #blocks = new WeakMap<Part, Kept<Block | null>>();
+  readonly #blocks = new WeakMap<Part, Cached<Block | null>>();
 
   /** The rows of what is committed, and behind them the answer that is being written, if any. */
   of(transcript: Transcript): readonly Row[] {
@@ -103,10 +103,10 @@ export class Rows {
   committed(transcript: Transcript): readonly Row[] {
     const { messages, live, actions, chat } = transcript;
     const from = [messages, actions, chat?.status];
-    if (!same(this.#from, from)) {
+    if (!sameItems(this.#from, from)) {
       this.#from = from;
-      this.#rows = this.#made(transcript);
-      this.#places = placesIn(this.#rows);
+      this.#rows = this.#build(transcript);
+      this.#rowsByCall = rowsByCall(this.#rows);
     } else if (live.calls !== this.#calls) this.#rows = this.#withCalls(transcript);
     this.#calls = live.calls;
     return this.#rows;
@@ -119,74 +119,77 @@ export class Rows {
     const parts = cut?.parts ?? live.parts;
     if (parts.length === 0) return null;
     const next = (messages.at(-1)?.number ?? 0) + 1;
-    const known = { results: new Map(), live: live.calls, actions: new Map() };
-    const blocks = this.#blocksOf(parts, known, !isCut);
+    const derived = { results: new Map(), live: live.calls, actions: new Map() };
+    const blocks = this.#blocksOf(parts, derived, !isCut);
     return { kind: "answer", key: keyOf(next), stored: null, blocks, turn: null, isCut };
   }
 
   /** A call that prints does so many times a second: its row alone is made again. */
   #withCalls(transcript: Transcript): readonly Row[] {
-    const known = this.#knownIn(transcript);
+    const calls = this.#callIndex(transcript);
     const rows = [...this.#rows];
-    for (const id of changed(this.#calls, transcript.live.calls)) {
-      for (const at of this.#places.get(id) ?? []) {
+    for (const id of changedCalls(this.#calls, transcript.live.calls)) {
+      for (const at of this.#rowsByCall.get(id) ?? []) {
         const row = rows[at];
         if (row?.kind !== "answer" || row.stored === null) continue;
-        const made = this.#rowOf(row.stored, row.turn, known);
-        this.#kept.set(row.stored.number, { from: inputs(row.stored, row.turn, known), made });
-        if (made !== null) rows[at] = made;
+        const remade = this.#rowOf(row.stored, row.turn, calls);
+        this.#cachedRows.set(row.stored.number, {
+          from: inputs(row.stored, row.turn, calls),
+          value: remade,
+        });
+        if (remade !== null) rows[at] = remade;
       }
     }
     return rows;
   }
 
-  #knownIn(transcript: Transcript): Known {
-    const { results } = this.#seenIn(transcript);
+  #callIndex(transcript: Transcript): CallIndex {
+    const { results } = this.#derive(transcript);
     const actions = new Map(transcript.actions.map((action) => [action.call.id, action]));
     return { results, live: transcript.live.calls, actions };
   }
 
-  #made(transcript: Transcript): readonly Row[] {
-    const { turns } = this.#seenIn(transcript);
-    const known = this.#knownIn(transcript);
-    const kept = new Map<number, Kept<Row | null>>();
+  #build(transcript: Transcript): readonly Row[] {
+    const { turns } = this.#derive(transcript);
+    const known = this.#callIndex(transcript);
+    const cachedRows = new Map<number, Cached<Row | null>>();
     const rows: Row[] = [];
-    let isBehindCheckpoint = false;
+    let isAfterCheckpoint = false;
     for (const stored of transcript.messages) {
       const { kind } = stored.message;
       // Says no more than the checkpoint does.
-      const isSaid = isBehindCheckpoint && kind === "note";
-      isBehindCheckpoint = kind === "checkpoint";
-      if (isSaid) continue;
+      const isRepetition = isAfterCheckpoint && kind === "note";
+      isAfterCheckpoint = kind === "checkpoint";
+      if (isRepetition) continue;
       const turn = turns.get(stored.number) ?? null;
       const from = inputs(stored, turn, known);
-      const before = this.#kept.get(stored.number);
+      const before = this.#cachedRows.get(stored.number);
       const one =
-        before !== undefined && same(before.from, from)
+        before !== undefined && sameItems(before.from, from)
           ? before
-          : { from, made: this.#rowOf(stored, turn, known) };
-      kept.set(stored.number, one);
-      if (one.made !== null) rows.push(one.made);
+          : { from, value: this.#rowOf(stored, turn, known) };
+      cachedRows.set(stored.number, one);
+      if (one.value !== null) rows.push(one.value);
     }
-    this.#kept = kept;
+    this.#cachedRows = cachedRows;
     return rows;
   }
 
   /** What follows from the messages alone is found anew only when they change. */
-  #seenIn({ messages, chat }: Transcript): Seen {
+  #derive({ messages, chat }: Transcript): Derived {
     const isBusy = chat?.status === "running" || chat?.status === "interrupting";
     const from = [messages, isBusy];
-    if (this.#seen !== null && same(this.#seen.from, from)) return this.#seen.known;
-    const before = this.#seen?.known ?? null;
+    if (this.#derived !== null && sameItems(this.#derived.from, from)) return this.#derived.derived;
+    const before = this.#derived?.derived ?? null;
     const known = {
       results: resultsOf(messages, before?.results),
       turns: turnsOf(messages, isBusy, before?.turns),
     };
-    this.#seen = { from, known };
+    this.#derived = { from, derived: known };
     return known;
   }
 
-  #rowOf(stored: Stored, turn: Turn | null, known: Known): Row | null {
+  #rowOf(stored: Stored, turn: Turn | null, calls: CallIndex): Row | null {
     const { message, number } = stored;
     const key = keyOf(number);
     // A summary is for the model; people see where it stands, and may read it.
@@ -195,7 +198,7 @@ export class Rows {
       case "prompt":
         return { kind: "prompt", key, stored };
       case "answer": {
-        const blocks = this.#blocksOf(message.parts, known, false);
+        const blocks = this.#blocksOf(message.parts, calls, false);
         return { kind: "answer", key, stored, blocks, turn, isCut: false };
       }
       case "checkpoint":
@@ -207,23 +210,23 @@ export class Rows {
     }
   }
 
-  #blocksOf(parts: Parts, known: Known, growing: boolean): readonly Block[] {
+  #blocksOf(parts: Parts, calls: CallIndex, growing: boolean): readonly Block[] {
     return parts.flatMap((part, at) => {
-      const block = this.#blockOf(part, parts, known, growing && at === parts.length - 1);
+      const block = this.#blockOf(part, parts, calls, growing && at === parts.length - 1);
       return block === null ? [] : [block];
     });
   }
 
-  #blockOf(part: Part, parts: Parts, known: Known, growing: boolean): Block | null {
-    const from = part.type === "call" ? [growing, ...ofCall(part.id, known)] : [growing];
+  #blockOf(part: Part, parts: Parts, calls: CallIndex, growing: boolean): Block | null {
+    const from = part.type === "call" ? [growing, ...inputsOfCall(part.id, calls)] : [growing];
     const before = this.#blocks.get(part);
-    if (before !== undefined && same(before.from, from)) return before.made;
-    const made = this.#madeBlock(part, parts, known, growing);
-    this.#blocks.set(part, { from, made });
-    return made;
+    if (before !== undefined && sameItems(before.from, from)) return before.value;
+    const built = this.#buildBlock(part, parts, calls, growing);
+    this.#blocks.set(part, { from, value: built });
+    return built;
   }
 
-  #madeBlock(part: Part, parts: Parts, known: Known, growing: boolean): Block | null {
+  #buildBlock(part: Part, parts: Parts, calls: CallIndex, growing: boolean): Block | null {
     switch (part.type) {
       case "text":
         return { type: "text", text: part.text, growing };
@@ -234,7 +237,7 @@ export class Rows {
       case "source":
         return { type: "source", source: part };
       case "call":
-        return callBlock(part, parts, known, growing);
+        return callBlock(part, parts, calls, growing);
       default: // a result, which is shown with its call
         return null;
     }
@@ -242,34 +245,34 @@ export class Rows {
 }
 
 /** What the messages say beside themselves. */
-interface Seen {
-  readonly results: ReadonlyMap<string, Answered>;
+interface Derived {
+  readonly results: ReadonlyMap<string, StoredResult>;
   readonly turns: ReadonlyMap<number, Turn>;
 }
 
 /** What is known of calls, by their ids. */
-interface Known {
-  readonly results: ReadonlyMap<string, Answered>;
+interface CallIndex {
+  readonly results: ReadonlyMap<string, StoredResult>;
   readonly live: ReadonlyMap<string, LiveCall>;
   readonly actions: ReadonlyMap<string, Pending>;
 }
 
 /** All that the row of a message is made from. */
-function inputs(stored: Stored, turn: Turn | null, known: Known): readonly unknown[] {
+function inputs(stored: Stored, turn: Turn | null, calls: CallIndex): readonly unknown[] {
   const from: unknown[] = [stored, turn];
   for (const part of stored.message.parts) {
     if (part.type !== "call") continue;
-    from.push(...ofCall(part.id, known));
+    from.push(...inputsOfCall(part.id, calls));
   }
   return from;
 }
 
-function ofCall(id: string, known: Known): readonly unknown[] {
-  return [known.results.get(id), known.live.get(id), known.actions.get(id)];
+function inputsOfCall(id: string, calls: CallIndex): readonly unknown[] {
+  return [calls.results.get(id), calls.live.get(id), calls.actions.get(id)];
 }
 
 /** The calls that are not what they were, or are no longer. */
-function changed(
+function changedCalls(
   before: ReadonlyMap<string, LiveCall>,
   now: ReadonlyMap<string, LiveCall>,
 ): readonly string[] {
@@ -277,22 +280,22 @@ function changed(
   return [...ids].filter((id) => before.get(id) !== now.get(id));
 }
 
-function placesIn(rows: readonly Row[]): Map<string, number[]> {
-  const places = new Map<string, number[]>();
+function rowsByCall(rows: readonly Row[]): Map<string, number[]> {
+  const byCall = new Map<string, number[]>();
   for (const [at, row] of rows.entries()) {
     if (row.kind !== "answer") continue;
     for (const block of row.blocks) {
       if (block.type !== "call") continue;
-      const there = places.get(block.call.id);
-      if (there === undefined) places.set(block.call.id, [at]);
-      else there.push(at);
+      const rowIndexes = byCall.get(block.call.id);
+      if (rowIndexes === undefined) byCall.set(block.call.id, [at]);
+      else rowIndexes.push(at);
     }
   }
-  return places;
+  return byCall;
 }
 
 /** The value from before when the new one says the same. */
-function keptIfSame<T extends object>(before: T | undefined, now: T): T {
+function reuseIfEqual<T extends object>(before: T | undefined, now: T): T {
   if (before === undefined) return now;
   const names = Object.keys(now) as (keyof T)[];
   return names.every((name) => Object.is(before[name], now[name])) ? before : now;
@@ -304,17 +307,17 @@ function keyOf(number: number): string {
 
 type Parts = readonly Part[];
 
-function callBlock(call: ToolCall, parts: Parts, known: Known, growing: boolean): CallBlock {
-  const answered = known.results.get(call.id) ?? ownResult(parts, call.id);
-  const live = known.live.get(call.id) ?? null;
-  const result = answered?.result ?? live?.result ?? null;
+function callBlock(call: ToolCall, parts: Parts, calls: CallIndex, growing: boolean): CallBlock {
+  const stored = calls.results.get(call.id) ?? ownResult(parts, call.id);
+  const live = calls.live.get(call.id) ?? null;
+  const result = stored?.result ?? live?.result ?? null;
   return {
     type: "call",
     call,
     result,
-    resultAt: answered?.at ?? null,
+    resultAt: stored?.at ?? null,
     live,
-    action: known.actions.get(call.id) ?? null,
+    action: calls.actions.get(call.id) ?? null,
     writing: growing,
     seconds: secondsOf(result) ?? live?.seconds ?? null,
   };
@@ -333,15 +336,15 @@ function ownResult(parts: Parts, id: string): { result: ToolResult; at: null } |
 
 function resultsOf(
   messages: readonly Stored[],
-  before: ReadonlyMap<string, Answered> | undefined,
-): ReadonlyMap<string, Answered> {
-  const results = new Map<string, Answered>();
+  before: ReadonlyMap<string, StoredResult> | undefined,
+): ReadonlyMap<string, StoredResult> {
+  const results = new Map<string, StoredResult>();
   for (const { message, created_at } of messages) {
     if (message.role !== "tool") continue;
     for (const part of message.parts) {
       if (part.type !== "result") continue;
       const now = { result: part, at: created_at };
-      results.set(part.call_id, keptIfSame(before?.get(part.call_id), now));
+      results.set(part.call_id, reuseIfEqual(before?.get(part.call_id), now));
     }
   }
   return results;
@@ -359,7 +362,7 @@ function turnsOf(
   const close = () => {
     const last = answers.at(-1);
     if (began !== null && last !== undefined) {
-      turns.set(last.number, keptIfSame(before?.get(last.number), turnOf(began, answers)));
+      turns.set(last.number, reuseIfEqual(before?.get(last.number), turnOf(began, answers)));
     }
     answers = [];
   };

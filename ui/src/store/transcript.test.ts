@@ -3,17 +3,17 @@ import type { ChatEvent } from "../api/types";
 import {
   answer,
   call,
-  chatIs,
+  chatEvent,
   delta,
-  message,
+  messageEvent,
   prompt,
   reset,
   result,
   results,
   stored,
-  told,
+  transcriptOf,
 } from "./fixtures";
-import { EMPTY, isRead, statusOf, type Transcript, withEarlier } from "./transcript";
+import { EMPTY, isLoaded, statusOf, type Transcript, withEarlier } from "./transcript";
 
 function numbers({ messages }: Transcript): number[] {
   return messages.map(({ number }) => number);
@@ -21,67 +21,70 @@ function numbers({ messages }: Transcript): number[] {
 
 describe("messages", () => {
   it("stand in the order of their numbers, each once, however they come", () => {
-    const came = [3, 1, 2, 3, 1].map((number) => message(prompt(number, String(number))));
-    expect(numbers(told(came))).toEqual([1, 2, 3]);
+    const came = [3, 1, 2, 3, 1].map((number) => messageEvent(prompt(number, String(number))));
+    expect(numbers(transcriptOf(came))).toEqual([1, 2, 3]);
   });
 
   it("are replaced by a newer revision, never by an older one", () => {
-    const at = (revision: number, text: string) => message({ ...prompt(1, text), revision });
-    const newer = told([at(1, "old"), at(2, "new")]);
+    const at = (revision: number, text: string) => messageEvent({ ...prompt(1, text), revision });
+    const newer = transcriptOf([at(1, "old"), at(2, "new")]);
     expect(newer.messages[0]?.revision).toBe(2);
-    expect(told([at(1, "old")], newer).messages).toEqual(newer.messages);
+    expect(transcriptOf([at(1, "old")], newer).messages).toEqual(newer.messages);
   });
 
   it("that an edit took out are gone, also when they come again", () => {
-    const all = [1, 2, 3].map((number) => message(prompt(number, "x")));
-    const edited = told([...all, { id: null, event: "superseded", data: { numbers: [2, 3] } }]);
+    const all = [1, 2, 3].map((number) => messageEvent(prompt(number, "x")));
+    const edited = transcriptOf([
+      ...all,
+      { id: null, event: "superseded", data: { numbers: [2, 3] } },
+    ]);
     expect(numbers(edited)).toEqual([1]);
-    const late = message({ ...prompt(2, "x"), superseded_at: 5 });
-    expect(numbers(told([late], edited))).toEqual([1]);
+    const late = messageEvent({ ...prompt(2, "x"), superseded_at: 5 });
+    expect(numbers(transcriptOf([late], edited))).toEqual([1]);
   });
 });
 
 describe("the hand-over", () => {
   it("shows an answer either as live or as a message, never as both", () => {
-    const live = told([delta(1, { type: "text_delta", text: "hello" })]);
-    const now = told([message(answer(1, "hello"))], live);
+    const live = transcriptOf([delta(1, { type: "text_delta", text: "hello" })]);
+    const now = transcriptOf([messageEvent(answer(1, "hello"))], live);
     expect(now.live.parts).toEqual([]);
     expect(numbers(now)).toEqual([1]);
-    expect(told([reset("live")], now).messages).toBe(now.messages);
+    expect(transcriptOf([reset("live")], now).messages).toBe(now.messages);
   });
 
   it("takes what was live of a call when its result is written down", () => {
-    const live = told([
-      message(answer(1, [call("a", "x"), call("b", "x")])),
+    const live = transcriptOf([
+      messageEvent(answer(1, [call("a", "x"), call("b", "x")])),
       delta(1, { type: "tool_started", call_id: "a", tool: "x", label: "" }),
       delta(2, { type: "tool_started", call_id: "b", tool: "x", label: "" }),
     ]);
-    const now = told([message(results(2, [result("a", "x", "1")]))], live);
+    const now = transcriptOf([messageEvent(results(2, [result("a", "x", "1")]))], live);
     expect([...now.live.calls.keys()]).toEqual(["b"]);
   });
 
   it("takes a summary when its checkpoint is there", () => {
-    const live = told([delta(1, { type: "compacting", asked_by: null, delta: "so far" })]);
+    const live = transcriptOf([delta(1, { type: "compacting", asked_by: null, delta: "so far" })]);
     const checkpoint = stored(1, { role: "user", kind: "checkpoint", parts: [] });
-    expect(told([message(checkpoint)], live).live.summary).toBeNull();
+    expect(transcriptOf([messageEvent(checkpoint)], live).live.summary).toBeNull();
   });
 
   it("leaves what another message says nothing about", () => {
-    const live = told([delta(1, { type: "text_delta", text: "hello" })]);
-    expect(told([message(prompt(1, "aside"))], live).live).toBe(live.live);
+    const live = transcriptOf([delta(1, { type: "text_delta", text: "hello" })]);
+    expect(transcriptOf([messageEvent(prompt(1, "aside"))], live).live).toBe(live.live);
   });
 });
 
 describe("a chat", () => {
   it("is never an older one than it was", () => {
-    const now = told([chatIs({ snapshot_version: 5, status: "running" })]);
-    const late = told([chatIs({ snapshot_version: 4, status: "idle" })], now);
+    const now = transcriptOf([chatEvent({ snapshot_version: 5, status: "running" })]);
+    const late = transcriptOf([chatEvent({ snapshot_version: 4, status: "idle" })], now);
     expect(late.chat?.status).toBe("running");
   });
 
   it("begins anew when its history does, and stays the chat it is", () => {
-    const before = told([chatIs({ title: "T" }), message(prompt(9, "x"))]);
-    const now = told([reset("history", 40)], before);
+    const before = transcriptOf([chatEvent({ title: "T" }), messageEvent(prompt(9, "x"))]);
+    const now = transcriptOf([reset("history", 40)], before);
     expect(now.messages).toEqual([]);
     expect(now.moreBefore).toBe(40);
     expect(now.chat?.title).toBe("T");
@@ -89,13 +92,16 @@ describe("a chat", () => {
 
   it("passes over what it does not know", () => {
     const strange = { id: null, event: "weather", data: {} } as unknown as ChatEvent;
-    expect(told([strange])).toBe(EMPTY);
+    expect(transcriptOf([strange])).toBe(EMPTY);
   });
 });
 
 describe("earlier messages", () => {
   it("are put in front, without those that are there and those that were taken out", () => {
-    const now = told([reset("history", 3), ...[3, 4].map((n) => message(prompt(n, "x")))]);
+    const now = transcriptOf([
+      reset("history", 3),
+      ...[3, 4].map((n) => messageEvent(prompt(n, "x"))),
+    ]);
     const page = [prompt(1, "a"), { ...prompt(2, "b"), superseded_at: 1 }, prompt(3, "c")];
     const more = withEarlier(now, page, null);
     expect(numbers(more)).toEqual([1, 3, 4]);
@@ -105,20 +111,20 @@ describe("earlier messages", () => {
 
 describe("how a chat stands", () => {
   it("is running as soon as it is heard, though what was stored says that it rests", () => {
-    const rests = told([chatIs({ status: "idle" })]);
+    const rests = transcriptOf([chatEvent({ status: "idle" })]);
     expect(statusOf(rests)).toBe("idle");
     const live = { ...rests.live, parts: [{ type: "text", text: "Half" }] } as const;
     expect(statusOf({ ...rests, live })).toBe("running");
-    expect(statusOf({ ...told([chatIs({ status: "error" })]), live })).toBe("error");
+    expect(statusOf({ ...transcriptOf([chatEvent({ status: "error" })]), live })).toBe("error");
     expect(statusOf(EMPTY)).toBeNull();
   });
 });
 
 describe("a chat is read", () => {
   it("when its last message is here, not when it was told of", () => {
-    const some = told([chatIs({ messages: 9 }), message(prompt(4, "x"))]);
-    expect(isRead(some)).toBe(false);
-    expect(isRead(told([message(prompt(9, "x"))], some))).toBe(true);
-    expect(isRead(EMPTY)).toBe(false);
+    const some = transcriptOf([chatEvent({ messages: 9 }), messageEvent(prompt(4, "x"))]);
+    expect(isLoaded(some)).toBe(false);
+    expect(isLoaded(transcriptOf([messageEvent(prompt(9, "x"))], some))).toBe(true);
+    expect(isLoaded(EMPTY)).toBe(false);
   });
 });

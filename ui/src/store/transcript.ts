@@ -6,7 +6,7 @@
  */
 
 import type { ChatEvent, Pending, Queued, Snapshot, Status, Stored } from "../api/types";
-import { heard, type Live, NOTHING } from "./live-output";
+import { type LiveOutput, NO_OUTPUT, withDelta } from "./live-output";
 
 export interface Transcript {
   /** Null until the server has said anything. */
@@ -17,7 +17,7 @@ export interface Transcript {
   readonly moreBefore: number | null;
   readonly queue: readonly Queued[];
   readonly actions: readonly Pending[];
-  readonly live: Live;
+  readonly live: LiveOutput;
 }
 
 export const EMPTY: Transcript = {
@@ -26,7 +26,7 @@ export const EMPTY: Transcript = {
   moreBefore: null,
   queue: [],
   actions: [],
-  live: NOTHING,
+  live: NO_OUTPUT,
 };
 
 /**
@@ -34,41 +34,41 @@ export const EMPTY: Transcript = {
  * faster: a user who sees output may stop or steer, whatever the snapshot said.
  */
 export function statusOf({ chat, live }: Transcript): Status | null {
-  const isHeard = live.parts.length > 0 || live.summary !== null;
-  return chat?.status === "idle" && isHeard ? "running" : (chat?.status ?? null);
+  const hasOutput = live.parts.length > 0 || live.summary !== null;
+  return chat?.status === "idle" && hasOutput ? "running" : (chat?.status ?? null);
 }
 
 /** Whether its messages are here up to the last one: the chat itself is told before they are. */
-export function isRead({ chat, messages }: Transcript): boolean {
+export function isLoaded({ chat, messages }: Transcript): boolean {
   return chat !== null && (messages.at(-1)?.number ?? 0) >= chat.messages;
 }
 
 /** All events of a moment together, so that nothing is shown that was never so. */
-export function applied(
+export function applyEvents(
   transcript: Transcript,
   events: readonly ChatEvent[],
   now: number,
 ): Transcript {
-  return events.reduce((before, event) => after(before, event, now), transcript);
+  return events.reduce((before, event) => applyEvent(before, event, now), transcript);
 }
 
-function after(before: Transcript, said: ChatEvent, now: number): Transcript {
-  switch (said.event) {
+function applyEvent(before: Transcript, event: ChatEvent, now: number): Transcript {
+  switch (event.event) {
     case "chat":
-      return isOlder(said.data, before.chat) ? before : { ...before, chat: said.data };
+      return isOlder(event.data, before.chat) ? before : { ...before, chat: event.data };
     case "message":
-      return withMessage(before, said.data);
+      return withMessage(before, event.data);
     case "superseded":
-      return { ...before, messages: without(before.messages, said.data.numbers) };
+      return { ...before, messages: without(before.messages, event.data.numbers) };
     case "queue":
-      return { ...before, queue: said.data.queue };
+      return { ...before, queue: event.data.queue };
     case "actions":
-      return { ...before, actions: said.data.actions };
+      return { ...before, actions: event.data.actions };
     case "delta":
-      return { ...before, live: heard(before.live, said.data, now) };
+      return { ...before, live: withDelta(before.live, event.data, now) };
     case "reset":
-      if (said.data.what === "live") return { ...before, live: NOTHING };
-      return { ...EMPTY, chat: before.chat, moreBefore: said.data.more_before ?? null };
+      if (event.data.what === "live") return { ...before, live: NO_OUTPUT };
+      return { ...EMPTY, chat: before.chat, moreBefore: event.data.more_before ?? null };
     default:
       return before; // an end, which concerns the connection; or of a newer server
   }
@@ -79,34 +79,34 @@ function isOlder(chat: Snapshot, than: Snapshot | null): boolean {
 }
 
 function withMessage(before: Transcript, stored: Stored): Transcript {
-  const messages = inserted(before.messages, stored);
-  return { ...before, messages, live: handedOver(before.live, stored) };
+  const messages = withStored(before.messages, stored);
+  return { ...before, messages, live: withoutCommitted(before.live, stored) };
 }
 
 /** What a message says is no longer shown as live: not for a moment twice. */
-function handedOver(live: Live, { message }: Stored): Live {
+function withoutCommitted(live: LiveOutput, { message }: Stored): LiveOutput {
   if (message.role === "assistant") return live.parts.length > 0 ? { ...live, parts: [] } : live;
   if (message.kind === "checkpoint") return { ...live, summary: null };
-  const answered = message.parts.filter((part) => part.type === "result");
-  if (!answered.some((part) => live.calls.has(part.call_id))) return live;
+  const results = message.parts.filter((part) => part.type === "result");
+  if (!results.some((part) => live.calls.has(part.call_id))) return live;
   const calls = new Map(live.calls);
-  for (const part of answered) calls.delete(part.call_id);
+  for (const part of results) calls.delete(part.call_id);
   return { ...live, calls };
 }
 
-export function inserted(messages: readonly Stored[], stored: Stored): readonly Stored[] {
+export function withStored(messages: readonly Stored[], stored: Stored): readonly Stored[] {
   if (stored.superseded_at != null) return without(messages, [stored.number]);
   const last = messages.at(-1);
   if (last === undefined || last.number < stored.number) return [...messages, stored];
   const at = messages.findIndex((each) => each.number >= stored.number);
-  const there = messages[at];
-  if (there?.number !== stored.number) return messages.toSpliced(at, 0, stored);
-  return there.revision > stored.revision ? messages : messages.with(at, stored);
+  const existing = messages[at];
+  if (existing?.number !== stored.number) return messages.toSpliced(at, 0, stored);
+  return existing.revision > stored.revision ? messages : messages.with(at, stored);
 }
 
 function without(messages: readonly Stored[], numbers: readonly number[]): readonly Stored[] {
-  const gone = new Set(numbers);
-  return messages.filter((each) => !gone.has(each.number));
+  const removed = new Set(numbers);
+  return messages.filter((each) => !removed.has(each.number));
 }
 
 /** A page of earlier messages, put in front of those that are there. */

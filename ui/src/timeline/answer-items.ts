@@ -2,7 +2,7 @@
 
 import type { File, Source } from "../api/types";
 import type { Block, CallBlock } from "../store/rows";
-import { isLook } from "./calls/call-label";
+import { isReadCall } from "./calls/call-label";
 
 interface Common {
   readonly key: string;
@@ -38,13 +38,13 @@ function groupAt(blocks: readonly Block[], at: number): readonly Block[] {
 }
 
 function belongs(first: Block, other: Block): boolean {
-  if (first.type === "call") return isQuietLook(first) && isQuietLook(other);
+  if (first.type === "call") return isGroupedRead(first) && isGroupedRead(other);
   return first.type === other.type && (first.type === "file" || first.type === "source");
 }
 
 /** Whether a call can join a group: one that waits for a person cannot. */
-export function isQuietLook(block: Block): block is CallBlock {
-  return block.type === "call" && isLook(block.call.tool) && block.action === null;
+export function isGroupedRead(block: Block): block is CallBlock {
+  return block.type === "call" && isReadCall(block.call.tool) && block.action === null;
 }
 
 function itemOf(from: readonly Block[], key: string): Item {

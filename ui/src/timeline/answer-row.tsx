@@ -1,13 +1,13 @@
 /** An answer of the model: text, reasoning, calls and sources. */
 
 import { memo } from "react";
-import { same } from "../reactive/same-items";
+import { sameItems } from "../reactive/same-items";
 import type { OpenChat } from "../store/open-chat";
 import type { Row, Turn } from "../store/rows";
 import { cost, count, duration } from "../ui/format";
 import { type Item, itemsOf } from "./answer-items";
 import { Attachments } from "./attachments";
-import { CallRow, Looks } from "./calls/call-row";
+import { CallRow, ReadGroup } from "./calls/call-row";
 import { CopyButton } from "./copy-button";
 import { Icon } from "./icon";
 import { SafeLink } from "./inline-markdown";
@@ -40,7 +40,7 @@ export const AnswerRow = memo(function AnswerRow({ chat, row, modelBefore }: Pro
         <p className="answer-cut">The provider withheld this answer.</p>
       )}
       {turn !== null && stored !== null && (
-        <Foot row={row} turn={turn} at={stored.created_at} modelBefore={modelBefore} />
+        <AnswerFoot row={row} turn={turn} at={stored.created_at} modelBefore={modelBefore} />
       )}
     </div>
   );
@@ -61,7 +61,7 @@ const ItemView = memo(
       case "call":
         return <CallRow chatId={chatId} block={item.block} />;
       case "looks":
-        return <Looks chatId={chatId} blocks={item.blocks} />;
+        return <ReadGroup chatId={chatId} blocks={item.blocks} />;
       case "files":
         return <Attachments chatId={chatId} files={item.files} />;
       case "sources":
@@ -73,7 +73,7 @@ const ItemView = memo(
 
 /** Items are made anew with each row: what they are made of tells whether they differ. */
 function sameItem(one: Item, other: Item): boolean {
-  return one.is === other.is && same(one.from, other.from);
+  return one.is === other.is && sameItems(one.from, other.from);
 }
 
 function Sources({ item }: { readonly item: Extract<Item, { is: "sources" }> }) {
@@ -106,22 +106,22 @@ interface FootProps {
   readonly modelBefore: string | null;
 }
 
-function tookTitle({ model }: Turn): string {
+function durationTitle({ model }: Turn): string {
   const whole = "From the message to the end of the answer";
   return model === null ? whole : `${whole}; the model took ${duration(model / 1_000)} of it`;
 }
 
 /** As high as the line at the end of the timeline that goes when it comes: see status.tsx. */
-function Foot({ row, turn, at, modelBefore }: FootProps) {
+function AnswerFoot({ row, turn, at, modelBefore }: FootProps) {
   const model = row.stored?.message.model ?? null;
-  const said = row.blocks.flatMap((block) => (block.type === "text" ? [block.text] : []));
+  const texts = row.blocks.flatMap((block) => (block.type === "text" ? [block.text] : []));
   const tokens = turn.input + turn.output;
   return (
     <div className="answer-foot">
-      {said.length > 0 && <CopyButton label="Copy the answer" text={() => said.join("\n\n")} />}
+      {texts.length > 0 && <CopyButton label="Copy the answer" text={() => texts.join("\n\n")} />}
       <Timestamp at={at} />
       {row.stored?.message.finish === "interrupted" && <span>stopped</span>}
-      <span title={tookTitle(turn)}>{duration(turn.micros / 1e6)}</span>
+      <span title={durationTitle(turn)}>{duration(turn.micros / 1e6)}</span>
       {turn.steps > 1 && <span>{turn.steps} steps</span>}
       {tokens > 0 && (
         <span title={`${count(turn.input)} tokens read, ${count(turn.output)} written`}>

@@ -2,10 +2,10 @@
 
 import { useState } from "react";
 import { withDownloadKey } from "../api/download";
-import { caller } from "../api/request";
+import { currentUser } from "../api/request";
 import type { File } from "../api/types";
 import { useStore } from "../reactive/store";
-import { type Address, addressOf, nameOf } from "./file-url";
+import { type FileUrl, fileName, fileUrlOf } from "./file-url";
 import { Icon } from "./icon";
 
 interface Props {
@@ -14,33 +14,33 @@ interface Props {
 }
 
 export function Attachments({ chatId, files }: Props) {
-  const key = useStore(caller, (me) => me?.download_key);
+  const key = useStore(currentUser, (me) => me?.download_key);
   if (files.length === 0) return null;
   return (
     <ul className="attachments" aria-label="Files">
       {files.map((file, at) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the same file may be there twice
         <li key={at}>
-          <Attachment file={file} address={keyed(addressOf(file, chatId), key)} />
+          <Attachment file={file} address={withKey(fileUrlOf(file, chatId), key)} />
         </li>
       ))}
     </ul>
   );
 }
 
-function keyed(address: Address, key: string | null | undefined): Address {
+function withKey(address: FileUrl, key: string | null | undefined): FileUrl {
   const { href } = address;
   return href === null ? address : { ...address, href: withDownloadKey(href, key) };
 }
 
 interface AttachmentProps {
   readonly file: File;
-  readonly address: Address;
+  readonly address: FileUrl;
 }
 
 function Attachment({ file, address }: AttachmentProps) {
   const [isBroken, setBroken] = useState(false);
-  const name = nameOf(file);
+  const name = fileName(file);
   if (address.href === null || !address.isPicture || isBroken) {
     return <Chip name={name} address={address} isBroken={isBroken} />;
   }
@@ -57,7 +57,7 @@ function Attachment({ file, address }: AttachmentProps) {
 
 interface ChipProps {
   readonly name: string;
-  readonly address: Address;
+  readonly address: FileUrl;
   readonly isBroken: boolean;
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { answer, call, prompt } from "../store/fixtures";
 import type { Block, Row } from "../store/rows";
-import { Chunks, stretches, unseen } from "./chunks";
+import { Chunks, countUnseen, stretches } from "./chunks";
 
 function prompted(number: number): Row {
   return { kind: "prompt", key: `m${number}`, stored: prompt(number, "x") };
@@ -131,7 +131,7 @@ it("a group knows who answered in front of it", () => {
 });
 
 it("rows behind the last one seen are counted", () => {
-  expect(unseen(rows(1, 9), 6)).toBe(3);
-  expect(unseen(rows(1, 9), 9)).toBe(0);
-  expect(unseen([], 4)).toBe(0);
+  expect(countUnseen(rows(1, 9), 6)).toBe(3);
+  expect(countUnseen(rows(1, 9), 9)).toBe(0);
+  expect(countUnseen([], 4)).toBe(0);
 });

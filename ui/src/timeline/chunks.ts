@@ -3,9 +3,9 @@
  * again nor laid out while it is out of sight. Pure but for its memory.
  */
 
-import { same } from "../reactive/same-items";
+import { sameItems } from "../reactive/same-items";
 import type { Row } from "../store/rows";
-import { isQuietLook } from "./answer-items";
+import { isGroupedRead } from "./answer-items";
 
 export interface Chunk {
   readonly key: string;
@@ -31,72 +31,72 @@ function groupOf(row: Row): number {
   return Math.floor(numberOf(row) / SIZE);
 }
 
-interface Made {
+interface CachedChunk {
   readonly from: readonly Row[];
   readonly chunk: Chunk;
 }
 
 export class Chunks {
   #committed: readonly Row[] | null = null;
-  #made: ReadonlyMap<number, Made> = new Map();
+  #cached: ReadonlyMap<number, CachedChunk> = new Map();
   #chunks: readonly Chunk[] = [];
   readonly #merged = new WeakMap<Row, { from: readonly Answer[]; row: Answer }>();
 
   of(committed: readonly Row[], growing: Row | null): readonly Chunk[] {
-    if (committed !== this.#committed) this.#remake(committed);
+    if (committed !== this.#committed) this.#update(committed);
     if (growing === null) return this.#chunks;
     const group = groupOf(growing);
-    const made = this.#made.get(group);
+    const made = this.#cached.get(group);
     const last = this.#chunks.at(-1);
     const modelBefore = made?.chunk.modelBefore ?? modelOf(committed.at(-1)) ?? null;
-    const rows = this.#together([...(made?.from ?? []), growing]);
+    const rows = this.#mergeReads([...(made?.from ?? []), growing]);
     const chunk = { key: `g${group}`, group, rows, modelBefore };
     return last?.key === chunk.key
       ? [...this.#chunks.slice(0, -1), chunk]
       : [...this.#chunks, chunk];
   }
 
-  #remake(committed: readonly Row[]): void {
-    const made = this.#patched(committed) ?? this.#remade(committed);
+  #update(committed: readonly Row[]): void {
+    const made = this.#patched(committed) ?? this.#rebuilt(committed);
     this.#committed = committed;
-    this.#made = made;
+    this.#cached = made;
     this.#chunks = [...made.values()].map(({ chunk }) => chunk);
   }
 
   /** Null when more is another than what some rows say. */
-  #patched(committed: readonly Row[]): ReadonlyMap<number, Made> | null {
+  #patched(committed: readonly Row[]): ReadonlyMap<number, CachedChunk> | null {
     const changes = changesIn(this.#committed, committed);
     if (changes === null) return null;
-    const all = new Map(this.#made);
+    const all = new Map(this.#cached);
     for (const [before, now] of changes) {
       const group = groupOf(now);
       const made = all.get(group);
       if (made === undefined) return null;
       const from = made.from.map((row) => (row === before ? now : row));
-      all.set(group, this.#madeOf(group, from, made.chunk.modelBefore));
+      all.set(group, this.#build(group, from, made.chunk.modelBefore));
     }
     return all;
   }
 
-  #remade(committed: readonly Row[]): ReadonlyMap<number, Made> {
-    const made = new Map<number, Made>();
+  #rebuilt(committed: readonly Row[]): ReadonlyMap<number, CachedChunk> {
+    const made = new Map<number, CachedChunk>();
     let modelBefore: string | null = null;
     for (const [group, from] of grouped(committed, groupOf)) {
-      const before = this.#made.get(group);
-      const isSame = before?.chunk.modelBefore === modelBefore && same(before.from, from);
-      made.set(group, isSame ? before : this.#madeOf(group, from, modelBefore));
+      const before = this.#cached.get(group);
+      const isSame = before?.chunk.modelBefore === modelBefore && sameItems(before.from, from);
+      made.set(group, isSame ? before : this.#build(group, from, modelBefore));
       for (const row of from) modelBefore = modelOf(row) ?? modelBefore;
     }
     return made;
   }
 
-  #madeOf(group: number, from: readonly Row[], modelBefore: string | null): Made {
-    const rows = this.#together(from);
+  #build(group: number, from: readonly Row[], modelBefore: string | null): CachedChunk {
+    const rows = this.#mergeReads(from);
     return { from, chunk: { key: `g${group}`, group, rows, modelBefore } };
   }
 
   /** Answers that do nothing but look, one after the other, are one row. */
-  #together(from: readonly Row[]): readonly Row[] {
+  #mergeReads(from: readonly Row[]): readonly Row[] {
     const rows: Row[] = [];
     let run: Answer[] = [];
     const close = () => {
@@ -104,7 +104,7 @@ export class Chunks {
       run = [];
     };
     for (const row of from) {
-      if (isLooks(row)) run.push(row);
+      if (onlyReads(row)) run.push(row);
       else {
         close();
         rows.push(row);
@@ -120,7 +120,7 @@ export class Chunks {
     const last = run.at(-1) as Answer;
     if (first === last) return first;
     const before = this.#merged.get(first);
-    if (before !== undefined && same(before.from, run)) return before.row;
+    if (before !== undefined && sameItems(before.from, run)) return before.row;
     const blocks = run.flatMap((row) => row.blocks);
     const row = { ...last, key: first.key, blocks };
     this.#merged.set(first, { from: run, row });
@@ -144,8 +144,8 @@ function changesIn(
   return changes;
 }
 
-function isLooks(row: Row): row is Answer {
-  return row.kind === "answer" && row.blocks.length > 0 && row.blocks.every(isQuietLook);
+function onlyReads(row: Row): row is Answer {
+  return row.kind === "answer" && row.blocks.length > 0 && row.blocks.every(isGroupedRead);
 }
 
 export function modelOf(row: Row | undefined): string | null {
@@ -161,15 +161,15 @@ function grouped<T>(all: readonly T[], groupOf: (one: T) => number): Map<number,
   const groups = new Map<number, T[]>();
   for (const one of all) {
     const group = groupOf(one);
-    const there = groups.get(group);
-    if (there === undefined) groups.set(group, [one]);
-    else there.push(one);
+    const existing = groups.get(group);
+    if (existing === undefined) groups.set(group, [one]);
+    else existing.push(one);
   }
   return groups;
 }
 
 /** Rows after the last one that was seen. */
-export function unseen(rows: readonly Row[], seen: number): number {
+export function countUnseen(rows: readonly Row[], seen: number): number {
   let count = 0;
   for (let at = rows.length - 1; at >= 0 && numberOf(rows[at] as Row) > seen; at -= 1) count += 1;
   return count;

@@ -3,7 +3,7 @@
 import { memo, useEffect, useRef, useState } from "react";
 import { CopyButton } from "./copy-button";
 import { lineChunks } from "./line-chunks";
-import { Scroller } from "./scroller";
+import { ScrollRegion } from "./scroller";
 import { type Piece, Pieces } from "./spans";
 import { whenVisible } from "./when-visible";
 
@@ -13,7 +13,7 @@ interface Props {
   readonly growing: boolean;
 }
 
-export const Code = memo(function Code({ text, language, growing }: Props) {
+export const CodeBlock = memo(function Code({ text, language, growing }: Props) {
   const place = useRef<HTMLElement>(null);
   const coloured = useColours(place, text, language, growing);
   return (
@@ -22,7 +22,7 @@ export const Code = memo(function Code({ text, language, growing }: Props) {
         <span>{language || "text"}</span>
         <CopyButton label="Copy the code" text={() => text} />
       </figcaption>
-      <Scroller className="code-text" label={language ? `Code, ${language}` : "Code"}>
+      <ScrollRegion className="code-text" label={language ? `Code, ${language}` : "Code"}>
         <pre>
           {coloured === null ? (
             <Lines text={text} />
@@ -32,7 +32,7 @@ export const Code = memo(function Code({ text, language, growing }: Props) {
             </code>
           )}
         </pre>
-      </Scroller>
+      </ScrollRegion>
     </figure>
   );
 });
@@ -61,22 +61,24 @@ function useColours(
   language: string,
   growing: boolean,
 ): readonly Piece[] | null {
-  const [found, setFound] = useState<{ of: string; pieces: readonly Piece[] } | null>(null);
+  const [highlighted, setHighlighted] = useState<{ of: string; pieces: readonly Piece[] } | null>(
+    null,
+  );
   useEffect(() => {
     const element = place.current;
     if (growing || !language || text.length > LONGEST || element === null) return;
-    let isGone = false;
+    let isUnmounted = false;
     const colour = async () => {
       const { coloured } = await import("./highlight");
-      const pieces = isGone ? null : coloured(text, language);
-      if (pieces !== null && !isGone) setFound({ of: text, pieces });
+      const pieces = isUnmounted ? null : coloured(text, language);
+      if (pieces !== null && !isUnmounted) setHighlighted({ of: text, pieces });
     };
     // Without its colours it says the same.
     const stop = whenVisible(element, () => void colour().catch(() => {}));
     return () => {
-      isGone = true;
+      isUnmounted = true;
       stop();
     };
   }, [place, text, language, growing]);
-  return found?.of === text ? found.pieces : null;
+  return highlighted?.of === text ? highlighted.pieces : null;
 }

@@ -3,7 +3,7 @@
 import { type ReactNode, useId } from "react";
 import { Icon } from "./icon";
 import { Markdown } from "./markdown";
-import { Scroller } from "./scroller";
+import { ScrollRegion } from "./scroller";
 
 interface Props {
   readonly className: string;
@@ -37,9 +37,9 @@ export function Collapsible(props: Props) {
       </button>
       <div id={id} className="fold-body" hidden={!isOpen}>
         {isOpen && (
-          <Scroller className="fold-text" label={label} follow={growing}>
+          <ScrollRegion className="fold-text" label={label} follow={growing}>
             <Markdown text={text} growing={growing} />
-          </Scroller>
+          </ScrollRegion>
         )}
       </div>
     </div>

@@ -3,9 +3,9 @@
 import { memo, useState } from "react";
 import "./diff.css";
 import { Button } from "../ui/button";
-import { lastChunks, type Placed } from "./line-chunks";
-import { type Mark, type Patch, patches } from "./parse-diff";
-import { Scroller } from "./scroller";
+import { type LineChunk, lastChunks } from "./line-chunks";
+import { type Mark, type Patch, parsedPatches } from "./parse-diff";
+import { ScrollRegion } from "./scroller";
 
 interface Props {
   readonly text: string;
@@ -15,7 +15,7 @@ interface Props {
 
 /** Renders a diff; other text is shown as it is. */
 export const Diff = memo(function Diff({ text, bare = false }: Props) {
-  const files = patches(text);
+  const files = parsedPatches(text);
   if (files.length === 0) return <pre className="diff-words">{text}</pre>;
   return (
     <div className="diff">
@@ -47,7 +47,7 @@ function PatchView({ patch, bare }: PatchProps) {
           <Counts patch={patch} />
         </div>
       )}
-      <Scroller className="diff-lines" label={`Change to ${patch.file || "a file"}`}>
+      <ScrollRegion className="diff-lines" label={`Change to ${patch.file || "a file"}`}>
         <table>
           <tbody>
             {shown.map((line, at) => (
@@ -56,7 +56,7 @@ function PatchView({ patch, bare }: PatchProps) {
             ))}
           </tbody>
         </table>
-      </Scroller>
+      </ScrollRegion>
       {more > 0 && (
         <Button look="plain" onClick={() => setAll(true)}>
           Show {more} more lines
@@ -119,12 +119,12 @@ interface WrittenProps {
 }
 
 /** A new file while it is being written, by its end. */
-export const Written = memo(function Written({ path, text }: WrittenProps) {
+export const WrittenFile = memo(function Written({ path, text }: WrittenProps) {
   const parts = lastChunks(text, LAST);
   const before = (parts[0]?.line ?? 1) - 1;
   return (
     <div className="diff-file">
-      <Scroller className="diff-lines" label={`Content written to ${path || "a file"}`} follow>
+      <ScrollRegion className="diff-lines" label={`Content written to ${path || "a file"}`} follow>
         <table>
           {before > 0 && (
             <tbody>
@@ -135,12 +135,12 @@ export const Written = memo(function Written({ path, text }: WrittenProps) {
             <WrittenPart key={part.line} {...part} />
           ))}
         </table>
-      </Scroller>
+      </ScrollRegion>
     </div>
   );
 });
 
-const WrittenPart = memo(function WrittenPart({ line, text }: Placed) {
+const WrittenPart = memo(function WrittenPart({ line, text }: LineChunk) {
   return (
     <tbody>
       {text

@@ -3,7 +3,7 @@
 import { type RefObject, useEffect, useRef } from "react";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
-import { isRead } from "../store/transcript";
+import { isLoaded } from "../store/transcript";
 import { Button } from "../ui/button";
 import { onNearEnd } from "../ui/infinite-scroll";
 
@@ -17,7 +17,7 @@ export function EarlierView({ chat, scroller }: Props) {
   const earlier = useStore(chat.earlier);
   const mark = useRef<HTMLDivElement>(null);
   // Until the newest are here the top is near, and is not when they are.
-  const isWhole = useStore(chat.transcript, isRead);
+  const isWhole = useStore(chat.transcript, isLoaded);
   const isReady = isWhole && more !== null && earlier.is === "rest";
   // Watched anew after each page: the top may still be near.
   // biome-ignore lint/correctness/useExhaustiveDependencies: a page changes `more`

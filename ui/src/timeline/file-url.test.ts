@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { addressOf } from "./file-url";
+import { fileUrlOf } from "./file-url";
 
 const file = { type: "file", media_type: "image/png" } as const;
 
 it("a file that was uploaded is read by way of the chat, for all who may read that", () => {
-  expect(addressOf({ ...file, ref: "holdfast:f/1" }, "c 1")).toEqual({
+  expect(fileUrlOf({ ...file, ref: "holdfast:f/1" }, "c 1")).toEqual({
     href: "/api/v1/chats/c%201/files/f%2F1",
     isPicture: true,
     isRemote: false,
@@ -13,7 +13,7 @@ it("a file that was uploaded is read by way of the chat, for all who may read th
 
 it("bytes that can act are for saving only", () => {
   const svg = { ...file, media_type: "image/svg+xml", data: "PHN2Zz4=" };
-  expect(addressOf(svg, "c")).toEqual({
+  expect(fileUrlOf(svg, "c")).toEqual({
     href: "data:application/octet-stream;base64,PHN2Zz4=",
     isPicture: false,
     isRemote: false,
@@ -21,11 +21,11 @@ it("bytes that can act are for saving only", () => {
 });
 
 it("what is elsewhere is not fetched, only linked to, and only when that is safe", () => {
-  expect(addressOf({ ...file, ref: "https://example.com/p.png" }, "c")).toMatchObject({
+  expect(fileUrlOf({ ...file, ref: "https://example.com/p.png" }, "c")).toMatchObject({
     href: "https://example.com/p.png",
     isPicture: false,
     isRemote: true,
   });
-  expect(addressOf({ ...file, ref: "javascript:alert(1)" }, "c").href).toBeNull();
-  expect(addressOf(file, "c").href).toBeNull();
+  expect(fileUrlOf({ ...file, ref: "javascript:alert(1)" }, "c").href).toBeNull();
+  expect(fileUrlOf(file, "c").href).toBeNull();
 });

@@ -4,7 +4,7 @@ import { PREFIX } from "../api/schema";
 import type { File } from "../api/types";
 import { safeLink } from "./safe-url";
 
-export interface Address {
+export interface FileUrl {
   /** Where it is saved from, or shown; null when it is nowhere. */
   readonly href: string | null;
   /** The page may show it where it stands. */
@@ -18,7 +18,7 @@ const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", 
 
 const OURS = "holdfast:";
 
-export function addressOf(file: File, chatId: string): Address {
+export function fileUrlOf(file: File, chatId: string): FileUrl {
   const { ref, data, media_type } = file;
   const isPicture = PICTURES.has(media_type);
   if (data != null) {
@@ -34,6 +34,6 @@ export function addressOf(file: File, chatId: string): Address {
   return { href: safeLink(ref ?? ""), isPicture: false, isRemote: true };
 }
 
-export function nameOf(file: File): string {
+export function fileName(file: File): string {
   return file.name || (file.media_type.startsWith("image/") ? "Picture" : "File");
 }

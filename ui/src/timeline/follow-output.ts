@@ -30,7 +30,7 @@ export function useFollow(
     const inner = content.current;
     if (outer === null || inner === null) return;
     let last = outer.scrollTop;
-    const look = () => {
+    const onScroll = () => {
       const isUp = outer.scrollTop < last - 1;
       last = outer.scrollTop;
       const left = outer.scrollHeight - outer.scrollTop - outer.clientHeight;
@@ -46,10 +46,10 @@ export function useFollow(
     });
     sized.observe(inner);
     sized.observe(outer);
-    outer.addEventListener("scroll", look, { passive: true });
+    outer.addEventListener("scroll", onScroll, { passive: true });
     return () => {
       sized.disconnect();
-      outer.removeEventListener("scroll", look);
+      outer.removeEventListener("scroll", onScroll);
     };
   }, [scroller, content, set]);
   // What was just drawn is followed at once: found out only after the layout, it would mean another.
@@ -72,7 +72,10 @@ export function useFollow(
  * When rows come in front, what was on the screen stays there. Browsers do this by themselves, but
  * not all of them, and none at the very top: so it is done here, and theirs is told to wait.
  */
-export function useKeptPlace(scroller: RefObject<HTMLElement | null>, anchor: string | null): void {
+export function useStableScroll(
+  scroller: RefObject<HTMLElement | null>,
+  anchor: string | null,
+): void {
   const before = useRef<{ anchor: string; top: number } | null>(null);
   useLayoutEffect(() => {
     const outer = scroller.current;
@@ -80,10 +83,10 @@ export function useKeptPlace(scroller: RefObject<HTMLElement | null>, anchor: st
       before.current = null;
       return;
     }
-    const known = before.current;
-    const top = known === null ? null : topOf(outer, known.anchor);
-    if (known !== null && top !== null && known.anchor !== anchor && top > known.top) {
-      keepPlace(outer, known.anchor, known.top - outer.scrollTop);
+    const previous = before.current;
+    const top = previous === null ? null : topOf(outer, previous.anchor);
+    if (previous !== null && top !== null && previous.anchor !== anchor && top > previous.top) {
+      holdPosition(outer, previous.anchor, previous.top - outer.scrollTop);
     }
     before.current = { anchor, top: topOf(outer, anchor) ?? 0 };
   }, [scroller, anchor]);
@@ -93,7 +96,7 @@ export function useKeptPlace(scroller: RefObject<HTMLElement | null>, anchor: st
 const FRAMES = 4;
 
 /** Keeps a row so many pixels below the top of what scrolls, unless the user scrolls meanwhile. */
-export function keepPlace(outer: HTMLElement, key: string, wanted: number): void {
+export function holdPosition(outer: HTMLElement, key: string, wanted: number): void {
   let expected = outer.scrollTop;
   const correct = () => {
     const top = topOf(outer, key);

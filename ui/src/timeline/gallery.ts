@@ -4,9 +4,9 @@ import type { ChatEvent, Part, Stored } from "../api/types";
 import {
   answer,
   call,
-  chatIs,
+  chatEvent,
   delta,
-  message,
+  messageEvent,
   prompt,
   result,
   results,
@@ -161,8 +161,8 @@ export function gallery(): readonly ChatEvent[] {
     ]),
   ];
   return [
-    chatIs({ status: "running" }),
-    ...messages.map(message),
+    chatEvent({ status: "running" }),
+    ...messages.map(messageEvent),
     delta(1, { type: "tool_started", call_id: "r1", tool: "execute", label: "Run make watch" }),
     delta(2, {
       type: "tool_progressed",

@@ -4,7 +4,7 @@ import type { Token } from "marked";
 import { memo, type ReactNode } from "react";
 import { Icon } from "./icon";
 import { inlineTokens } from "./markdown-lexer";
-import { decoded, pictureOf, safeLink } from "./safe-url";
+import { decodedEntities, pictureOf, safeLink } from "./safe-url";
 
 export const Inline = memo(function Inline({ text }: { readonly text: string }) {
   return <Pieces tokens={inlineTokens(text)} />;
@@ -49,11 +49,11 @@ function Piece({ token }: { readonly token: Token }): ReactNode {
         </SafeLink>
       );
     case "image":
-      return <Image href={token.href} alt={decoded(token.text)} raw={token.raw} />;
+      return <Image href={token.href} alt={decodedEntities(token.text)} raw={token.raw} />;
     case "escape":
       return token.text;
     case "text":
-      return tokens ? <Pieces tokens={tokens} /> : decoded(token.text);
+      return tokens ? <Pieces tokens={tokens} /> : decodedEntities(token.text);
     default:
       return token.raw;
   }

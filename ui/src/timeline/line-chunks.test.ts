@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { endingOf, lastChunks, lineChunks } from "./line-chunks";
+import { lastChunks, lineChunks, textEnd } from "./line-chunks";
 
 const lines = (many: number) => Array.from({ length: many }, (_, at) => `line ${at}\n`).join("");
 
@@ -19,12 +19,12 @@ it("while a text grows, all parts but the last stay as they are", () => {
 
 it("the ending of a text begins with a line, and with the same one for a while", () => {
   const text = lines(4_000);
-  const ending = endingOf(text, 20_000);
+  const ending = textEnd(text, 20_000);
   expect(ending.length).toBeLessThanOrEqual(20_000);
   expect(ending).toMatch(/^line \d+\n/);
-  expect(endingOf(`${text}x`, 20_000)).toBe(`${ending}x`);
-  expect(endingOf("short", 20_000)).toBe("short");
-  expect(endingOf("x".repeat(50_000), 20_000)).toHaveLength(10_000);
+  expect(textEnd(`${text}x`, 20_000)).toBe(`${ending}x`);
+  expect(textEnd("short", 20_000)).toBe("short");
+  expect(textEnd("x".repeat(50_000), 20_000)).toHaveLength(10_000);
 });
 
 it("the last parts know at which line they begin, and stay while the text grows", () => {

@@ -25,14 +25,14 @@ function endOf(text: string, from: number): number {
   return at;
 }
 
-export interface Placed {
+export interface LineChunk {
   /** The line at which it begins, from 1 on. */
   readonly line: number;
   readonly text: string;
 }
 
 /** The last so many parts. Another one goes only when a whole one has come. */
-export function lastChunks(text: string, most: number): readonly Placed[] {
+export function lastChunks(text: string, most: number): readonly LineChunk[] {
   const parts = lineChunks(text);
   const from = Math.max(0, parts.length - most);
   return parts.slice(from).map((part, at) => ({ line: (from + at) * LINES + 1, text: part }));
@@ -42,7 +42,7 @@ export function lastChunks(text: string, most: number): readonly Placed[] {
 const STEP = 20_000;
 
 /** The end of a text, from the beginning of a line if there is any. */
-export function endingOf(text: string, longest: number): string {
+export function textEnd(text: string, longest: number): string {
   if (text.length <= longest) return text;
   const from = Math.ceil((text.length - longest) / STEP) * STEP;
   const line = text.indexOf("\n", from) + 1;

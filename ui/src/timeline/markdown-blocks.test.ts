@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Blocks } from "./markdown-blocks";
+import { BlockSplitter } from "./markdown-blocks";
 
 const TEXTS: Readonly<Record<string, string>> = {
   empty: "",
@@ -22,7 +22,7 @@ const TEXTS: Readonly<Record<string, string>> = {
 };
 
 function joined(text: string): string {
-  return new Blocks()
+  return new BlockSplitter()
     .of(text)
     .map(({ raw }) => raw)
     .join("");
@@ -37,8 +37,8 @@ function* numbers(seed: number): Generator<number> {
   }
 }
 
-function grown(text: string, seed: number, most: number): Blocks {
-  const blocks = new Blocks();
+function grown(text: string, seed: number, most: number): BlockSplitter {
+  const blocks = new BlockSplitter();
   const random = numbers(seed);
   for (let at = 0; at < text.length; ) {
     at += 1 + Math.floor((random.next().value ?? 0) * most);
@@ -53,14 +53,14 @@ describe.each(Object.entries(TEXTS))("the blocks of %s", (_, text) => {
   });
 
   it("are the same in whatever pieces the text comes", () => {
-    const whole = new Blocks().of(text);
+    const whole = new BlockSplitter().of(text);
     for (let seed = 1; seed <= 60; seed += 1) {
       expect(grown(text, seed, seed % 12).of(text)).toEqual(whole);
     }
   });
 
   it("are the text so far at every moment", () => {
-    const blocks = new Blocks();
+    const blocks = new BlockSplitter();
     for (let at = 0; at <= text.length; at += 1) {
       const part = text.slice(0, at);
       const raw = blocks.of(part).map((block) => block.raw);
@@ -71,7 +71,7 @@ describe.each(Object.entries(TEXTS))("the blocks of %s", (_, text) => {
 
 describe("a text that grows", () => {
   it("keeps the objects of the blocks that are finished", () => {
-    const blocks = new Blocks();
+    const blocks = new BlockSplitter();
     const before = blocks.of("one\n\ntwo\n\nthree\nfour");
     const after = blocks.of("one\n\ntwo\n\nthree\nfour five");
     expect(after[0]).toBe(before[0]);
@@ -80,13 +80,13 @@ describe("a text that grows", () => {
   });
 
   it("is read anew when it becomes another text", () => {
-    const blocks = new Blocks();
+    const blocks = new BlockSplitter();
     blocks.of("one\n\ntwo\n\nthree\n\n");
     expect(blocks.of("else\n\ntwo").map(({ raw }) => raw)).toEqual(["else\n\n", "two"]);
   });
 
   it("gives the same array for the same text", () => {
-    const blocks = new Blocks();
+    const blocks = new BlockSplitter();
     expect(blocks.of("a\n\nb")).toBe(blocks.of("a\n\nb"));
   });
 });
@@ -97,7 +97,7 @@ describe("a long list", () => {
 
   it("is cut into parts which are the same however it comes", () => {
     const text = `${items((n) => `- item ${n}\n  with *more*`)}\n\nend`;
-    const whole = new Blocks().of(text);
+    const whole = new BlockSplitter().of(text);
     expect(whole.length).toBeGreaterThan(4);
     expect(joined(text)).toBe(text);
     for (let seed = 1; seed <= 10; seed += 1) {
@@ -107,8 +107,8 @@ describe("a long list", () => {
 
   it("goes on counting when each of its items says 1", () => {
     const text = items(() => "1. same");
-    const starts = new Blocks().of(text).map(({ start }) => start);
+    const starts = new BlockSplitter().of(text).map(({ start }) => start);
     expect(starts).toEqual([undefined, 25, 49, 73, 97]);
-    expect(grown(text, 7, 30).of(text)).toEqual(new Blocks().of(text));
+    expect(grown(text, 7, 30).of(text)).toEqual(new BlockSplitter().of(text));
   });
 });

@@ -18,7 +18,7 @@ export interface Block {
 /** Longer lists are cut, so that the last item alone is read again while they grow. */
 const ITEMS = 24;
 
-export class Blocks {
+export class BlockSplitter {
   #text = "";
   #finished: Block[] = [];
   /** Where what may still change begins. */
@@ -27,17 +27,17 @@ export class Blocks {
   #all: readonly Block[] = [];
 
   /** Of a text that goes on where the last one ended, or of any other. */
-  of(given: string): readonly Block[] {
-    const text = given.includes("\r") ? given.replace(/\r\n|\r/g, "\n") : given;
+  of(input: string): readonly Block[] {
+    const text = input.includes("\r") ? input.replace(/\r\n|\r/g, "\n") : input;
     if (text === this.#text) return this.#all;
-    if (!text.startsWith(this.#text.slice(0, this.#at))) this.#forget();
+    if (!text.startsWith(this.#text.slice(0, this.#at))) this.#reset();
     this.#text = text;
-    const open = this.#cut(text.slice(this.#at));
-    this.#all = [...this.#finished, ...open];
+    const unfinished = this.#cut(text.slice(this.#at));
+    this.#all = [...this.#finished, ...unfinished];
     return this.#all;
   }
 
-  #forget(): void {
+  #reset(): void {
     this.#finished = [];
     this.#at = 0;
     this.#start = undefined;
@@ -50,19 +50,19 @@ export class Blocks {
       this.#finished.push(block);
       this.#at += block.raw.length;
     }
-    const open = blocks.slice(settled);
-    this.#start = open[0]?.start;
-    return open;
+    const unfinished = blocks.slice(settled);
+    this.#start = unfinished[0]?.start;
+    return unfinished;
   }
 }
 
-interface Cut {
+interface CutResult {
   readonly blocks: readonly Block[];
   /** So many of them stay as they are, whatever follows. */
   readonly settled: number;
 }
 
-function cut(tail: string, start: number | undefined): Cut {
+function cut(tail: string, start: number | undefined): CutResult {
   const blocks: Block[] = [];
   let rest = tail;
   let from = start;

@@ -7,14 +7,14 @@
 
 import type { Token, Tokens } from "marked";
 import { type ComponentType, Fragment, memo, useRef } from "react";
-import { same } from "../reactive/same-items";
-import { Code } from "./code-block";
+import { sameItems } from "../reactive/same-items";
+import { CodeBlock } from "./code-block";
 import { Inline } from "./inline-markdown";
-import { type Block, Blocks } from "./markdown-blocks";
+import { type Block, BlockSplitter } from "./markdown-blocks";
 import { blockTokens } from "./markdown-lexer";
 import "./markdown.css";
-import { repaired } from "./repair-markdown";
-import { Scroller } from "./scroller";
+import { repairedMarkdown } from "./repair-markdown";
+import { ScrollRegion } from "./scroller";
 
 interface Props {
   readonly text: string;
@@ -23,8 +23,8 @@ interface Props {
 }
 
 export const Markdown = memo(function Markdown({ text, growing = false }: Props) {
-  const splitter = useRef<Blocks>(null);
-  splitter.current ??= new Blocks();
+  const splitter = useRef<BlockSplitter>(null);
+  splitter.current ??= new BlockSplitter();
   const blocks = splitter.current.of(text);
   return <div className="markdown">{inParts(Stretch, STRETCH, { blocks, growing })}</div>;
 });
@@ -66,11 +66,11 @@ function inParts(View: ComponentType<PartProps>, size: number, { blocks, growing
 }
 
 function sameBlocks(one: PartProps, other: PartProps): boolean {
-  return one.growing === other.growing && same(one.blocks, other.blocks);
+  return one.growing === other.growing && sameItems(one.blocks, other.blocks);
 }
 
 const BlockView = memo(function BlockView({ raw, start, growing }: Block & { growing: boolean }) {
-  const tokens = blockTokens(growing ? repaired(raw) : raw);
+  const tokens = blockTokens(growing ? repairedMarkdown(raw) : raw);
   return <Elements tokens={tokens} start={start} growing={growing} />;
 });
 
@@ -103,7 +103,7 @@ function Element({ token, start, growing }: ElementProps) {
     case "space":
       return null;
     case "code":
-      return <Code text={token.text} language={languageOf(token.lang)} growing={growing} />;
+      return <CodeBlock text={token.text} language={languageOf(token.lang)} growing={growing} />;
     case "heading":
       return <Heading depth={token.depth} text={token.text} />;
     case "hr":
@@ -196,7 +196,7 @@ function withoutBox(token: Token, at: number): Token {
 
 function Table({ table }: { readonly table: Tokens.Table }) {
   return (
-    <Scroller className="markdown-table" label="Table">
+    <ScrollRegion className="markdown-table" label="Table">
       <table>
         <thead>
           <TableRow cells={table.header} head />
@@ -208,7 +208,7 @@ function Table({ table }: { readonly table: Tokens.Table }) {
           ))}
         </tbody>
       </table>
-    </Scroller>
+    </ScrollRegion>
   );
 }
 

@@ -12,7 +12,7 @@ export const CheckpointRow = memo(function CheckpointRow({ stored }: { readonly 
   return (
     <Summary
       icon={<Icon name="fold-vertical" size={15} />}
-      words={summarized(checkpoint ?? null)}
+      words={summaryTitle(checkpoint ?? null)}
       text={messageText(parts)}
     />
   );
@@ -21,7 +21,7 @@ export const CheckpointRow = memo(function CheckpointRow({ stored }: { readonly 
 type Checkpoint = Stored["message"]["checkpoint"];
 
 /** What came before is still here for people, and no longer sent to the model. */
-export function summarized(checkpoint: Checkpoint | null): string {
+export function summaryTitle(checkpoint: Checkpoint | null): string {
   if (checkpoint == null) return "Summarized the earlier conversation";
   const { covers, before, after, summarized: isSummary = true } = checkpoint;
   const tokens = `${count(before)} → ${count(after)} tokens`;
@@ -47,13 +47,13 @@ function Summary({ growing = false, ...shown }: SummaryProps) {
   return <Collapsible className="checkpoint" label="Summary" {...shown} {...state} />;
 }
 
-const WHY: Readonly<Record<string, string>> = {
+const REASON_LEADS: Readonly<Record<string, string>> = {
   recovery: "The answer was cut off and must continue:",
   repair: "The answer did not match the required format:",
   guard: "The agent was asked to continue:",
 };
 
-const KINDS: Readonly<Record<string, string>> = {
+const KIND_LEADS: Readonly<Record<string, string>> = {
   context: "Context for the agent:",
   marker: "Note to the agent:",
   injected: "Note to the agent:",
@@ -61,7 +61,7 @@ const KINDS: Readonly<Record<string, string>> = {
 
 export const NoteRow = memo(function NoteRow({ stored }: { readonly stored: Stored }) {
   const { why, kind, parts } = stored.message;
-  const lead = (why && WHY[why]) || KINDS[kind] || "";
+  const lead = (why && REASON_LEADS[why]) || KIND_LEADS[kind] || "";
   return (
     <Note lead={lead} icon={<Icon name="info" size={14} />}>
       {messageText(parts)}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isPatch, leadOf, patches } from "./parse-diff";
+import { isPatch, parsedPatches, patchWithLead } from "./parse-diff";
 
 const CHANGE = `--- a/src/a.py
 +++ b/src/a.py
@@ -21,7 +21,7 @@ describe("a diff", () => {
   });
 
   it("has its lines with the numbers that they have before and after", () => {
-    const [patch] = patches(CHANGE);
+    const [patch] = parsedPatches(CHANGE);
     expect(patch).toMatchObject({ file: "src/a.py", isNew: false, added: 3, removed: 2 });
     expect(patch?.lines.map((line) => [line.mark, line.old, line.new, line.text])).toEqual([
       ["same", 1, 1, "one"],
@@ -37,7 +37,7 @@ describe("a diff", () => {
   });
 
   it("takes a removed line for what it is, also when it looks like the head of a file", () => {
-    const [patch, ...more] = patches(
+    const [patch, ...more] = parsedPatches(
       "--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1,1 @@\n--- a comment\n same",
     );
     expect(more).toEqual([]);
@@ -45,7 +45,7 @@ describe("a diff", () => {
   });
 
   it("tells several files apart, and which of them are new", () => {
-    const found = patches(
+    const found = parsedPatches(
       "--- /dev/null\n+++ b/n.txt\n@@ -0,0 +1 @@\n+hi\n--- a/o.txt\n+++ b/o.txt\n@@ -1 +1 @@\n-a\n+b",
     );
     expect(found.map(({ file, isNew }) => [file, isNew])).toEqual([
@@ -55,7 +55,7 @@ describe("a diff", () => {
   });
 
   it("says what it leaves out", () => {
-    const [patch] = patches(
+    const [patch] = parsedPatches(
       "--- a/a\n+++ b/a\n@@ -1,90 +1,90 @@\n-a\n+b\n[… 88 more lines of this diff are not shown …]",
     );
     expect(patch?.lines.at(-1)).toMatchObject({
@@ -69,15 +69,15 @@ describe("what somebody is asked to agree to", () => {
   const patch = "--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+x";
 
   it("is a diff when it is nothing else, but for a line before it that is kept", () => {
-    expect(leadOf(patch)).toEqual({ words: "", patch });
-    expect(leadOf(`(It ends otherwise)\n${patch}`)).toEqual({
+    expect(patchWithLead(patch)).toEqual({ words: "", patch });
+    expect(patchWithLead(`(It ends otherwise)\n${patch}`)).toEqual({
       words: "(It ends otherwise)",
       patch,
     });
-    expect(leadOf("--- a heading\nand text")).toBeNull();
+    expect(patchWithLead("--- a heading\nand text")).toBeNull();
   });
 
   it("is no diff when there is one within it: the rest would not be seen", () => {
-    expect(leadOf(`Runs as you:\n\nrm -r x <<END\n${patch}\nEND`)).toBeNull();
+    expect(patchWithLead(`Runs as you:\n\nrm -r x <<END\n${patch}\nEND`)).toBeNull();
   });
 });

@@ -24,45 +24,46 @@ export function isPatch(text: string): boolean {
   return /^@@ -\d+(,\d+)? \+\d+(,\d+)? @@/m.test(text);
 }
 
-export interface Lead {
+export interface PatchWithLead {
   /** A line that stands in front of it, or nothing. */
   readonly words: string;
   readonly patch: string;
 }
 
 /** A text that is a diff but for that line. Not one with a diff somewhere in it: it says more. */
-export function leadOf(text: string): Lead | null {
+export function patchWithLead(text: string): PatchWithLead | null {
   const found = /^(?:(.*)\n)?(--- .*\n\+\+\+ .*\n@@ -[\s\S]*)$/.exec(text);
   return found === null ? null : { words: found[1] ?? "", patch: found[2] ?? "" };
 }
 
 /** Of each file. What stands in front of the first one is left out. */
-export function patches(text: string): readonly Patch[] {
-  const found: Making[] = [];
+export function parsedPatches(text: string): readonly Patch[] {
+  const parsers: PatchParser[] = [];
   let from = "";
   for (const line of text.split("\n")) {
-    const last = found.at(-1);
+    const last = parsers.at(-1);
     if (last?.take(line)) continue;
-    if (line.startsWith("--- ")) from = nameOf(line);
-    else if (line.startsWith("+++ ")) found.push(new Making(nameOf(line), from === "/dev/null"));
+    if (line.startsWith("--- ")) from = fileNameOf(line);
+    else if (line.startsWith("+++ "))
+      parsers.push(new PatchParser(fileNameOf(line), from === "/dev/null"));
     else if (line.startsWith("@@ ")) {
       // Without a head: some tools leave it out.
-      if (last === undefined) found.push(new Making("", false));
-      found.at(-1)?.begin(line);
+      if (last === undefined) parsers.push(new PatchParser("", false));
+      parsers.at(-1)?.begin(line);
     } else if (last !== undefined && line.trim() !== "" && !/^(diff|index) /.test(line)) {
-      last.say(line);
+      last.addText(line);
     }
   }
-  return found.map((each) => each.made());
+  return parsers.map((each) => each.patch());
 }
 
-function nameOf(head: string): string {
+function fileNameOf(head: string): string {
   const name = head.slice(4).split("\t")[0] ?? "";
   return name.replace(/^[ab]\//, "");
 }
 
 /** One file of a diff while it is read. */
-class Making {
+class PatchParser {
   readonly #file: string;
   readonly #isNew: boolean;
   readonly #lines: Line[] = [];
@@ -85,17 +86,17 @@ class Making {
     this.#new = Number(newAt);
     this.#oldLeft = Number(oldCount);
     this.#newLeft = Number(newCount);
-    if (this.#lines.length > 0) this.say("⋯");
+    if (this.#lines.length > 0) this.addText("⋯");
   }
 
-  say(text: string): void {
+  addText(text: string): void {
     this.#lines.push({ mark: "words", text, old: null, new: null });
   }
 
   /** Whether the line belongs to the hunk: a removed `-- x` looks like the head of a file. */
   take(line: string): boolean {
     if (line.startsWith("\\")) {
-      this.say(line.slice(1).trim());
+      this.addText(line.slice(1).trim());
       return true;
     }
     if (this.#oldLeft <= 0 && this.#newLeft <= 0) return false;
@@ -131,7 +132,7 @@ class Making {
     }
   }
 
-  made(): Patch {
+  patch(): Patch {
     const count = (mark: Mark) => this.#lines.filter((line) => line.mark === mark).length;
     return {
       file: this.#file,

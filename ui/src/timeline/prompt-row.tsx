@@ -24,7 +24,7 @@ interface Props {
 
 export const PromptRow = memo(function PromptRow({ chat, stored }: Props) {
   const { parts } = stored.message;
-  const said = messageText(parts);
+  const text = messageText(parts);
   const isReadOnly = useIsReadOnly(chat.id);
   return (
     <div className="prompt">
@@ -32,7 +32,7 @@ export const PromptRow = memo(function PromptRow({ chat, stored }: Props) {
       <Bubble chatId={chat.id} parts={parts} />
       <div className="prompt-bar">
         <Timestamp at={stored.created_at} />
-        {said && <CopyButton label="Copy" text={() => said} />}
+        {text && <CopyButton label="Copy" text={() => text} />}
         {!isReadOnly && (
           <>
             <IconButton

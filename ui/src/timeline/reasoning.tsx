@@ -23,7 +23,7 @@ export const ReasoningView = memo(function ReasoningView({ reasoning, growing }:
     <Collapsible
       className="reasoning"
       icon={<Icon name="brain" size={15} />}
-      words={growing ? "Thinking…" : thought(seconds)}
+      words={growing ? "Thinking…" : thoughtTitle(seconds)}
       label="Thoughts"
       text={reasoning.text}
       growing={growing}
@@ -33,7 +33,7 @@ export const ReasoningView = memo(function ReasoningView({ reasoning, growing }:
   );
 });
 
-export function thought(seconds: number | null): string {
+export function thoughtTitle(seconds: number | null): string {
   if (seconds === null) return "Thought";
   const whole = Math.max(1, Math.round(seconds));
   if (whole < 60) return `Thought for ${whole} s`;

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { repaired } from "./repair-markdown";
+import { repairedMarkdown } from "./repair-markdown";
 
 it.each([
   ["a **bold", "a **bold**"],
@@ -26,7 +26,7 @@ it.each([
   ["\\*not", "\\*not"],
   ["done **bold** and `code`.", "done **bold** and `code`."],
 ])("closes what is open: %s", (raw, shown) => {
-  expect(repaired(raw)).toBe(shown);
+  expect(repairedMarkdown(raw)).toBe(shown);
 });
 
 it.each([
@@ -39,12 +39,12 @@ it.each([
   ["42", "42"],
   ["#", ""],
 ])("leaves out a line that may become anything: %s", (raw, shown) => {
-  expect(repaired(raw)).toBe(shown);
+  expect(repairedMarkdown(raw)).toBe(shown);
 });
 
 it("leaves code as it is, but for half of its end", () => {
-  expect(repaired("```js\na **b\n``")).toBe("```js\na **b\n");
-  expect(repaired("```js\nlet [a")).toBe("```js\nlet [a");
+  expect(repairedMarkdown("```js\na **b\n``")).toBe("```js\na **b\n");
+  expect(repairedMarkdown("```js\nlet [a")).toBe("```js\nlet [a");
 });
 
 it.each([
@@ -53,9 +53,9 @@ it.each([
   ["| a | b |\n|-", "| a | b |\n|---|---|"],
   ["| a | b |\n", "| a | b |\n|---|---|"],
 ])("shows the first line of a table as its head: %s", (raw, shown) => {
-  expect(repaired(raw)).toBe(shown);
+  expect(repairedMarkdown(raw)).toBe(shown);
 });
 
 it("closes in the last item of a list, not in the ones before it", () => {
-  expect(repaired("- a * b\n- c **d")).toBe("- a * b\n- c **d**");
+  expect(repairedMarkdown("- a * b\n- c **d")).toBe("- a * b\n- c **d**");
 });

@@ -6,14 +6,14 @@
 /** How far from the end something open is looked for. */
 const FARTHEST = 4_000;
 
-export function repaired(raw: string): string {
+export function repairedMarkdown(raw: string): string {
   if (isCode(raw)) return raw.replace(/\n {0,3}(`{1,2}|~{1,2})$/, "\n");
   const text = withoutStub(raw);
   const table = tableBegun(text);
   if (table !== null) return table;
   // Marks do not reach over an empty line, nor from one item of a list to the next.
   const from = Math.max(lastRun(text), text.length - FARTHEST);
-  return text.slice(0, from) + closed(text.slice(from));
+  return text.slice(0, from) + withMarksClosed(text.slice(from));
 }
 
 function isCode(raw: string): boolean {
@@ -54,7 +54,7 @@ interface Open {
 const MARKS = /[\\`[!*_~]/g;
 
 /** A run of text with each of its open marks closed. */
-function closed(run: string): string {
+function withMarksClosed(run: string): string {
   const open: Open[] = [];
   let at = leadOf(run);
   for (;;) {
@@ -76,7 +76,7 @@ function stepOver(run: string, at: number, open: Open[]): number | string {
   if (/^!?\[/.test(rest)) return endOfLink(rest) ?? openLink(rest);
   const mark = /^(\*\*\*|\*\*|\*|___|__|_|~~)/.exec(rest)?.[0];
   if (mark === undefined) return 1;
-  turn(open, mark, at, run);
+  toggleMark(open, mark, at, run);
   return mark.length;
 }
 
@@ -85,7 +85,7 @@ function leadOf(run: string): number {
   return /^\s*(?:[-*+]|\d{1,9}[.)]) +/.exec(run)?.[0].length ?? 0;
 }
 
-function turn(open: Open[], mark: string, at: number, run: string): void {
+function toggleMark(open: Open[], mark: string, at: number, run: string): void {
   const last = open.at(-1);
   if (last?.mark === mark && !/\s/.test(run[at - 1] ?? " ")) open.pop();
   else if (isOpening(run, at, mark)) open.push({ mark, at });
@@ -126,11 +126,11 @@ function openLink(rest: string): string {
 }
 
 function closing(text: string, open: readonly Open[]): string {
-  let made = text;
+  let result = text;
   for (const { mark } of [...open].reverse()) {
-    const bare = made.trimEnd();
+    const bare = result.trimEnd();
     // Nothing stands behind it yet.
-    made = bare.endsWith(mark) ? bare.slice(0, -mark.length).trimEnd() : bare + mark;
+    result = bare.endsWith(mark) ? bare.slice(0, -mark.length).trimEnd() : bare + mark;
   }
-  return made;
+  return result;
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { decoded, pictureOf, safeLink } from "./safe-url";
+import { decodedEntities, pictureOf, safeLink } from "./safe-url";
 
 it.each([
   "https://example.com/a?b=1&c=2",
@@ -58,11 +58,11 @@ it("names who would serve a picture that is elsewhere", () => {
 });
 
 it("reads the letters that names and numbers stand for", () => {
-  expect(decoded("a &lt;b&gt; &#65;&#x42; &copy; &nosuch; & &#0;")).toBe(
+  expect(decodedEntities("a &lt;b&gt; &#65;&#x42; &copy; &nosuch; & &#0;")).toBe(
     "a <b> AB © &nosuch; & \ufffd",
   );
 });
 
 it("knows no entity by a name that every object has", () => {
-  expect(decoded("&toString; &valueOf;")).toBe("&toString; &valueOf;");
+  expect(decodedEntities("&toString; &valueOf;")).toBe("&toString; &valueOf;");
 });

@@ -43,7 +43,7 @@ const NAMED: Readonly<Record<string, string>> = {
 };
 
 /** `&amp;` and the like, as the letters that they stand for; unknown ones stay. */
-export function decoded(text: string): string {
+export function decodedEntities(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(
     /&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|([a-z]{2,8}));/gi,
@@ -83,7 +83,7 @@ export function pictureOf(href: string): Picture | null {
 
 function urlOf(href: string): URL | null {
   try {
-    return new URL(decoded(href));
+    return new URL(decodedEntities(href));
   } catch {
     return null; // relative ones lead nowhere: the text is of no page
   }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Row } from "../store/rows";
-import { keysFor, numberIn } from "./scroll-to-message";
+import { messageNumberIn, rowKeysFor } from "./scroll-to-message";
 
 it.each([
   ["#m12", 12],
@@ -9,16 +9,16 @@ it.each([
   ["#token=m12", null],
   ["#m12x", null],
 ])("the address that ends with %j names %j", (hash, number) => {
-  expect(numberIn(hash)).toBe(number);
+  expect(messageNumberIn(hash)).toBe(number);
 });
 
 const rows = [2, 5, 9].map((number) => ({ key: `m${number}` }) as Row);
 
 it("a message is in its own row, else in one before it", () => {
-  expect(keysFor(rows, 5)).toEqual(["m5", "m2"]);
-  expect(keysFor(rows, 7)).toEqual(["m5", "m2"]);
+  expect(rowKeysFor(rows, 5)).toEqual(["m5", "m2"]);
+  expect(rowKeysFor(rows, 7)).toEqual(["m5", "m2"]);
 });
 
 it("a message before all rows is looked for in the first", () => {
-  expect(keysFor(rows, 1)).toEqual(["m2"]);
+  expect(rowKeysFor(rows, 1)).toEqual(["m2"]);
 });

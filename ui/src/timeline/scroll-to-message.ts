@@ -4,12 +4,12 @@ import { type RefObject, useEffect, useLayoutEffect, useState } from "react";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
 import type { Row } from "../store/rows";
-import { isRead } from "../store/transcript";
+import { isLoaded } from "../store/transcript";
 import { numberOf } from "./chunks";
-import { keepPlace } from "./follow-output";
+import { holdPosition } from "./follow-output";
 
 /** Of an address that ends with #m12: 12. */
-export function numberIn(hash: string): number | null {
+export function messageNumberIn(hash: string): number | null {
   const found = /^#m(\d{1,15})$/.exec(hash)?.[1];
   return found === undefined ? null : Number(found);
 }
@@ -18,7 +18,7 @@ export function numberIn(hash: string): number | null {
  * The keys of rows that may show a message, the likeliest first: what a tool said stands in the row
  * of its call, and rows that only look are put together under the first of them.
  */
-export function keysFor(rows: readonly Row[], number: number): readonly string[] {
+export function rowKeysFor(rows: readonly Row[], number: number): readonly string[] {
   const before = rows.filter((row) => numberOf(row) <= number);
   return (before.length > 0 ? before.toReversed() : rows.slice(0, 1)).map(({ key }) => key);
 }
@@ -33,13 +33,13 @@ export function useScrollToMessage(
   rows: readonly Row[],
   onGo: () => void,
 ): void {
-  const [wanted, want] = useState(() => numberIn(location.hash));
+  const [wanted, want] = useState(() => messageNumberIn(location.hash));
   const more = useStore(chat.transcript, ({ moreBefore }) => moreBefore);
   // Before, there is nothing behind it yet: it would be at the end, which is followed.
-  const isWhole = useStore(chat.transcript, isRead);
+  const isWhole = useStore(chat.transcript, isLoaded);
   const hasFailed = useStore(chat.earlier, ({ is }) => is === "failed");
   useEffect(() => {
-    const look = () => want(numberIn(location.hash));
+    const look = () => want(messageNumberIn(location.hash));
     addEventListener("hashchange", look);
     return () => removeEventListener("hashchange", look);
   }, []);
@@ -52,10 +52,12 @@ export function useScrollToMessage(
       if (!hasFailed) void chat.readEarlier();
       return;
     }
-    const key = keysFor(rows, wanted).find((each) => outer.querySelector(`[data-row="${each}"]`));
+    const key = rowKeysFor(rows, wanted).find((each) =>
+      outer.querySelector(`[data-row="${each}"]`),
+    );
     want(null);
     if (key === undefined) return;
     onGo();
-    keepPlace(outer, key, ROOM);
+    holdPosition(outer, key, ROOM);
   }, [chat, scroller, rows, wanted, isWhole, more, hasFailed, onGo]);
 }

@@ -13,10 +13,10 @@ interface Props {
 }
 
 /** It gets the focus only while there is something to scroll: else it would be in the way. */
-export function Scroller({ label, className, children, follow = false }: Props) {
+export function ScrollRegion({ label, className, children, follow = false }: Props) {
   const outer = useRef<HTMLDivElement>(null);
   useScrollable(outer);
-  useFollowed(outer, follow);
+  useFollowEnd(outer, follow);
   return (
     // biome-ignore lint/a11y/useSemanticElements: it groups no fields
     <div ref={outer} className={className} role="group" aria-label={label} data-scroller="">
@@ -51,7 +51,7 @@ function measure(element: HTMLElement): void {
   else element.removeAttribute("tabindex");
 }
 
-function useFollowed(outer: RefObject<HTMLElement | null>, follow: boolean): void {
+function useFollowEnd(outer: RefObject<HTMLElement | null>, follow: boolean): void {
   useEffect(() => {
     const element = outer.current;
     const inner = element?.firstElementChild;

@@ -22,11 +22,11 @@ import type { OpenChat } from "../store/open-chat";
 import type { Unsent } from "../store/outbox";
 import { Button } from "../ui/button";
 import { useSecondsUntil } from "../ui/clock";
-import { useFocusHandedOn } from "../ui/focus";
+import { useFocusFallback } from "../ui/focus";
 import { attempt, notify } from "../ui/notices";
 import { Note } from "./note-rows";
 import { Bubble } from "./prompt-row";
-import { announced, endingOf, isOfKeys, type Tail, tailOf, titleOf } from "./tail";
+import { announcement, endReason, failureTitle, isKeyProblem, type Tail, tailOf } from "./tail";
 
 interface Props {
   readonly chat: OpenChat;
@@ -54,9 +54,9 @@ export function TailView({ chat }: Props) {
 
 function useTail(chat: OpenChat): Tail {
   const { chat: snapshot, live, actions } = useStore(chat.transcript);
-  const line = useStore(chat.line.state);
+  const line = useStore(chat.stream.state);
   const stopping = useStore(chat.stopping);
-  return tailOf({ chat: snapshot, live, actions, line, stopping });
+  return tailOf({ chat: snapshot, live, actions, stream: line, stopping });
 }
 
 /** Says what begins and ends, once, to those who do not see it. */
@@ -64,9 +64,9 @@ function Announcer({ tail }: { readonly tail: Tail }) {
   const before = useRef<Tail | null>(null);
   const [words, say] = useState("");
   useEffect(() => {
-    const said = announced(before.current, tail);
+    const announcementText = announcement(before.current, tail);
     before.current = tail;
-    if (said !== null) say(said);
+    if (announcementText !== null) say(announcementText);
   }, [tail]);
   return (
     <div className="hidden-text" role="status">
@@ -84,7 +84,7 @@ const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
   const { key, prompt, refused } = one;
   const row = useRef<HTMLElement>(null);
   // What is said next is said in the composer.
-  useFocusHandedOn(row, () => null);
+  useFocusFallback(row, () => null);
   return (
     <article
       ref={row}
@@ -99,7 +99,7 @@ const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
         ) : (
           <div className="prompt-state" role="alert">
             <span>Not sent: {refused}</span>
-            <Button onClick={() => chat.outbox.again(key)}>Send again</Button>
+            <Button onClick={() => chat.outbox.resend(key)}>Send again</Button>
             <Button look="plain" onClick={() => chat.outbox.discard(key)}>
               Discard
             </Button>
@@ -172,7 +172,7 @@ const StatusLine = memo(
       case "stranded":
         return <Stranded />;
       default:
-        return <Plain tail={tail} />;
+        return <QuietStatus tail={tail} />;
     }
   },
   (one, other) => one.chat === other.chat && sameTail(one.tail, other.tail),
@@ -185,7 +185,7 @@ function sameTail(one: Tail, other: Tail): boolean {
   );
 }
 
-function Plain({ tail }: { readonly tail: Tail }) {
+function QuietStatus({ tail }: { readonly tail: Tail }) {
   switch (tail.is) {
     case "thinking":
       return <Quiet icon={<Dots />}>Thinking…</Quiet>;
@@ -198,11 +198,11 @@ function Plain({ tail }: { readonly tail: Tail }) {
     case "archived":
       return <Quiet icon={<Archive size={14} />}>This chat is archived.</Quiet>;
     case "waiting":
-      return <Quiet icon={<Hand size={14} />}>{waits(tail.people, tail.agents)}</Quiet>;
+      return <Quiet icon={<Hand size={14} />}>{waitingText(tail.people, tail.agents)}</Quiet>;
     case "ended":
       return (
         <Quiet icon={<OctagonX size={14} />}>
-          {endingOf(tail.reason)} <Link href="/new">New chat</Link>
+          {endReason(tail.reason)} <Link href="/new">New chat</Link>
         </Quiet>
       );
     default:
@@ -210,7 +210,7 @@ function Plain({ tail }: { readonly tail: Tail }) {
   }
 }
 
-function waits(people: number, agents: number): string {
+function waitingText(people: number, agents: number): string {
   if (people > 0) return "Waiting for an answer, above.";
   return agents > 0 ? "Waiting for its agents." : "Waiting.";
 }
@@ -266,13 +266,13 @@ function Banner({ look, icon, title, children, action }: BannerProps) {
 
 function Retrying({ retry }: { readonly retry: (Tail & { is: "retry" })["retry"] }) {
   // The server's time, which this browser's clock may know nothing of.
-  const left = useSecondsUntil((retry.at ?? 0) / 1_000 - useStore(clockSkew));
+  const secondsLeft = useSecondsUntil((retry.at ?? 0) / 1_000 - useStore(clockSkew));
   return (
-    <Banner look="warn" icon={<RotateCw size={16} />} title={titleOf(retry.failure)}>
+    <Banner look="warn" icon={<RotateCw size={16} />} title={failureTitle(retry.failure)}>
       <p>{retry.failure.message}</p>
       <p className="banner-soft">
-        {left > 0 ? `Retrying in ${left} s` : "Retrying now"} · attempt {retry.attempt + 1} of{" "}
-        {retry.of}
+        {secondsLeft > 0 ? `Retrying in ${secondsLeft} s` : "Retrying now"} · attempt{" "}
+        {retry.attempt + 1} of {retry.of}
       </p>
     </Banner>
   );
@@ -285,26 +285,26 @@ interface FailedProps {
 
 function FailedTurn({ chat, failure }: FailedProps) {
   const isReadOnly = useIsReadOnly(chat.id);
-  const [isAsked, setAsked] = useState(false);
+  const [isRetrying, setRetrying] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
   // It disappears when the turn continues.
-  useFocusHandedOn(button, () => null);
+  useFocusFallback(button, () => null);
   // It may fail again before this page has seen it work.
   // biome-ignore lint/correctness/useExhaustiveDependencies: with each failure
-  useEffect(() => setAsked(false), [failure]);
+  useEffect(() => setRetrying(false), [failure]);
   const again = async () => {
-    setAsked(true);
-    if (!(await attempt(() => chat.retry()))) setAsked(false);
+    setRetrying(true);
+    if (!(await attempt(() => chat.retry()))) setRetrying(false);
   };
   const facts = [failure.model, failure.status && `HTTP ${failure.status}`].filter(Boolean);
   return (
     <Banner
       look="bad"
       icon={<CircleAlert size={16} />}
-      title={titleOf(failure)}
+      title={failureTitle(failure)}
       action={
         !isReadOnly && (
-          <Button ref={button} busy={isAsked} onClick={() => void again()}>
+          <Button ref={button} busy={isRetrying} onClick={() => void again()}>
             <RotateCw size={14} aria-hidden /> Retry
           </Button>
         )
@@ -312,7 +312,7 @@ function FailedTurn({ chat, failure }: FailedProps) {
     >
       <p>
         {failure.message}{" "}
-        {isOfKeys(failure) && <Link href="/settings/providers">Providers and keys</Link>}
+        {isKeyProblem(failure) && <Link href="/settings/providers">Providers and keys</Link>}
       </p>
       {(failure.detail || facts.length > 0) && (
         <details>
@@ -332,12 +332,12 @@ interface ReconnectingProps {
 
 function Reconnecting({ retryAt, tries }: ReconnectingProps) {
   const first = useStore(outage);
-  const left = useSecondsUntil(first?.retryAt ?? retryAt);
+  const secondsLeft = useSecondsUntil(first?.retryAt ?? retryAt);
   return (
     <Banner look="info" icon={<WifiOff size={16} />} title="The connection is lost">
       <p>
         The agent keeps working without this page.{" "}
-        {left > 0 ? `Reconnecting in ${left} s` : "Reconnecting"}
+        {secondsLeft > 0 ? `Reconnecting in ${secondsLeft} s` : "Reconnecting"}
         {tries > 1 ? ` (attempt ${tries}).` : "."}
       </p>
     </Banner>

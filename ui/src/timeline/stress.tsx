@@ -12,16 +12,16 @@ import type { ChatEvent, Part, Stored } from "../api/types";
 import {
   answer,
   call,
-  chatIs,
+  chatEvent,
   delta,
-  message,
+  messageEvent,
   prompt,
   reset,
   result,
   results,
 } from "../store/fixtures";
 import { OpenChat } from "../store/open-chat";
-import { applied } from "../store/transcript";
+import { applyEvents } from "../store/transcript";
 import { gallery } from "./gallery";
 import { Markdown } from "./markdown";
 import { Timeline } from "./timeline";
@@ -34,7 +34,7 @@ page.style.cssText = "display:flex;flex-direction:column;height:100vh";
 root.render(<Timeline chat={chat} />);
 
 function take(events: readonly ChatEvent[]): void {
-  chat.transcript.change((before) => applied(before, events, Date.now()));
+  chat.transcript.change((before) => applyEvents(before, events, Date.now()));
 }
 
 const TEXT = `A paragraph with *emphasis*, **strong emphasis**, \`code\` and [a link](https://example.com/).
@@ -113,9 +113,9 @@ function frame(work: () => void): Promise<readonly [number, number]> {
 const stress = {
   /** So many rows of history, in one go. Gives the milliseconds until they are laid out. */
   fill(rows: number): number {
-    const events: ChatEvent[] = [chatIs({ status: "idle" })];
+    const events: ChatEvent[] = [chatEvent({ status: "idle" })];
     for (let first = 1; events.length < rows * 1.5; first += 6) {
-      events.push(...turn(first).map(message));
+      events.push(...turn(first).map(messageEvent));
     }
     const began = performance.now();
     flushSync(() => take(events));
@@ -127,7 +127,10 @@ const stress = {
   async grow(length: number, by = 40, text: string = TEXT, from = 0): Promise<Figures> {
     const whole = text.repeat(Math.ceil(length / text.length)).slice(0, length);
     const last = chat.transcript.get().messages.at(-1)?.number ?? 0;
-    take([chatIs({ status: "running", snapshot_version: 2 }), message(prompt(last + 1, "Go."))]);
+    take([
+      chatEvent({ status: "running", snapshot_version: 2 }),
+      messageEvent(prompt(last + 1, "Go.")),
+    ]);
     const scroller = document.querySelector(".timeline-scroll") as HTMLElement;
     const works: number[] = [];
     const frames: number[] = [];
@@ -143,8 +146,8 @@ const stress = {
       works.push(worked);
       frames.push(took);
     }
-    take([message(answer(last + 2, whole)), reset("live")]);
-    take([chatIs({ status: "idle", snapshot_version: 3 })]);
+    take([messageEvent(answer(last + 2, whole)), reset("live")]);
+    take([chatEvent({ status: "idle", snapshot_version: 3 })]);
     const rows = document.querySelectorAll("[data-row]").length;
     return {
       frames: works.length,

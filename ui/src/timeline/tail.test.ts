@@ -1,25 +1,25 @@
 import { describe, expect, it } from "vitest";
 import type { Failure } from "../api/types";
 import { snapshot } from "../store/fixtures";
-import { NOTHING } from "../store/live-output";
-import { announced, type Given, tailOf, titleOf } from "./tail";
+import { NO_OUTPUT } from "../store/live-output";
+import { announcement, failureTitle, type TailInput, tailOf } from "./tail";
 
 const FAILURE: Failure = { kind: "rate_limit", message: "Slow down." };
 const BROKEN = { is: "broken", retryAt: 5_000, tries: 2 } as const;
 
-function tail(chat: Parameters<typeof snapshot>[0], change: Partial<Given> = {}) {
+function tail(chat: Parameters<typeof snapshot>[0], change: Partial<TailInput> = {}) {
   return tailOf({
     chat: snapshot(chat),
-    live: NOTHING,
+    live: NO_OUTPUT,
     actions: [],
-    line: { is: "open" },
+    stream: { is: "open" },
     stopping: false,
     ...change,
   });
 }
 
 const RETRY = { attempt: 2, of: 5, failure: FAILURE, at: 9 };
-const WORDS: Given["live"] = { ...NOTHING, parts: [{ type: "text", text: "a" }] };
+const WORDS: TailInput["live"] = { ...NO_OUTPUT, parts: [{ type: "text", text: "a" }] };
 
 describe("the end of the timeline", () => {
   it("says nothing before anything is known", () => {
@@ -29,11 +29,11 @@ describe("the end of the timeline", () => {
   it("thinks until the first word, then works", () => {
     expect(tail({ status: "running" }).is).toBe("thinking");
     expect(tail({ status: "running" }, { live: WORDS }).is).toBe("working");
-    expect(tail({ status: "running" }, { live: { ...NOTHING, summary: "" } }).is).toBe("working");
+    expect(tail({ status: "running" }, { live: { ...NO_OUTPUT, summary: "" } }).is).toBe("working");
   });
 
   it("tells of a retry before anything else that is going on", () => {
-    const now = tail({ status: "running", retry: RETRY }, { stopping: true, line: BROKEN });
+    const now = tail({ status: "running", retry: RETRY }, { stopping: true, stream: BROKEN });
     expect(now).toEqual({ is: "retry", retry: RETRY });
   });
 
@@ -52,9 +52,9 @@ describe("the end of the timeline", () => {
   });
 
   it("tells of a broken connection only while something goes on behind it", () => {
-    expect(tail({ status: "running" }, { line: BROKEN }).is).toBe("reconnecting");
-    expect(tail({ status: "requires_action" }, { line: BROKEN }).is).toBe("reconnecting");
-    expect(tail({ status: "idle" }, { line: BROKEN }).is).toBe("rest");
+    expect(tail({ status: "running" }, { stream: BROKEN }).is).toBe("reconnecting");
+    expect(tail({ status: "requires_action" }, { stream: BROKEN }).is).toBe("reconnecting");
+    expect(tail({ status: "idle" }, { stream: BROKEN }).is).toBe("rest");
   });
 
   it("tells when nobody works on it", () => {
@@ -82,43 +82,46 @@ describe("the end of the timeline", () => {
 
   it("tells that the server ended it, whatever the chat was", () => {
     const line = { is: "ended", reason: "deleted" } as const;
-    expect(tail({ status: "running" }, { line })).toEqual({ is: "ended", reason: "deleted" });
+    expect(tail({ status: "running" }, { stream: line })).toEqual({
+      is: "ended",
+      reason: "deleted",
+    });
   });
 });
 
-const GIVEN: Given = {
+const GIVEN: TailInput = {
   chat: null,
-  live: NOTHING,
+  live: NO_OUTPUT,
   actions: [],
-  line: { is: "opening" },
+  stream: { is: "opening" },
   stopping: false,
 };
 
 it("a kind that is not known yet is told plainly", () => {
-  expect(titleOf({ kind: "overloaded" })).toBe("The provider is overloaded");
-  expect(titleOf({ kind: "moonphase" as Failure["kind"] })).toBe("Something went wrong");
+  expect(failureTitle({ kind: "overloaded" })).toBe("The provider is overloaded");
+  expect(failureTitle({ kind: "moonphase" as Failure["kind"] })).toBe("Something went wrong");
 });
 
 it("only beginnings, ends and needs are announced", () => {
   const [working, rest] = [{ is: "working" }, { is: "rest" }] as const;
   const failed = { is: "failed", failure: { kind: "server" } as Failure } as const;
-  expect(announced(null, working)).toBeNull();
-  expect(announced({ is: "thinking" }, working)).toBeNull();
-  expect(announced(rest, { is: "thinking" })).toBe("The agent is working.");
-  expect(announced(working, rest)).toBe("The agent has finished.");
-  expect(announced(working, failed)).toBe("The turn failed.");
-  expect(announced({ is: "stopping" }, { is: "stopped" })).toBe("The agent was stopped.");
+  expect(announcement(null, working)).toBeNull();
+  expect(announcement({ is: "thinking" }, working)).toBeNull();
+  expect(announcement(rest, { is: "thinking" })).toBe("The agent is working.");
+  expect(announcement(working, rest)).toBe("The agent has finished.");
+  expect(announcement(working, failed)).toBe("The turn failed.");
+  expect(announcement({ is: "stopping" }, { is: "stopped" })).toBe("The agent was stopped.");
 });
 
 it("who waits for agents of its own needs nobody, and who waits for a person does", () => {
   const agents = { is: "waiting", people: 0, agents: 2 } as const;
   const people = { is: "waiting", people: 1, agents: 2 } as const;
-  expect(announced({ is: "working" }, agents)).toBeNull();
-  expect(announced(agents, people)).toBe("The agent is waiting for an answer.");
+  expect(announcement({ is: "working" }, agents)).toBeNull();
+  expect(announcement(agents, people)).toBe("The agent is waiting for an answer.");
 });
 
 it("a chat that is gone is not announced as one that has finished", () => {
-  const ended = (reason: string) => announced({ is: "working" }, { is: "ended", reason });
+  const ended = (reason: string) => announcement({ is: "working" }, { is: "ended", reason });
   expect(ended("deleted")).toBe("This chat was deleted.");
   expect(ended("moonphase")).toBe("The server closed the stream.");
 });

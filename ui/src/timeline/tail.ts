@@ -1,8 +1,8 @@
 /** The chat's status at the end of the timeline: working, retrying, failed, disconnected. Pure. */
 
-import type { LineState } from "../api/event-stream";
+import type { StreamState } from "../api/event-stream";
 import type { Failure, Snapshot } from "../api/types";
-import type { Live } from "../store/live-output";
+import type { LiveOutput } from "../store/live-output";
 
 export type Tail =
   | { readonly is: "retry"; readonly retry: NonNullable<Snapshot["retry"]> }
@@ -21,38 +21,38 @@ export type Tail =
   | { readonly is: "archived" }
   | { readonly is: "rest" };
 
-export interface Given {
+export interface TailInput {
   readonly chat: Snapshot | null;
-  readonly live: Pick<Live, "parts" | "calls" | "summary">;
+  readonly live: Pick<LiveOutput, "parts" | "calls" | "summary">;
   readonly actions: readonly { readonly kind: string }[];
-  readonly line: LineState;
+  readonly stream: StreamState;
   /** This page has asked for a stop. */
   readonly stopping: boolean;
 }
 
 /** The first that is so. */
-export function tailOf({ chat, live, actions, line, stopping }: Given): Tail {
-  if (line.is === "ended") return { is: "ended", reason: line.reason };
+export function tailOf({ chat, live, actions, stream, stopping }: TailInput): Tail {
+  if (stream.is === "ended") return { is: "ended", reason: stream.reason };
   if (chat === null) return { is: "rest" };
   const isBusy = chat.status === "running" || chat.status === "interrupting";
   if (isBusy && chat.retry !== null) return { is: "retry", retry: chat.retry };
   if (chat.status === "error" && chat.error !== null) return { is: "failed", failure: chat.error };
   if (chat.status === "interrupting" || (isBusy && stopping)) return { is: "stopping" };
   // An idle chat has no news: a lost connection is not shown there.
-  if ((isBusy || chat.status === "requires_action") && line.is === "broken") {
-    return { is: "reconnecting", retryAt: line.retryAt, tries: line.tries };
+  if ((isBusy || chat.status === "requires_action") && stream.is === "broken") {
+    return { is: "reconnecting", retryAt: stream.retryAt, tries: stream.tries };
   }
   if (isBusy) return busy(chat, live);
   return resting(chat, actions);
 }
 
-function busy(chat: Snapshot, { parts, calls, summary }: Given["live"]): Tail {
+function busy(chat: Snapshot, { parts, calls, summary }: TailInput["live"]): Tail {
   if (chat.stranded) return { is: "stranded" };
-  const isHeard = parts.length > 0 || calls.size > 0 || summary !== null;
-  return { is: isHeard ? "working" : "thinking" };
+  const hasOutput = parts.length > 0 || calls.size > 0 || summary !== null;
+  return { is: hasOutput ? "working" : "thinking" };
 }
 
-function resting(chat: Snapshot, actions: Given["actions"]): Tail {
+function resting(chat: Snapshot, actions: TailInput["actions"]): Tail {
   if (chat.status === "requires_action") {
     const agents = actions.filter(({ kind }) => kind === "child").length;
     return { is: "waiting", people: actions.length - agents, agents };
@@ -94,12 +94,12 @@ const TITLES: Readonly<Record<Failure["kind"], string>> = {
 };
 
 /** In words, by the kind. */
-export function titleOf({ kind }: Pick<Failure, "kind">): string {
+export function failureTitle({ kind }: Pick<Failure, "kind">): string {
   return TITLES[kind] ?? TITLES.unknown;
 }
 
 /** Whether a key, or another one, would help. */
-export function isOfKeys({ kind }: Pick<Failure, "kind">): boolean {
+export function isKeyProblem({ kind }: Pick<Failure, "kind">): boolean {
   return kind === "auth" || kind === "config";
 }
 
@@ -109,14 +109,14 @@ const ENDINGS: Readonly<Record<string, string>> = {
   refused: "This chat can no longer be followed.",
 };
 
-export function endingOf(reason: string): string {
+export function endReason(reason: string): string {
   return ENDINGS[reason] ?? "The server closed the stream.";
 }
 
 /** Announcements for screen readers: only when something begins, ends or needs a person. */
-export function announced(before: Tail | null, now: Tail): string | null {
+export function announcement(before: Tail | null, now: Tail): string | null {
   if (before === null || phaseOf(before) === phaseOf(now)) return null;
-  return now.is === "ended" ? endingOf(now.reason) : WORDS[phaseOf(now)];
+  return now.is === "ended" ? endReason(now.reason) : WORDS[phaseOf(now)];
 }
 
 type Phase = "busy" | "needed" | "failed" | "stopped" | "lost" | "gone" | "rest";

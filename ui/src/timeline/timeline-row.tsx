@@ -23,7 +23,7 @@ const NAMES: Readonly<Record<Row["kind"], string>> = {
 };
 
 /** The same element for a row that is being written and for the message that it becomes. */
-export const RowView = memo(function RowView({ chat, row, modelBefore, place }: Props) {
+export const TimelineRow = memo(function RowView({ chat, row, modelBefore, place }: Props) {
   return (
     <article
       className="timeline-row"

@@ -8,18 +8,18 @@
 
 import { ArrowDown } from "lucide-react";
 import { type CSSProperties, memo, useLayoutEffect, useRef } from "react";
-import { same } from "../reactive/same-items";
+import { sameItems } from "../reactive/same-items";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
-import { type Row, Rows } from "../store/rows";
+import { type Row, RowBuilder } from "../store/rows";
 import type { Transcript } from "../store/transcript";
-import { type Chunk, Chunks, modelOf, numberOf, stretches, unseen } from "./chunks";
+import { type Chunk, Chunks, countUnseen, modelOf, numberOf, stretches } from "./chunks";
 import { EarlierView } from "./earlier-messages";
-import { useFollow, useKeptPlace } from "./follow-output";
+import { useFollow, useStableScroll } from "./follow-output";
 import { Summarizing } from "./note-rows";
 import { useScrollToMessage } from "./scroll-to-message";
 import { TailView } from "./status";
-import { RowView } from "./timeline-row";
+import { TimelineRow } from "./timeline-row";
 import "./timeline.css";
 
 interface Props {
@@ -32,7 +32,7 @@ export function Timeline({ chat }: Props) {
   const scroller = useRef<HTMLElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const { isFollowing, toNewest, leave } = useFollow(scroller, content);
-  useKeptPlace(scroller, anchorOf(committed));
+  useStableScroll(scroller, anchorOf(committed));
   useScrollToMessage(chat, scroller, committed, leave);
   const fresh = useUnseen(committed, isFollowing);
   const summary = transcript.live.summary;
@@ -53,7 +53,7 @@ export function Timeline({ chat }: Props) {
         <div ref={content} className="timeline-content">
           <EarlierView chat={chat} scroller={scroller} />
           {transcript.chat === null && <Skeleton />}
-          <Everything chat={chat} chunks={chunks} />
+          <AllRows chat={chat} chunks={chunks} />
           {summary !== null && (
             <div className="timeline-row">
               <Summarizing text={summary} />
@@ -68,15 +68,15 @@ export function Timeline({ chat }: Props) {
   );
 }
 
-interface Made {
+interface TimelineRows {
   readonly committed: readonly Row[];
   readonly growing: Row | null;
   readonly chunks: readonly Chunk[];
 }
 
-function useChunks(transcript: Transcript): Made {
-  const memory = useRef<{ rows: Rows; chunks: Chunks }>(null);
-  memory.current ??= { rows: new Rows(), chunks: new Chunks() };
+function useChunks(transcript: Transcript): TimelineRows {
+  const memory = useRef<{ rows: RowBuilder; chunks: Chunks }>(null);
+  memory.current ??= { rows: new RowBuilder(), chunks: new Chunks() };
   const { rows, chunks } = memory.current;
   const committed = rows.committed(transcript);
   const growing = rows.growing(transcript);
@@ -97,7 +97,7 @@ function useUnseen(rows: readonly Row[], isFollowing: boolean): number {
   useLayoutEffect(() => {
     if (isFollowing) seen.current = number;
   }, [isFollowing, number]);
-  return isFollowing ? 0 : unseen(rows, seen.current);
+  return isFollowing ? 0 : countUnseen(rows, seen.current);
 }
 
 function isEmpty({ chat, messages, live }: Transcript, growing: Row | null): boolean {
@@ -105,12 +105,12 @@ function isEmpty({ chat, messages, live }: Transcript, growing: Row | null): boo
   return chat !== null && messages.length === 0 && growing === null && !isBusy;
 }
 
-interface EverythingProps {
+interface AllRowsProps {
   readonly chat: OpenChat;
   readonly chunks: readonly Chunk[];
 }
 
-function Everything({ chat, chunks }: EverythingProps) {
+function AllRows({ chat, chunks }: AllRowsProps) {
   const edited = useStore(chat.editing, (now) =>
     now?.is === "message" ? now.stored.number : null,
   );
@@ -143,7 +143,7 @@ const StretchView = memo(
     one.chat === other.chat &&
     one.isFirst === other.isFirst &&
     one.edited === other.edited &&
-    same(one.chunks, other.chunks),
+    sameItems(one.chunks, other.chunks),
 );
 
 interface ChunkProps {
@@ -171,7 +171,13 @@ const ChunkView = memo(function ChunkView({ chat, chunk, edited }: ChunkProps) {
         const number = numberOf(row);
         const place = edited === null || number < edited ? "" : number > edited ? "gone" : "edited";
         return (
-          <RowView key={row.key} chat={chat} row={row} modelBefore={modelBefore} place={place} />
+          <TimelineRow
+            key={row.key}
+            chat={chat}
+            row={row}
+            modelBefore={modelBefore}
+            place={place}
+          />
         );
       })}
     </div>

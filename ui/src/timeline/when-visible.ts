@@ -6,7 +6,7 @@
 const waiting = new Map<Element, Set<() => void>>();
 let watcher: IntersectionObserver | null = null;
 
-function seen(changes: readonly IntersectionObserverEntry[]): void {
+function onIntersection(changes: readonly IntersectionObserverEntry[]): void {
   for (const { target, isIntersecting } of changes) {
     if (!isIntersecting) continue;
     watcher?.unobserve(target);
@@ -20,7 +20,7 @@ function seen(changes: readonly IntersectionObserverEntry[]): void {
 export function whenVisible(element: Element, then: () => void): () => void {
   const chunk = element.closest(".chunk");
   if (chunk === null) return whenIdle(then);
-  watcher ??= new IntersectionObserver(seen, { rootMargin: "600px" });
+  watcher ??= new IntersectionObserver(onIntersection, { rootMargin: "600px" });
   let stop = () => {
     const all = waiting.get(chunk);
     all?.delete(start);
@@ -32,8 +32,8 @@ export function whenVisible(element: Element, then: () => void): () => void {
   const start = () => {
     stop = whenIdle(then);
   };
-  const there = waiting.get(chunk);
-  if (there !== undefined) there.add(start);
+  const callbacks = waiting.get(chunk);
+  if (callbacks !== undefined) callbacks.add(start);
   else waiting.set(chunk, new Set([start]));
   watcher.observe(chunk);
   return () => stop();

@@ -36,10 +36,10 @@ export function IconButton({ label, small, look = "plain", ...rest }: IconButton
 }
 
 function pressable({ busy = false, ...rest }: Omit<Common, "look">): ComponentProps<"button"> {
-  return busy ? { ...rest, "aria-disabled": true, onClick: ignored } : rest;
+  return busy ? { ...rest, "aria-disabled": true, onClick: preventClick } : rest;
 }
 
 /** Nor does it send the form that it is in. */
-function ignored(event: MouseEvent): void {
+function preventClick(event: MouseEvent): void {
   event.preventDefault();
 }

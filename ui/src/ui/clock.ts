@@ -19,16 +19,16 @@ export function secondsUntil(at: number, now: number): number {
 
 /** The same wherever it is shown: it changes when a second is over, and not by a clock of its own. */
 export function useSecondsUntil(at: number): number {
-  const [left, setLeft] = useState(() => secondsUntil(at, Date.now()));
+  const [secondsLeft, setLeft] = useState(() => secondsUntil(at, Date.now()));
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const look = () => {
+    const tick = () => {
       const now = Date.now();
       setLeft(secondsUntil(at, now));
-      if (at > now) timer = setTimeout(look, ((at - now) % 1_000) + 1);
+      if (at > now) timer = setTimeout(tick, ((at - now) % 1_000) + 1);
     };
-    look();
+    tick();
     return () => clearTimeout(timer);
   }, [at]);
-  return left;
+  return secondsLeft;
 }

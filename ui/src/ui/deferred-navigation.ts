@@ -9,8 +9,8 @@ import { notify } from "./notices";
  */
 export function deferredNavigation(): (to: string, said: string) => void {
   const here = location.pathname;
-  return (to, said) => {
+  return (to, notice) => {
     if (location.pathname === here) navigate(to);
-    else notify(said, false, { name: "Open it", onChoose: () => navigate(to) });
+    else notify(notice, false, { name: "Open it", onChoose: () => navigate(to) });
   };
 }

@@ -17,7 +17,7 @@ interface Props {
 }
 
 /** What breaks inside takes nothing else away. */
-export class Boundary extends Component<Props, State> {
+export class ErrorBoundary extends Component<Props, State> {
   override state: State = { error: null, at: this.props.at };
 
   static getDerivedStateFromProps({ at }: Props, before: State): State | null {

@@ -1,7 +1,7 @@
 /** Hook for a button and the element that floats beside it. */
 
 import { type RefObject, useRef, useState } from "react";
-import { giveFocusBack } from "./focus";
+import { returnFocus } from "./focus";
 
 export interface Floating {
   readonly button: RefObject<HTMLButtonElement | null>;
@@ -17,7 +17,7 @@ export function useFloating(): Floating {
   const [isOpen, setOpen] = useState(false);
   const close = () => {
     setOpen(false);
-    giveFocusBack(button.current);
+    returnFocus(button.current);
   };
   return { button, isOpen, toggle: () => setOpen(!isOpen), open: () => setOpen(true), close };
 }

@@ -8,7 +8,7 @@ import { isCoarse } from "./media-query";
  * the top of the page. `next` is asked while it is still there; what `otherwise` selects, when it is
  * gone.
  */
-export function useFocusHandedOn(
+export function useFocusFallback(
   ref: RefObject<HTMLElement | null>,
   next: (gone: HTMLElement) => HTMLElement | null | undefined,
   otherwise = ".composer-field",
@@ -19,18 +19,18 @@ export function useFocusHandedOn(
     if (element === null) return;
     // A button that is disabled while it has the focus loses it to no element and fires no event.
     let wasInside = element.contains(document.activeElement);
-    const look = (event: FocusEvent) => {
+    const onFocusIn = (event: FocusEvent) => {
       wasInside = element.contains(event.target as Node);
     };
-    document.addEventListener("focusin", look);
+    document.addEventListener("focusin", onFocusIn);
     return () => {
-      document.removeEventListener("focusin", look);
-      if (wasInside) handOn(next(element) ?? null, otherwise);
+      document.removeEventListener("focusin", onFocusIn);
+      if (wasInside) moveFocus(next(element) ?? null, otherwise);
     };
   }, []);
 }
 
-function handOn(to: HTMLElement | null, otherwise: string): void {
+function moveFocus(to: HTMLElement | null, otherwise: string): void {
   requestAnimationFrame(() => {
     if (document.activeElement !== document.body) return;
     if (to?.isConnected) to.focus();
@@ -40,20 +40,20 @@ function handOn(to: HTMLElement | null, otherwise: string): void {
 }
 
 /** Returns the focus of a closed popup to its opener, unless the user has moved on. */
-export function giveFocusBack(to: HTMLElement | null | undefined): void {
+export function returnFocus(to: HTMLElement | null | undefined): void {
   const now = document.activeElement;
   const isFree = now === null || now === document.body || now.closest("[popover]") !== null;
   if (isFree) to?.focus();
 }
 
 /** Where a form and what opens it take each other's place: the one that came gets the focus. */
-export function useFocusInPlace<T extends HTMLElement>(what: string): RefObject<T | null> {
-  const place = useRef<T>(null);
+export function useFocusOnSwap<T extends HTMLElement>(what: string): RefObject<T | null> {
+  const container = useRef<T>(null);
   const before = useRef(what);
   useLayoutEffect(() => {
     if (before.current === what) return;
     before.current = what;
-    giveFocusBack(place.current?.querySelector<HTMLElement>("input, button"));
+    returnFocus(container.current?.querySelector<HTMLElement>("input, button"));
   }, [what]);
-  return place;
+  return container;
 }

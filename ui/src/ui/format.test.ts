@@ -1,20 +1,20 @@
 import { describe, expect, test } from "vitest";
-import { when } from "./format";
+import { shortTime } from "./format";
 
 const HERE = new Date(2026, 10, 17, 18, 30);
 const SAID = HERE.getTime() * 1000;
 
 describe("when something was said", () => {
   test("is told by the time alone on the same day", () => {
-    expect(when(SAID, new Date(2026, 10, 17, 23, 59).getTime())).toBe(
+    expect(shortTime(SAID, new Date(2026, 10, 17, 23, 59).getTime())).toBe(
       HERE.toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" }),
     );
   });
 
   test("has its day from the next one on, and its year from the next year on", () => {
-    const nextDay = when(SAID, new Date(2026, 10, 18, 0, 1).getTime());
+    const nextDay = shortTime(SAID, new Date(2026, 10, 18, 0, 1).getTime());
     expect(nextDay).toContain("17");
     expect(nextDay).not.toContain("2026");
-    expect(when(SAID, new Date(2027, 0, 1).getTime())).toContain("2026");
+    expect(shortTime(SAID, new Date(2027, 0, 1).getTime())).toContain("2026");
   });
 });

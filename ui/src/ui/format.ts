@@ -33,7 +33,7 @@ export function bytes(value: number): string {
 }
 
 /** now, 5 min, 3 h, yesterday, 4 d, 12 Mar */
-export function ago(micros: number, now: number): string {
+export function timeAgo(micros: number, now: number): string {
   const seconds = Math.max(0, now / 1000 - micros / 1_000_000);
   if (seconds < 60) return "now";
   if (seconds < HOUR) return `${Math.floor(seconds / 60)} min`;
@@ -43,7 +43,7 @@ export function ago(micros: number, now: number): string {
 }
 
 /** What a chat is called: a title comes after its first turn, its first words before. */
-export function nameOf(chat: { title: string | null; opening?: string | null }): string {
+export function chatName(chat: { title: string | null; opening?: string | null }): string {
   return chat.title ?? chat.opening ?? "New chat";
 }
 
@@ -55,7 +55,7 @@ const SAME_YEAR = new Intl.DateTimeFormat(undefined, { ...DATE, ...TIME });
 const LONG_AGO = new Intl.DateTimeFormat(undefined, { ...DATE, ...TIME, year: "numeric" });
 
 /** 6:30 PM of today, or Nov 12, 6:30 PM; of another year, that year too */
-export function when(micros: number, now: number): string {
+export function shortTime(micros: number, now: number): string {
   const then = new Date(micros / 1000);
   const today = new Date(now);
   if (then.toDateString() === today.toDateString()) return SAME_DAY.format(then);
@@ -64,10 +64,10 @@ export function when(micros: number, now: number): string {
 }
 
 /** 6:30:05 PM, where the day is known */
-export function second(micros: number): string {
+export function timeWithSeconds(micros: number): string {
   return new Date(micros / 1000).toLocaleTimeString();
 }
 
-export function moment(micros: number): string {
+export function fullTime(micros: number): string {
   return new Date(micros / 1000).toLocaleString();
 }

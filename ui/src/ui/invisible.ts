@@ -1,7 +1,7 @@
 /** Invisible characters, which a model reads and a person does not see. Pure. */
 
 /** Where such characters belong to what is seen: flags of regions, families of emoji. */
-const PROPER = [
+const LEGITIMATE = [
   /\u{1F3F4}[\u{E0061}-\u{E007A}\u{E0030}-\u{E0039}]+\u{E007F}/gu,
   /(?<=\p{Extended_Pictographic}|\p{Emoji_Modifier}|\uFE0F|\u20E3)\u200D(?=\p{Extended_Pictographic})/gu,
   /(?<=[\p{Emoji}\p{Extended_Pictographic}])[\uFE0E\uFE0F]/gu,
@@ -15,26 +15,28 @@ const HIDDEN =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u115F\u1160\u200B-\u200D\u2060-\u2065\u206A-\u206F\u3164\uFEFF\uFFA0\uFFF0-\uFFFB]|\u034F|[\u17B4\u17B5]|[\u180B-\u180F]|[\uFE00-\uFE0F]|[\u{1D173}-\u{1D17A}]|[\u{E0000}-\u{E0FFF}]/gu;
 
-export interface Invisible {
+export interface InvisibleCounts {
   readonly hidden: number;
   /** Those that turn the order of what is seen. */
-  readonly turning: number;
+  readonly directional: number;
 }
 
-export function invisible(text: string): Invisible {
-  const rest = PROPER.reduce((left, proper) => left.replace(proper, ""), text);
-  return { hidden: count(rest, HIDDEN), turning: count(rest, DIRECTION) };
+export function countInvisible(text: string): InvisibleCounts {
+  const rest = LEGITIMATE.reduce((left, proper) => left.replace(proper, ""), text);
+  return { hidden: count(rest, HIDDEN), directional: count(rest, DIRECTION) };
 }
 
-const PROPER_OR_INVISIBLE = new RegExp(
-  [`(${PROPER.map((each) => each.source).join("|")})`, HIDDEN.source, DIRECTION.source].join("|"),
+const LEGITIMATE_OR_INVISIBLE = new RegExp(
+  [`(${LEGITIMATE.map((each) => each.source).join("|")})`, HIDDEN.source, DIRECTION.source].join(
+    "|",
+  ),
   "gu",
 );
 
 /** The text with an escape such as \\u202e for each character that is not seen as itself. */
 export function escapeInvisible(text: string): string {
-  return text.replace(PROPER_OR_INVISIBLE, (found, proper?: string) =>
-    proper !== undefined ? found : Array.from(found, escapeOne).join(""),
+  return text.replace(LEGITIMATE_OR_INVISIBLE, (character, proper?: string) =>
+    proper !== undefined ? character : Array.from(character, escapeOne).join(""),
   );
 }
 
@@ -49,11 +51,11 @@ function count(text: string, what: RegExp): number {
 }
 
 /** Null when there is nothing to warn of. */
-export function warning(text: string): string | null {
-  const { hidden, turning } = invisible(text);
+export function invisibleWarning(text: string): string | null {
+  const { hidden, directional } = countInvisible(text);
   const what = [
     hidden > 0 ? characters(hidden, "invisible") : null,
-    turning > 0 ? characters(turning, "text-direction") : null,
+    directional > 0 ? characters(directional, "text-direction") : null,
   ].filter((each) => each !== null);
   if (what.length === 0) return null;
   return `This contains ${what.join(" and ")}. The model reads more than you see.`;

@@ -3,22 +3,22 @@
 import { useSyncExternalStore } from "react";
 
 /** Whether a condition about the screen holds. */
-export function useMedia(query: string): boolean {
+export function useMediaQuery(query: string): boolean {
   return useSyncExternalStore(
-    (tell) => {
+    (onChange) => {
       const media = matchMedia(query);
-      media.addEventListener("change", tell);
-      return () => media.removeEventListener("change", tell);
+      media.addEventListener("change", onChange);
+      return () => media.removeEventListener("change", onChange);
     },
     () => matchMedia(query).matches,
   );
 }
 
 /** One pane at a time. The same width stands in app.css. */
-export const NARROW = "(max-width: 720px)";
+export const NARROW_SCREEN = "(max-width: 720px)";
 
 export function useNarrow(): boolean {
-  return useMedia(NARROW);
+  return useMediaQuery(NARROW_SCREEN);
 }
 
 /** A finger: no Shift to hold, and a keyboard that covers half of the screen. */

@@ -8,8 +8,8 @@ import {
   useRef,
   useState,
 } from "react";
-import { giveFocusBack } from "./focus";
-import { type Place, place } from "./position";
+import { returnFocus } from "./focus";
+import { type Anchor, placeBeside } from "./position";
 
 export type Item = Choice | "line";
 
@@ -30,7 +30,7 @@ interface Choice {
 interface Props {
   readonly items: readonly Item[];
   /** Where it opens: beside this element, or at a place on the screen. */
-  readonly at: Place;
+  readonly at: Anchor;
   readonly label: string;
   readonly onClose: () => void;
 }
@@ -42,12 +42,12 @@ export function Menu({ items, at, label, onClose }: Props) {
     const element = menu.current;
     if (element === null) return;
     element.showPopover();
-    place(element, at);
+    placeBeside(element, at);
     const chosen = element.querySelector<HTMLElement>('[aria-checked="true"]');
     (chosen ?? itemsOf(element)[0])?.focus();
   }, [at]);
   const close = () => {
-    if (at instanceof HTMLElement) giveFocusBack(at);
+    if (at instanceof HTMLElement) returnFocus(at);
     onClose();
   };
   return (
@@ -164,6 +164,6 @@ function target(key: string, at: number, items: readonly HTMLElement[]): HTMLEle
   if (key === "Home") return items[0];
   if (key === "End") return items[count - 1];
   if (key.length !== 1) return undefined;
-  const behind = [...items.slice(at + 1), ...items.slice(0, at + 1)];
-  return behind.find((item) => item.textContent.toLowerCase().startsWith(key.toLowerCase()));
+  const others = [...items.slice(at + 1), ...items.slice(0, at + 1)];
+  return others.find((item) => item.textContent.toLowerCase().startsWith(key.toLowerCase()));
 }

@@ -5,30 +5,30 @@ import { type FocusEvent, type RefObject, useEffect, useRef, useState } from "re
 import { Problem } from "../api/problem";
 import { Store, useStore } from "../reactive/store";
 import { IconButton } from "./button";
-import { useFocusHandedOn } from "./focus";
+import { useFocusFallback } from "./focus";
 
 interface Notice {
   readonly id: number;
   readonly text: string;
   /** What went wrong stays until it is read. */
-  readonly bad: boolean;
+  readonly isError: boolean;
   /** Something that can be done about it, while it is shown. */
-  readonly way?: Way;
+  readonly action?: NoticeAction;
 }
 
-export interface Way {
+export interface NoticeAction {
   readonly name: string;
   readonly onChoose: () => void;
 }
 
 const notices = new Store<readonly Notice[]>([]);
 /** How long a notice is shown, without pointer or focus on it. */
-const LONG = 6_000;
+const SHOWN_FOR = 6_000;
 let last = 0;
 
-export function notify(text: string, bad = false, way?: Way): void {
+export function notify(text: string, isError = false, action?: NoticeAction): void {
   last += 1;
-  const notice = { id: last, text, bad, ...(way === undefined ? {} : { way }) };
+  const notice = { id: last, text, isError, ...(action === undefined ? {} : { action }) };
   notices.change((all) => [...all.slice(-2), notice]);
 }
 
@@ -58,36 +58,36 @@ export function Notices() {
 }
 
 function NoticeView({ notice }: { readonly notice: Notice }) {
-  const { id, text, bad, way } = notice;
+  const { id, text, isError, action } = notice;
   const box = useRef<HTMLDivElement>(null);
   const [isPointedAt, setPointedAt] = useState(false);
   const { isFocused, handlers } = useFocusInside(box);
-  const stays = bad || isPointedAt || isFocused;
+  const stays = isError || isPointedAt || isFocused;
   useEffect(() => {
     if (stays) return;
-    const timer = setTimeout(() => dismiss(id), LONG);
+    const timer = setTimeout(() => dismiss(id), SHOWN_FOR);
     return () => clearTimeout(timer);
   }, [id, stays]);
   return (
     <div
       ref={box}
       className="notice"
-      data-bad={bad || undefined}
+      data-bad={isError || undefined}
       onPointerEnter={() => setPointedAt(true)}
       onPointerLeave={() => setPointedAt(false)}
       {...handlers}
     >
       <span>{text}</span>
-      {way && (
+      {action && (
         <button
           type="button"
           className="notice-way"
           onClick={() => {
             dismiss(id);
-            way.onChoose();
+            action.onChoose();
           }}
         >
-          {way.name}
+          {action.name}
         </button>
       )}
       <IconButton label="Dismiss" small onClick={() => dismiss(id)}>
@@ -101,7 +101,7 @@ function NoticeView({ notice }: { readonly notice: Notice }) {
 function useFocusInside(box: RefObject<HTMLElement | null>) {
   const [isFocused, setFocused] = useState(false);
   const before = useRef<HTMLElement | null>(null);
-  useFocusHandedOn(box, () => before.current);
+  useFocusFallback(box, () => before.current);
   const handlers = {
     onFocus({ currentTarget, relatedTarget }: FocusEvent<HTMLElement>) {
       setFocused(true);

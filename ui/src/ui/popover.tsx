@@ -1,11 +1,11 @@
 /** A popover with a small form. */
 
 import { type ReactNode, useLayoutEffect, useRef } from "react";
-import { giveFocusBack } from "./focus";
-import { type Place, place } from "./position";
+import { returnFocus } from "./focus";
+import { type Anchor, placeBeside } from "./position";
 
 interface Props {
-  readonly at: Place;
+  readonly at: Anchor;
   readonly label: string;
   readonly onClose: () => void;
   readonly children: ReactNode;
@@ -18,7 +18,7 @@ export function Popover({ at, label, onClose, children }: Props) {
     const element = popover.current;
     if (element === null) return;
     if (!element.matches(":popover-open")) element.showPopover();
-    place(element, at);
+    placeBeside(element, at);
     element.querySelector<HTMLElement>("input:checked, input, button, select")?.focus();
   }, [at]);
   return (
@@ -31,7 +31,7 @@ export function Popover({ at, label, onClose, children }: Props) {
       onToggle={(event) => {
         if (event.newState !== "closed") return;
         onClose();
-        if (at instanceof HTMLElement) giveFocusBack(at);
+        if (at instanceof HTMLElement) returnFocus(at);
       }}
     >
       {children}

@@ -1,11 +1,11 @@
 /** Position of a floating element: below its button, or above when there is no room. */
 
-export type Place = HTMLElement | { readonly x: number; readonly y: number };
+export type Anchor = HTMLElement | { readonly x: number; readonly y: number };
 
 const MARGIN = 8;
 const GAP = 4;
 
-export function place(floating: HTMLElement, at: Place): void {
+export function placeBeside(floating: HTMLElement, at: Anchor): void {
   const from =
     at instanceof HTMLElement ? at.getBoundingClientRect() : new DOMRect(at.x, at.y, 0, 0);
   const { width, height } = floating.getBoundingClientRect();

@@ -1,7 +1,7 @@
 /** The text field for a chat's title: leaving it saves, Escape cancels. */
 
 import { useEffect, useRef } from "react";
-import { useFocusHandedOn } from "./focus";
+import { useFocusFallback } from "./focus";
 
 interface Props {
   readonly label: string;
@@ -14,23 +14,23 @@ interface Props {
   readonly onDone: () => void;
 }
 
-const LONGEST = 200;
+const MAX_LENGTH = 200;
 
 /** The title of a chat, to be written. Leaving saves, as people expect; Escape leaves it as it was. */
 export function TitleField({ label, className, title, name, onSave, onDone }: Props) {
   const field = useRef<HTMLInputElement>(null);
-  const isLeft = useRef(false);
+  const isClosed = useRef(false);
   useEffect(() => {
     field.current?.focus();
     field.current?.select();
   }, []);
   // The composer takes it by default: a title is not a place for the focus.
-  useFocusHandedOn(field, () => null);
-  const end = (keeps: boolean) => {
-    if (isLeft.current) return; // losing the focus is a consequence, not a wish of its own
-    isLeft.current = true;
+  useFocusFallback(field, () => null);
+  const end = (saves: boolean) => {
+    if (isClosed.current) return; // losing the focus is a consequence, not a wish of its own
+    isClosed.current = true;
     const now = field.current?.value.trim() ?? "";
-    if (keeps && now !== title) onSave(now === "" ? null : now);
+    if (saves && now !== title) onSave(now === "" ? null : now);
     onDone();
   };
   return (
@@ -38,7 +38,7 @@ export function TitleField({ label, className, title, name, onSave, onDone }: Pr
       ref={field}
       className={className}
       aria-label={label}
-      maxLength={LONGEST}
+      maxLength={MAX_LENGTH}
       defaultValue={title}
       placeholder={name}
       onBlur={() => end(true)}

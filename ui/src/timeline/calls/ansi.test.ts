@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Piece } from "../spans";
-import { Colours } from "./ansi";
+import { AnsiColours } from "./ansi";
 
 const RED = "\u001b[31m";
 const PLAIN = "\u001b[0m";
@@ -8,13 +8,13 @@ const PLAIN = "\u001b[0m";
 const red = (text: string): Piece => ({ look: "ansi-red-fg", inner: [text] });
 
 it("a colour that was switched on in one part is on in the next", () => {
-  const colours = new Colours();
+  const colours = new AnsiColours();
   const made = colours.of([`${RED}a\n`, "b\n", `${PLAIN}c`]);
   expect(made).toEqual([[red("a\n")], [red("b\n")], ["c"]]);
 });
 
 it("the last part alone is made again while it grows", () => {
-  const colours = new Colours();
+  const colours = new AnsiColours();
   const before = colours.of([`${RED}a\n`, "b"]);
   const now = colours.of([`${RED}a\n`, "bc"]);
   expect(now[0]).toBe(before[0]);
@@ -22,12 +22,12 @@ it("the last part alone is made again while it grows", () => {
 });
 
 it("what begins elsewhere is another text", () => {
-  const colours = new Colours();
+  const colours = new AnsiColours();
   colours.of([`${RED}a\n`, "b\n", "c"]);
   expect(colours.of(["b\n", "c"])).toEqual([["b\n"], ["c"]]);
   expect(colours.of(["c"])).toEqual([["c"]]);
 });
 
 it("what looks like HTML is text", () => {
-  expect(new Colours().of(["<b>&"])).toEqual([["<b>&"]]);
+  expect(new AnsiColours().of(["<b>&"])).toEqual([["<b>&"]]);
 });

@@ -4,32 +4,32 @@ import { AnsiUp } from "ansi_up";
 import { type Piece, piecesOf } from "../spans";
 
 /** Colours that have no name are left out. */
-export class Colours {
+export class AnsiColours {
   #texts: string[] = [];
-  #made: (readonly Piece[])[] = [];
+  #pieces: (readonly Piece[])[] = [];
   /** As it is behind the parts that are made: what was switched on there stays on. */
-  #behind = begun();
+  #parserAfter = newParser();
 
   /** Of parts of which all but the last stay as they are: those are not read again. */
   of(parts: readonly string[]): readonly (readonly Piece[])[] {
     const last = parts.length - 1;
     const isSame = this.#texts.every((text, at) => at < last && text === parts[at]);
-    if (!isSame) this.#forget();
-    for (const part of parts.slice(this.#made.length, last)) {
+    if (!isSame) this.#reset();
+    for (const part of parts.slice(this.#pieces.length, last)) {
       this.#texts.push(part);
-      this.#made.push(inColours(this.#behind, part));
+      this.#pieces.push(colouredPieces(this.#parserAfter, part));
     }
-    return [...this.#made, inColours(copied(this.#behind), parts[last] ?? "")];
+    return [...this.#pieces, colouredPieces(copyOf(this.#parserAfter), parts[last] ?? "")];
   }
 
-  #forget(): void {
+  #reset(): void {
     this.#texts = [];
-    this.#made = [];
-    this.#behind = begun();
+    this.#pieces = [];
+    this.#parserAfter = newParser();
   }
 }
 
-function begun(): AnsiUp {
+function newParser(): AnsiUp {
   const ansi = new AnsiUp();
   ansi.use_classes = true;
   ansi.escape_html = true;
@@ -37,10 +37,10 @@ function begun(): AnsiUp {
   return ansi;
 }
 
-function copied(ansi: AnsiUp): AnsiUp {
-  return Object.assign(begun(), ansi);
+function copyOf(ansi: AnsiUp): AnsiUp {
+  return Object.assign(newParser(), ansi);
 }
 
-function inColours(ansi: AnsiUp, text: string): readonly Piece[] {
+function colouredPieces(ansi: AnsiUp, text: string): readonly Piece[] {
   return piecesOf(ansi.ansi_to_html(text));
 }

@@ -3,16 +3,23 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import type { CallBlock } from "../../store/rows";
-import { pretty } from "../../ui/pretty-json";
+import { prettyJson } from "../../ui/pretty-json";
 import { Attachments } from "../attachments";
-import { Code } from "../code-block";
-import { Diff, Written } from "../diff";
+import { CodeBlock } from "../code-block";
+import { Diff, WrittenFile } from "../diff";
 import { Markdown } from "../markdown";
-import { Scroller } from "../scroller";
-import { type Change, changeOf, compared } from "./call-diff";
+import { ScrollRegion } from "../scroller";
+import { type Change, changeOf, diffOfEdits } from "./call-diff";
 import { stateOf } from "./call-state";
 import { Output } from "./command-output";
-import { executed, readLines, searched, shownOf, spawned, textOf } from "./parse-results";
+import {
+  colouredTextOf,
+  commandResult,
+  readLines,
+  searchMatches,
+  spawnedChat,
+  textOf,
+} from "./parse-results";
 import { objects, text, type Values } from "./partial-json";
 
 export interface BodyProps {
@@ -21,37 +28,41 @@ export interface BodyProps {
   readonly values: Values;
 }
 
-export function Body(props: BodyProps) {
+export function CallBody(props: BodyProps) {
   const { block } = props;
   const isOk = block.result !== null && (block.result.outcome ?? "ok") === "ok";
   switch (block.call.tool) {
     case "execute":
-      return <Executed {...props} />;
+      return <CommandBody {...props} />;
     case "write_file":
     case "edit_file":
-      return <Changed {...props} />;
+      return <EditBody {...props} />;
     case "read_file":
-      return isOk ? <Read {...props} /> : <Other {...props} />;
+      return isOk ? <FileBody {...props} /> : <GenericBody {...props} />;
     case "list_files":
-      return isOk ? <Said label="Files" text={textOf(block.result)} /> : <Other {...props} />;
+      return isOk ? (
+        <TextOutput label="Files" text={textOf(block.result)} />
+      ) : (
+        <GenericBody {...props} />
+      );
     case "search_files":
-      return isOk ? <Searched block={block} /> : <Other {...props} />;
+      return isOk ? <SearchBody block={block} /> : <GenericBody {...props} />;
     case "ask_user":
-      return <Asked {...props} />;
+      return <QuestionsBody {...props} />;
     case "spawn_agent":
     case "message_agent":
     case "list_agents":
     case "wait_agents":
     case "interrupt_agent":
-      return <WithAgents {...props} />;
+      return <AgentBody {...props} />;
     default:
-      return <Other {...props} />;
+      return <GenericBody {...props} />;
   }
 }
 
-function Executed({ block, values }: BodyProps) {
+function CommandBody({ block, values }: BodyProps) {
   const { live, result } = block;
-  const end = executed(shownOf(result));
+  const end = commandResult(colouredTextOf(result));
   const output = result === null ? (live?.output ?? "") : end.output;
   const where = text(values, "directory");
   return (
@@ -62,64 +73,68 @@ function Executed({ block, values }: BodyProps) {
         {text(values, "command")}
       </pre>
       {output !== "" && (
-        <Scroller className="call-scroll" label="Output of the command" follow={result === null}>
+        <ScrollRegion
+          className="call-scroll"
+          label="Output of the command"
+          follow={result === null}
+        >
           <Output text={output} />
-        </Scroller>
+        </ScrollRegion>
       )}
-      {live?.omitted && result === null && <Words of="Some of the output is not shown here." />}
-      {result !== null && output === "" && <Words of="No output." />}
+      {live?.omitted && result === null && <Line of="Some of the output is not shown here." />}
+      {result !== null && output === "" && <Line of="No output." />}
       <Lines of={end.notes.map((note) => `${note.charAt(0).toUpperCase()}${note.slice(1)}.`)} />
     </div>
   );
 }
 
-function Words({ of }: { readonly of: string }) {
+function Line({ of }: { readonly of: string }) {
   return <p className="call-words">{of}</p>;
 }
 
 function Lines({ of }: { readonly of: readonly string[] }) {
   // biome-ignore lint/suspicious/noArrayIndexKey: the same may be said twice
-  return of.map((line, at) => <Words key={at} of={line} />);
+  return of.map((line, at) => <Line key={at} of={line} />);
 }
 
-function Changed({ block, values }: BodyProps) {
+function EditBody({ block, values }: BodyProps) {
   const content = block.call.tool === "write_file" ? text(values, "content") : "";
   if (content !== "" && stateOf(block) === "writing") {
-    return <Written path={text(values, "path")} text={content} />;
+    return <WrittenFile path={text(values, "path")} text={content} />;
   }
   const change = changeOf(block, values);
   const said = textOf(block.result);
   if (change.is === "patch") return <Diff text={change.text} bare />;
-  if (change.is === "edits") return <Compared change={change} />;
-  if (said) return <Said label="Result" text={said} />;
-  return <Words of="Nothing to show yet." />;
+  if (change.is === "edits") return <ComparedDiff change={change} />;
+  if (said) return <TextOutput label="Result" text={said} />;
+  return <Line of="Nothing to show yet." />;
 }
 
-function Compared({ change }: { readonly change: Change & { readonly is: "edits" } }) {
-  const [made, setMade] = useState<string | null>("");
+function ComparedDiff({ change }: { readonly change: Change & { readonly is: "edits" } }) {
+  const [patch2, setPatch] = useState<string | null>("");
   // By what it says: it is made anew each time.
   const key = JSON.stringify(change);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for the change
   useEffect(() => {
-    let isGone = false;
-    const show = (patch: string | null) => isGone || setMade(patch);
-    compared(change.path, change.edits).then(show, () => show(null));
+    let isUnmounted = false;
+    const show = (patch: string | null) => isUnmounted || setPatch(patch);
+    diffOfEdits(change.path, change.edits).then(show, () => show(null));
     return () => {
-      isGone = true;
+      isUnmounted = true;
     };
   }, [key]);
   // What compares them is loaded when it is needed, and may be of an older page by then.
-  if (made === null) return <Words of="The change cannot be shown. Reload the page to see it." />;
-  return made === "" ? null : <Diff text={made} bare />;
+  if (patch2 === null) return <Line of="The change cannot be shown. Reload the page to see it." />;
+  return patch2 === "" ? null : <Diff text={patch2} bare />;
 }
 
-function Read({ chatId, block, values }: BodyProps) {
+function FileBody({ chatId, block, values }: BodyProps) {
   const { lines, words } = readLines(textOf(block.result));
   const files = block.result?.content.filter((part) => part.type === "file") ?? [];
   return (
     <>
       {lines.length > 0 && (
-        <Scroller className="call-scroll call-lines" label={`Lines of ${text(values, "path")}`}>
+        <ScrollRegion className="call-scroll call-lines" label={`Lines of ${text(values, "path")}`}>
           <table>
             <tbody>
               {lines.map((line) => (
@@ -130,7 +145,7 @@ function Read({ chatId, block, values }: BodyProps) {
               ))}
             </tbody>
           </table>
-        </Scroller>
+        </ScrollRegion>
       )}
       <Lines of={words} />
       <Attachments chatId={chatId} files={files} />
@@ -138,12 +153,12 @@ function Read({ chatId, block, values }: BodyProps) {
   );
 }
 
-function Searched({ block }: { readonly block: CallBlock }) {
-  const { files, words } = searched(textOf(block.result));
+function SearchBody({ block }: { readonly block: CallBlock }) {
+  const { files, words } = searchMatches(textOf(block.result));
   return (
     <>
       {files.length > 0 && (
-        <Scroller className="call-scroll call-lines" label="Search results">
+        <ScrollRegion className="call-scroll call-lines" label="Search results">
           {files.map((file, at) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: a file may be there twice
             <table key={at}>
@@ -159,7 +174,7 @@ function Searched({ block }: { readonly block: CallBlock }) {
               </tbody>
             </table>
           ))}
-        </Scroller>
+        </ScrollRegion>
       )}
       <Lines of={words} />
     </>
@@ -167,7 +182,7 @@ function Searched({ block }: { readonly block: CallBlock }) {
 }
 
 /** The answers stand behind an arrow, a line for each question. */
-function Asked({ block, values }: BodyProps) {
+function QuestionsBody({ block, values }: BodyProps) {
   const said = textOf(block.result);
   return (
     <div className="call-asked">
@@ -191,9 +206,9 @@ function Asked({ block, values }: BodyProps) {
   );
 }
 
-function WithAgents({ block, values }: BodyProps) {
+function AgentBody({ block, values }: BodyProps) {
   const said = textOf(block.result);
-  const child = spawned(said);
+  const child = spawnedChat(said);
   const asked = text(values, "prompt") || text(values, "message");
   const ids = Array.isArray(values.agents) ? values.agents.map(String) : [];
   const agents = new Set(child === null ? [text(values, "agent"), ...ids] : [child]);
@@ -209,26 +224,26 @@ function WithAgents({ block, values }: BodyProps) {
               <Link href={`/chats/${encodeURIComponent(id)}`}>Open the agent's chat</Link>
             </p>
           ))}
-      {child === null && said && <Said label="Result" text={pretty(said)} />}
+      {child === null && said && <TextOutput label="Result" text={prettyJson(said)} />}
     </div>
   );
 }
 
-interface SaidProps {
+interface TextOutputProps {
   readonly label: string;
   readonly text: string;
 }
 
-function Said({ label, text: said }: SaidProps) {
+function TextOutput({ label, text: content }: TextOutputProps) {
   return (
-    <Scroller className="call-scroll" label={label}>
-      <Output text={said} />
-    </Scroller>
+    <ScrollRegion className="call-scroll" label={label}>
+      <Output text={content} />
+    </ScrollRegion>
   );
 }
 
 /** Of a tool that is not known here: what it was given, what it printed, what it gave. */
-function Other({ chatId, block }: BodyProps) {
+function GenericBody({ chatId, block }: BodyProps) {
   const { call, live, result } = block;
   const said = textOf(result);
   const files = result?.content.filter((part) => part.type === "file") ?? [];
@@ -236,13 +251,13 @@ function Other({ chatId, block }: BodyProps) {
   return (
     <>
       {call.complaint && said === "" && (
-        <Words of={`The arguments are not valid JSON: ${call.complaint}`} />
+        <Line of={`The arguments are not valid JSON: ${call.complaint}`} />
       )}
       {given !== "" && given !== "{}" && (
-        <Code text={pretty(given)} language="json" growing={block.writing} />
+        <CodeBlock text={prettyJson(given)} language="json" growing={block.writing} />
       )}
-      {result === null && live?.output && <Said label="Output" text={live.output} />}
-      {said && <Said label="Result" text={pretty(said)} />}
+      {result === null && live?.output && <TextOutput label="Output" text={live.output} />}
+      {said && <TextOutput label="Result" text={prettyJson(said)} />}
       <Attachments chatId={chatId} files={files} />
     </>
   );

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { call, result } from "../../store/fixtures";
 import type { CallBlock } from "../../store/rows";
-import { patches } from "../parse-diff";
-import { changeOf, compared } from "./call-diff";
+import { parsedPatches } from "../parse-diff";
+import { changeOf, diffOfEdits } from "./call-diff";
 import { valuesOf } from "./partial-json";
 
 const DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b";
@@ -46,7 +46,7 @@ describe("the change that a call makes", () => {
   it("of a new file is every line of it", () => {
     const said = "Wrote x (2 lines, 8 B): a new file.";
     const change = of(block("write_file", WRITE, { result: result("1", "write_file", said) }));
-    expect(change.is === "patch" && patches(change.text)[0]).toMatchObject({
+    expect(change.is === "patch" && parsedPatches(change.text)[0]).toMatchObject({
       isNew: true,
       added: 2,
       removed: 0,
@@ -62,7 +62,7 @@ describe("the change that a call makes", () => {
   it("is made from what the model wrote until there is a result", async () => {
     const change = of(block("edit_file", EDIT, { writing: true }));
     expect(change).toEqual({ is: "edits", path: "x", edits: [{ old: "a", new: "b" }] });
-    const [patch] = patches(await compared("x", [{ old: "same\na", new: "same\nb" }]));
+    const [patch] = parsedPatches(await diffOfEdits("x", [{ old: "same\na", new: "same\nb" }]));
     expect(patch).toMatchObject({ file: "x", added: 1, removed: 1 });
     expect(patch?.lines.map(({ mark }) => mark)).toEqual(["same", "removed", "added"]);
   });

@@ -24,30 +24,30 @@ const NONE: Change = { is: "none" };
 export function changeOf(block: CallBlock, values: Values): Change {
   const state = stateOf(block);
   if (isOver(state) && state !== "done") return NONE;
-  const said = textOf(block.result);
-  if (isPatch(said)) return { is: "patch", text: said };
-  const planned = block.live?.preview ?? "";
-  if (!isOver(state) && isPatch(planned)) return { is: "patch", text: planned };
+  const resultText = textOf(block.result);
+  if (isPatch(resultText)) return { is: "patch", text: resultText };
+  const preview = block.live?.preview ?? "";
+  if (!isOver(state) && isPatch(preview)) return { is: "patch", text: preview };
   return block.call.tool === "write_file"
-    ? written(values, state === "done", said)
-    : edited(values);
+    ? writeChange(values, state === "done", resultText)
+    : editChange(values);
 }
 
-function written(values: Values, isDone: boolean, said: string): Change {
+function writeChange(values: Values, isDone: boolean, resultText: string): Change {
   // What the file held before is not told: it may all have been there.
-  if (isDone && !said.includes("a new file")) return NONE;
+  if (isDone && !resultText.includes("a new file")) return NONE;
   const content = text(values, "content");
   if (content === "") return NONE;
-  return { is: "patch", text: allNew(text(values, "path"), content) };
+  return { is: "patch", text: newFileDiff(text(values, "path"), content) };
 }
 
-export function allNew(path: string, content: string): string {
+export function newFileDiff(path: string, content: string): string {
   const lines = content.replace(/\n$/, "").split("\n");
   const head = `--- /dev/null\n+++ b/${path}\n@@ -0,0 +1,${lines.length} @@\n`;
   return head + lines.map((line) => `+${line}`).join("\n");
 }
 
-function edited(values: Values): Change {
+function editChange(values: Values): Change {
   const edits = objects(values, "edits").map((edit) => ({
     old: text(edit, "old_text"),
     new: text(edit, "new_text"),
@@ -56,17 +56,22 @@ function edited(values: Values): Change {
 }
 
 /** One hunk for each edit, counted from its own first line: where it stands is not known. */
-export async function compared(path: string, edits: readonly Edit[]): Promise<string> {
+export async function diffOfEdits(path: string, edits: readonly Edit[]): Promise<string> {
   const { createTwoFilesPatch } = await import("diff");
   return edits
     .map((edit) => {
-      const made = createTwoFilesPatch(`a/${path}`, `b/${path}`, ended(edit.old), ended(edit.new));
-      return made.replace(/^=+\n/, "").trimEnd();
+      const patch = createTwoFilesPatch(
+        `a/${path}`,
+        `b/${path}`,
+        withFinalNewline(edit.old),
+        withFinalNewline(edit.new),
+      );
+      return patch.replace(/^=+\n/, "").trimEnd();
     })
     .join("\n");
 }
 
 /** Else the last lines of both would be said to lack their ends. */
-function ended(given: string): string {
-  return given === "" || given.endsWith("\n") ? given : `${given}\n`;
+function withFinalNewline(content: string): string {
+  return content === "" || content.endsWith("\n") ? content : `${content}\n`;
 }

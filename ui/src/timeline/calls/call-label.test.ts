@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { labelOf, looksLabel } from "./call-label";
+import { labelOf, readsLabel } from "./call-label";
 import { stateOf } from "./call-state";
 
 function said(
@@ -38,10 +38,10 @@ it("a tool that nobody knows is told by what it says of itself", () => {
 
 it("several looks are told together, each file once", () => {
   const look = (tool: string, path = "") => ({ tool, values: { path } });
-  expect(looksLabel([look("read_file", "a"), look("read_file", "a"), look("read_file", "b")])).toBe(
+  expect(readsLabel([look("read_file", "a"), look("read_file", "a"), look("read_file", "b")])).toBe(
     "Looked at 2 files",
   );
-  expect(looksLabel([look("search_files"), look("list_files"), look("search_files")])).toBe(
+  expect(readsLabel([look("search_files"), look("list_files"), look("search_files")])).toBe(
     "Listed 1 folder, searched 2 times",
   );
 });

@@ -29,17 +29,17 @@ const VERBS: Readonly<Record<string, Verbs>> = {
   wait_agents: ["Waiting for", "Waited for", "Wait for"],
 };
 
-export function labelOf(tool: string, values: Values, state: State, told: string): Label {
+export function labelOf(tool: string, values: Values, state: State, toolLabel: string): Label {
   // Models think of any name, also of one that every object has.
   const verbs = Object.hasOwn(VERBS, tool) ? VERBS[tool] : undefined;
-  if (verbs === undefined) return other(tool, state, told);
+  if (verbs === undefined) return labelOfOther(tool, state, toolLabel);
   const verb = verbs[state === "done" ? 1 : state === "running" || state === "writing" ? 0 : 2];
   return { verb, ...objectOf(tool, values) };
 }
 
-function other(tool: string, state: State, told: string): Label {
+function labelOfOther(tool: string, state: State, toolLabel: string): Label {
   // What it says of itself is better than its name.
-  if (told) return { verb: told, object: "", isCode: false };
+  if (toolLabel) return { verb: toolLabel, object: "", isCode: false };
   return { verb: state === "done" ? "Used" : "Use", object: tool, isCode: true };
 }
 
@@ -73,8 +73,8 @@ function filesOf(which: string): { object: string; isCode: boolean } {
 
 const LONGEST = 160;
 
-export function oneLine(given: string): string {
-  const line = given
+export function oneLine(input: string): string {
+  const line = input
     .slice(0, 4 * LONGEST)
     .replace(/\s+/g, " ")
     .trim();
@@ -105,21 +105,21 @@ function counted(list: unknown, noun: string): string {
   return count === 1 ? `1 ${noun}` : `${count} ${noun}s`;
 }
 
-const LOOKS: ReadonlySet<string> = new Set(["read_file", "list_files", "search_files"]);
+const READ_TOOLS: ReadonlySet<string> = new Set(["read_file", "list_files", "search_files"]);
 
 /** Nothing changes by it: several in a row are of little interest one by one. */
-export function isLook(tool: string): boolean {
-  return LOOKS.has(tool);
+export function isReadCall(tool: string): boolean {
+  return READ_TOOLS.has(tool);
 }
 
 /** Several looks in a few words: each file once. */
-export function looksLabel(
-  looks: readonly { readonly tool: string; readonly values: Values }[],
+export function readsLabel(
+  calls: readonly { readonly tool: string; readonly values: Values }[],
 ): string {
   const read = new Set<string>();
   let lists = 0;
   let searches = 0;
-  for (const { tool, values } of looks) {
+  for (const { tool, values } of calls) {
     if (tool === "read_file") read.add(text(values, "path"));
     else if (tool === "list_files") lists += 1;
     else searches += 1;

@@ -7,7 +7,7 @@ import { useNow } from "../../ui/clock";
 import { duration } from "../../ui/format";
 import { Icon } from "../icon";
 import type { Label } from "./call-label";
-import { isBad, MEANINGS, type State, WORDS } from "./call-state";
+import { isBad, STATE_LABELS, STATE_MEANINGS, type State } from "./call-state";
 
 interface Props {
   readonly icon: ReactNode;
@@ -19,7 +19,7 @@ interface Props {
   /** Behind the label: counts. */
   readonly aside?: ReactNode;
   /** It ended, but not well: how, instead of the usual word. */
-  readonly ended?: string | null;
+  readonly failure?: string | null;
   readonly tool: string;
   readonly quiet?: boolean;
   /** Whether it is open by default. */
@@ -64,8 +64,8 @@ export function useOpen(opens: boolean, stays: boolean): [boolean, () => void] {
   const [chosen, choose] = useState<boolean | null>(null);
   const wasOpen = useRef(false);
   if (opens) wasOpen.current = true;
-  const usual = output === "auto" ? wasOpen.current : output === "open";
-  const isOpen = stays || (chosen ?? usual);
+  const byDefault = output === "auto" ? wasOpen.current : output === "open";
+  const isOpen = stays || (chosen ?? byDefault);
   return [isOpen, () => choose(!isOpen)];
 }
 
@@ -95,18 +95,24 @@ const ICONS: Readonly<Record<State, ReactNode>> = {
   dropped: <Icon name="circle-slash" size={13} />,
 };
 
-function StateView({ state, since = null, seconds = null, ended = null, stays = false }: Props) {
-  const isEnded = ended !== null;
+function StateView({
+  state,
+  since = null,
+  seconds = null,
+  failure: ended = null,
+  stays = false,
+}: Props) {
+  const hasFailure = ended !== null;
   return (
     <span
       className="call-state"
       data-bad={isBad(state) || undefined}
-      data-ended={isEnded || undefined}
-      title={MEANINGS[state]}
+      data-ended={hasFailure || undefined}
+      title={STATE_MEANINGS[state]}
     >
-      {isEnded ? <Icon name="circle-alert" size={13} /> : ICONS[state]}
+      {hasFailure ? <Icon name="circle-alert" size={13} /> : ICONS[state]}
       {/* What stays open below it says it to the eye. */}
-      <span className={stays ? "hidden-text" : undefined}>{ended ?? WORDS[state]}</span>
+      <span className={stays ? "hidden-text" : undefined}>{ended ?? STATE_LABELS[state]}</span>
       {state === "running" && since !== null && <Elapsed since={since} />}
       {seconds !== null && state !== "running" && <span>{duration(seconds)}</span>}
     </span>

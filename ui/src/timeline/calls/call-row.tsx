@@ -4,17 +4,17 @@ import { memo, type ReactNode, useRef } from "react";
 import type { Pending } from "../../api/types";
 import { ActionCard } from "../../approvals/action-card";
 import type { CallBlock } from "../../store/rows";
-import { useFocusHandedOn } from "../../ui/focus";
+import { useFocusFallback } from "../../ui/focus";
 import { Counts } from "../diff";
 import { Icon } from "../icon";
-import { patches } from "../parse-diff";
-import { Body } from "./call-bodies";
+import { parsedPatches } from "../parse-diff";
+import { CallBody } from "./call-bodies";
 import "./calls.css";
 import { changeOf } from "./call-diff";
-import { labelOf, looksLabel } from "./call-label";
+import { labelOf, readsLabel } from "./call-label";
 import { CallLine } from "./call-line";
 import { isBad, isOver, type State, stateOf } from "./call-state";
-import { executed, textOf } from "./parse-results";
+import { commandResult, textOf } from "./parse-results";
 import { type Values, valuesOf } from "./partial-json";
 
 const ICONS: Readonly<Record<string, ReactNode>> = {
@@ -52,31 +52,31 @@ export const CallRow = memo(function CallRow({ chatId, block }: Props) {
       since={live?.since ?? null}
       seconds={isOver(state) ? secondsOf(block) : null}
       aside={<Aside block={block} values={values} state={state} />}
-      ended={state === "done" ? endedBadly(block) : null}
+      failure={state === "done" ? failureOf(block) : null}
       tool={call.tool}
       quiet={call.provider_executed ?? false}
-      opens={opensItself(block, values, state)}
+      opens={opensByDefault(block, values, state)}
       stays={waits}
     >
       {() =>
         waits ? (
-          <Waiting chatId={chatId} action={action} />
+          <PendingCard chatId={chatId} action={action} />
         ) : (
-          <Body chatId={chatId} block={block} values={values} />
+          <CallBody chatId={chatId} block={block} values={values} />
         )
       }
     </CallLine>
   );
 });
 
-interface WaitingProps {
+interface PendingCardProps {
   readonly chatId: string;
   readonly action: Pending;
 }
 
-function Waiting({ chatId, action }: WaitingProps) {
+function PendingCard({ chatId, action }: PendingCardProps) {
   const place = useRef<HTMLDivElement>(null);
-  useFocusHandedOn(place, (gone) => gone.closest(".call")?.querySelector(".call-line"));
+  useFocusFallback(place, (gone) => gone.closest(".call")?.querySelector(".call-line"));
   return (
     <div ref={place}>
       <ActionCard chatId={chatId} action={action} />
@@ -87,14 +87,15 @@ function Waiting({ chatId, action }: WaitingProps) {
 /** Of a command, what it says itself; what waits for a person is not told by a clock. */
 function secondsOf({ call, result, seconds }: CallBlock): number | null {
   if (call.tool === "ask_user" || result?.outcome === "refused") return null;
-  const took = call.tool === "execute" ? (executed(textOf(result)).seconds ?? seconds) : seconds;
+  const took =
+    call.tool === "execute" ? (commandResult(textOf(result)).seconds ?? seconds) : seconds;
   return took === null || took < 0.1 ? null : took;
 }
 
 /** A command that ran, and said by its exit code that it failed. */
-function endedBadly({ call, result }: CallBlock): string | null {
+function failureOf({ call, result }: CallBlock): string | null {
   if (call.tool !== "execute") return null;
-  const { code, notes } = executed(textOf(result));
+  const { code, notes } = commandResult(textOf(result));
   if (code !== null) return code === 0 ? null : `exit code ${code}`;
   return notes.find((note) => note.startsWith("killed")) ?? null;
 }
@@ -102,7 +103,7 @@ function endedBadly({ call, result }: CallBlock): string | null {
 /** A diff with more lines than this starts closed. */
 const SHORT = 24;
 
-function opensItself(block: CallBlock, values: Values, state: State): boolean {
+function opensByDefault(block: CallBlock, values: Values, state: State): boolean {
   switch (block.call.tool) {
     case "execute":
       return state === "running" || isBad(state);
@@ -129,36 +130,36 @@ function Aside({ block, values, state }: AsideProps) {
   const { tool } = block.call;
   if (state === "done" && (tool === "edit_file" || tool === "write_file")) {
     const change = changeOf(block, values);
-    const [patch] = change.is === "patch" ? patches(change.text) : [];
+    const [patch] = change.is === "patch" ? parsedPatches(change.text) : [];
     return patch === undefined ? null : <Counts patch={patch} />;
   }
   return null;
 }
 
-interface LooksProps {
+interface ReadGroupProps {
   readonly chatId: string;
   readonly blocks: readonly CallBlock[];
 }
 
 /** Takes one line however many they are, from the first on: nothing moves when another one comes. */
-export function Looks({ chatId, blocks }: LooksProps) {
+export function ReadGroup({ chatId, blocks }: ReadGroupProps) {
   const last = blocks.at(-1);
   if (last === undefined) return null;
-  const looks = blocks.map(({ call }) => ({ tool: call.tool, values: valuesOf(call.arguments) }));
+  const calls = blocks.map(({ call }) => ({ tool: call.tool, values: valuesOf(call.arguments) }));
   const states = blocks.map(stateOf);
   const state = states.find((each) => !isOver(each)) ?? "done";
   const failed = states.filter(isBad).length;
-  const now = state === "done" ? undefined : looks[states.indexOf(state)];
+  const now = state === "done" ? undefined : calls[states.indexOf(state)];
   const label = now
     ? labelOf(now.tool, now.values, state, "")
-    : { verb: looksLabel(looks), object: "", isCode: false };
+    : { verb: readsLabel(calls), object: "", isCode: false };
   return (
     <CallLine
       icon={<Icon name="file-text" size={15} />}
       label={label}
       state={state}
       since={last.live?.since ?? null}
-      aside={<LooksAside count={blocks.length} failed={failed} isDone={state === "done"} />}
+      aside={<ReadGroupAside count={blocks.length} failed={failed} isDone={state === "done"} />}
       tool="looks"
       opens={false}
     >
@@ -167,13 +168,13 @@ export function Looks({ chatId, blocks }: LooksProps) {
   );
 }
 
-interface LooksAsideProps {
+interface ReadGroupAsideProps {
   readonly count: number;
   readonly failed: number;
   readonly isDone: boolean;
 }
 
-function LooksAside({ count, failed, isDone }: LooksAsideProps) {
+function ReadGroupAside({ count, failed, isDone }: ReadGroupAsideProps) {
   return (
     <span className="call-code">
       {!isDone && `${count} looks`}

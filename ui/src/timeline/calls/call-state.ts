@@ -16,17 +16,17 @@ export type State =
   | "timed_out"
   | "dropped";
 
-type Known = Pick<CallBlock, "result" | "action" | "live" | "writing">;
+type CallFacts = Pick<CallBlock, "result" | "action" | "live" | "writing">;
 
-export function stateOf({ result, action, live, writing }: Known): State {
-  if (result !== null) return ended(result.outcome ?? "ok");
+export function stateOf({ result, action, live, writing }: CallFacts): State {
+  if (result !== null) return stateOfOutcome(result.outcome ?? "ok");
   // A child chat needs no person.
   if (action !== null) return action.kind === "child" ? "running" : "waiting";
   if (live?.running) return "running";
   return writing ? "writing" : "starting";
 }
 
-function ended(outcome: string): State {
+function stateOfOutcome(outcome: string): State {
   switch (outcome) {
     case "ok":
       return "done";
@@ -42,7 +42,7 @@ function ended(outcome: string): State {
   }
 }
 
-export const WORDS: Readonly<Record<State, string>> = {
+export const STATE_LABELS: Readonly<Record<State, string>> = {
   writing: "writing",
   waiting: "needs an answer",
   starting: "starting",
@@ -58,7 +58,7 @@ export const WORDS: Readonly<Record<State, string>> = {
 };
 
 /** What a state means where the word alone does not tell. */
-export const MEANINGS: Readonly<Partial<Record<State, string>>> = {
+export const STATE_MEANINGS: Readonly<Partial<Record<State, string>>> = {
   lost: "Outcome unknown: the worker died while this was running.",
   skipped: "Not run: something before it changed the plan.",
   dropped: "The chat was edited or forked before this finished.",

@@ -1,9 +1,9 @@
 /** The output of a command, in its ANSI colours. */
 
 import { memo, useEffect, useState } from "react";
-import { endingOf, lineChunks } from "../line-chunks";
+import { lineChunks, textEnd } from "../line-chunks";
 import { type Piece, Pieces } from "../spans";
-import type { Colours } from "./ansi";
+import type { AnsiColours } from "./ansi";
 
 const ESCAPE = "\u001b";
 // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what they begin with
@@ -13,16 +13,16 @@ const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b
 const LONGEST = 60_000;
 
 export const Output = memo(function Output({ text }: { readonly text: string }) {
-  const shown = endingOf(text, LONGEST);
+  const shown = textEnd(text, LONGEST);
   const parts = lineChunks(shown);
-  const coloured = useColours(shown.includes(ESCAPE))?.of(parts);
+  const colours = useColours(shown.includes(ESCAPE))?.of(parts);
   return (
     <>
       {shown !== text && <p className="call-words">The beginning is left out.</p>}
       <pre>
         {parts.map((part, at) => (
           // Parts have no names, and none comes or goes but at the end.
-          <Part key={String(at)} text={part} pieces={coloured?.[at] ?? null} />
+          <Part key={String(at)} text={part} pieces={colours?.[at] ?? null} />
         ))}
       </pre>
     </>
@@ -40,14 +40,14 @@ const Part = memo(function Part({ text, pieces }: PartProps) {
 });
 
 /** Null until there are any, and for a text that needs none. */
-function useColours(isNeeded: boolean): Colours | null {
-  const [colours, setColours] = useState<Colours | null>(null);
+function useColours(isNeeded: boolean): AnsiColours | null {
+  const [colours, setColours] = useState<AnsiColours | null>(null);
   useEffect(() => {
     if (!isNeeded) return;
     let isGone = false;
     const load = async () => {
       const ansi = await import("./ansi");
-      if (!isGone) setColours(new ansi.Colours());
+      if (!isGone) setColours(new ansi.AnsiColours());
     };
     // Without its colours it says the same.
     load().catch(() => {});

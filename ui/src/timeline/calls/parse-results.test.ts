@@ -1,9 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { executed, readLines, searched, shownOf, spawned } from "./parse-results";
+import {
+  colouredTextOf,
+  commandResult,
+  readLines,
+  searchMatches,
+  spawnedChat,
+} from "./parse-results";
 
 describe("the result of a command", () => {
   it("is its output and how it ended", () => {
-    expect(executed("a\nb\n[exit code 2, 1.5 s]")).toEqual({
+    expect(commandResult("a\nb\n[exit code 2, 1.5 s]")).toEqual({
       output: "a\nb",
       code: 2,
       seconds: 1.5,
@@ -12,12 +18,15 @@ describe("the result of a command", () => {
   });
 
   it("without output is empty", () => {
-    expect(executed("(no output)\n[exit code 0, 0.0 s]")).toMatchObject({ output: "", code: 0 });
+    expect(commandResult("(no output)\n[exit code 0, 0.0 s]")).toMatchObject({
+      output: "",
+      code: 0,
+    });
   });
 
   it("says what was stopped with it", () => {
     const text = "x\n[2 processes it had left running were stopped]\n[killed by SIGKILL, 3.0 s]";
-    expect(executed(text)).toEqual({
+    expect(commandResult(text)).toEqual({
       output: "x",
       code: null,
       seconds: 3,
@@ -26,12 +35,12 @@ describe("the result of a command", () => {
   });
 
   it("keeps what only looks like an end", () => {
-    expect(executed("[1, 2, 3]\n[exit code 0, 0.1 s]").output).toBe("[1, 2, 3]");
-    expect(executed("[not an end]")).toMatchObject({ output: "[not an end]", seconds: null });
+    expect(commandResult("[1, 2, 3]\n[exit code 0, 0.1 s]").output).toBe("[1, 2, 3]");
+    expect(commandResult("[not an end]")).toMatchObject({ output: "[not an end]", seconds: null });
   });
 
   it("says when its time was up", () => {
-    const { notes } = executed("x\n[time limit of 5 s reached: the command was stopped]");
+    const { notes } = commandResult("x\n[time limit of 5 s reached: the command was stopped]");
     expect(notes).toEqual(["time limit of 5 s reached: the command was stopped"]);
   });
 });
@@ -48,7 +57,7 @@ it("a file that was read is lines with their numbers, and words about the rest",
 });
 
 it("matches of a search are told by file, with the lines around them", () => {
-  const { files, words } = searched(
+  const { files, words } = searchMatches(
     "a-b.py-1- before\na-b.py:2: hit: here\n--\nc d.txt:7: x\n2 matches in 2 files.",
   );
   expect(files).toEqual([
@@ -65,8 +74,8 @@ it("matches of a search are told by file, with the lines around them", () => {
 });
 
 it("an agent that was started is known by its chat", () => {
-  expect(spawned('{"agent":"c9"}')).toBe("c9");
-  expect(spawned("no")).toBeNull();
+  expect(spawnedChat('{"agent":"c9"}')).toBe("c9");
+  expect(spawnedChat("no")).toBeNull();
 });
 
 describe("what people see of a result", () => {
@@ -75,13 +84,13 @@ describe("what people see of a result", () => {
 
   it("is in its colours where it had any", () => {
     const metadata = { holdfast: { coloured: "\u001b[32mok\u001b[0m" } };
-    expect(shownOf({ ...result, content, metadata })).toBe("\u001b[32mok\u001b[0m");
+    expect(colouredTextOf({ ...result, content, metadata })).toBe("\u001b[32mok\u001b[0m");
   });
 
   it.each([null, {}, { holdfast: null }, { holdfast: { coloured: 1 } }])(
     "is its text where %j is kept beside it",
     (metadata) => {
-      expect(shownOf({ ...result, content, metadata })).toBe("ok");
+      expect(colouredTextOf({ ...result, content, metadata })).toBe("ok");
     },
   );
 });

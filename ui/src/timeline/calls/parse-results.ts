@@ -8,14 +8,16 @@ export function textOf(result: ToolResult | null): string {
 }
 
 /** As people see it: in its colours, where it had any. */
-export function shownOf(result: ToolResult | null): string {
-  const kept = result?.metadata?.holdfast;
+export function colouredTextOf(result: ToolResult | null): string {
+  const metadata = result?.metadata?.holdfast;
   const coloured =
-    typeof kept === "object" && kept !== null && "coloured" in kept ? kept.coloured : null;
+    typeof metadata === "object" && metadata !== null && "coloured" in metadata
+      ? metadata.coloured
+      : null;
   return typeof coloured === "string" ? coloured : textOf(result);
 }
 
-export interface Ended {
+export interface CommandResult {
   readonly output: string;
   /** Null when it was killed, or never ended. */
   readonly code: number | null;
@@ -25,7 +27,7 @@ export interface Ended {
 }
 
 /** The lines in brackets behind the output of a command. */
-export function executed(text: string): Ended {
+export function commandResult(text: string): CommandResult {
   const lines = text.split("\n");
   const notes: string[] = [];
   let code: number | null = null;
@@ -34,7 +36,7 @@ export function executed(text: string): Ended {
     const note = /^\[(.*)\]$/.exec(lines.at(-1) ?? "")?.[1];
     if (note === undefined) break;
     const end = /^(?:exit code (-?\d+)|(killed.*)), ([\d.]+) s$/.exec(note);
-    if (end === null && !ABOUT_ITS_END.test(note)) break;
+    if (end === null && !END_NOTE.test(note)) break;
     lines.pop();
     if (end?.[1] === undefined) notes.unshift(end?.[2] ?? note);
     else code = Number(end[1]);
@@ -44,22 +46,22 @@ export function executed(text: string): Ended {
   return { output: output === "(no output)" ? "" : output, code, seconds, notes };
 }
 
-const ABOUT_ITS_END =
+const END_NOTE =
   /^(time limit of|interrupted after|\d+ process|\d+ of its processes|the process that looks)/;
 
-export interface Numbered {
+export interface NumberedLine {
   readonly number: number;
   readonly text: string;
 }
 
-export interface Read {
-  readonly lines: readonly Numbered[];
+export interface FileLines {
+  readonly lines: readonly NumberedLine[];
   /** Text that is not a line of the file. */
   readonly words: readonly string[];
 }
 
-export function readLines(text: string): Read {
-  const lines: Numbered[] = [];
+export function readLines(text: string): FileLines {
+  const lines: NumberedLine[] = [];
   const words: string[] = [];
   for (const line of text.split("\n")) {
     const found = /^ *(\d+)\t(.*)$/.exec(line);
@@ -69,19 +71,19 @@ export function readLines(text: string): Read {
   return { lines, words: words.filter((each) => each !== "") };
 }
 
-export interface Found {
+export interface FileMatches {
   readonly path: string;
-  readonly lines: readonly (Numbered & { readonly isMatch: boolean })[];
+  readonly lines: readonly (NumberedLine & { readonly isMatch: boolean })[];
 }
 
-export interface Searched {
-  readonly files: readonly Found[];
+export interface SearchMatches {
+  readonly files: readonly FileMatches[];
   readonly words: readonly string[];
 }
 
 /** By file. */
-export function searched(text: string): Searched {
-  const files: { path: string; lines: (Numbered & { isMatch: boolean })[] }[] = [];
+export function searchMatches(text: string): SearchMatches {
+  const files: { path: string; lines: (NumberedLine & { isMatch: boolean })[] }[] = [];
   const words: string[] = [];
   for (const line of text.split("\n")) {
     const found = /^(.+?)([:-])(\d+)\2 (.*)$/.exec(line);
@@ -97,7 +99,7 @@ export function searched(text: string): Searched {
 }
 
 /** Of the result of `spawn_agent`: the chat that was begun. */
-export function spawned(text: string): string | null {
+export function spawnedChat(text: string): string | null {
   try {
     const { agent } = JSON.parse(text) as { agent?: unknown };
     return typeof agent === "string" ? agent : null;

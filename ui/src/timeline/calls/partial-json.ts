@@ -64,7 +64,7 @@ class Reader {
   }
 
   #object(): Record<string, unknown> {
-    const found: Record<string, unknown> = {};
+    const result: Record<string, unknown> = {};
     this.#at += 1;
     while (this.#peek() === '"') {
       const name = this.#string();
@@ -72,26 +72,26 @@ class Reader {
       this.#at += 1;
       const value = this.value();
       // Not by assignment: a name may be __proto__.
-      if (value !== undefined) Object.defineProperty(found, name, { value, enumerable: true });
+      if (value !== undefined) Object.defineProperty(result, name, { value, enumerable: true });
       if (this.#peek() !== ",") break;
       this.#at += 1;
     }
     if (this.#peek() === "}") this.#at += 1;
-    return found;
+    return result;
   }
 
   #list(): unknown[] {
-    const found: unknown[] = [];
+    const result: unknown[] = [];
     this.#at += 1;
     while (this.#peek() !== "" && this.#peek() !== "]") {
       const before = this.#at;
       const value = this.value();
-      if (value !== undefined) found.push(value);
+      if (value !== undefined) result.push(value);
       if (this.#peek() === ",") this.#at += 1;
       if (this.#at === before) break;
     }
     if (this.#peek() === "]") this.#at += 1;
-    return found;
+    return result;
   }
 
   #string(): string {
@@ -110,10 +110,10 @@ class Reader {
   #word(): unknown {
     const word = /[\w.+-]*/y;
     word.lastIndex = this.#at;
-    const found = word.exec(this.#json)?.[0] ?? "";
-    this.#at += found.length;
+    const token = word.exec(this.#json)?.[0] ?? "";
+    this.#at += token.length;
     // The end of a number is known when something follows.
-    return this.#at < this.#json.length ? parsed(found) : undefined;
+    return this.#at < this.#json.length ? parsed(token) : undefined;
   }
 }
 
